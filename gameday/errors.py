@@ -122,6 +122,10 @@ class NoCrictlError(HostError):
     """Pods cannot be found on this node."""
 
 
+class LinkError(HostError):
+    """The network lets no connection through an interface: it is down, or nobody answers behind it."""
+
+
 class MachineDownError(HostError):
     """The virtual machine is off."""
 

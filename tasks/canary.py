@@ -11,74 +11,125 @@ from datetime import UTC, datetime
 
 from gameday.agent.task import CanaryNote, notes_in
 from gameday.checks.canary import baseline_of
+from gameday.checks.facts import first_fault
 from gameday.errors import AdapterError, StepFailedError
 from gameday.history.events import CanaryMeasured, QaChecked
-from gameday.plan.canary import ExpectedCanary
+from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
 from gameday.run.agents import run_agent
-from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
+from gameday.run.all_reduce import choose_peers
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task, is_told_by_injector
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
+from gameday.tasks.all_reduce import measure_all_reduce
 
 
 def measure_before_fault(run: Run, target: ChosenTarget) -> None:
-    """Measure the value that later ones are compared with."""
-    expected = run.plan.expect.canary
-    if expected is None:
-        return
-    gpus = 0 if expected.measure.uses_ping else max(0, run.nodes.free_gpus(target.node))
-    note = _measure(run, expected, target, "before", gpus)
-    run.note(_event(expected, target, "before", note, gpus, "", True if note.value is not None else None))
+    """Measure the values that later ones are compared with."""
+    for expected in run.plan.expect.measurements:
+        measured = _measured(run, expected, target, "before", None)
+        if measured.value == 0:
+            # Nothing could fall below it, and everything would be as good.
+            measured = measured.model_copy(update={"value": None, "detail": f"0 before the fault: {measured.detail}"})
+        run.note(measured.model_copy(update={"ok": True if measured.value is not None else None}))
 
 
 def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Measure while the fault is in, and judge by the plan's bound; without a baseline nothing is measured."""
-    expected = run.plan.expect.canary
-    if expected is None:
-        return
-    before = baseline_of(run.history(), target.node)
-    if before is None or before.value is None:
-        why = before.detail if before else ""
-        result.mark_unknown(f"{expected.measure} on {target.node} has no baseline: {why}")
-        return
-    note = _measure(run, expected, target, "during", before.gpus, before.peer)
-    ok = None if note.value is None else expected.holds_during(note.value, before.value)
-    run.note(_event(expected, target, "during", note, before.gpus, expected.bound_during(before.value), ok))
-    if note.value is None:
-        result.mark_unknown(f"{expected.measure} on {target.node} could not be measured: {note.detail}")
-    elif not ok:
-        result.mark_broken(f"{expected.measure} on {target.node} is {note.value:.4g} {expected.measure.unit}")
+    """Measure while the fault is in, and judge by the plan's bounds; without a baseline nothing is measured."""
+    for expected in run.plan.expect.measurements:
+        before = baseline_of(run.history(), target.node, expected.quantity)
+        if before is None or before.value is None:
+            why = before.detail if before else ""
+            result.mark_unknown(f"{expected.quantity} on {target.node} has no baseline: {why}")
+            continue
+        seen = _measured(run, expected, target, "during", before)
+        ok = None if seen.value is None else expected.holds_during(seen.value, before.value)
+        run.note(seen.model_copy(update={"bound": expected.bound_during(before.value), "ok": ok}))
+        if seen.value is None:
+            result.mark_unknown(f"{expected.quantity} on {target.node} could not be measured: {seen.detail}")
+        elif not ok:
+            result.mark_broken(f"{expected.quantity} on {target.node} is {seen.value:.4g} {seen.unit}")
 
 
-def measure_after_fault(run: Run, target: ChosenTarget) -> QaChecked | None:
-    """Measure whether the value is back, and return it as a check of QA; None without a baseline."""
-    expected = run.plan.expect.canary
-    before = baseline_of(run.history(), target.node)
-    if expected is None or before is None or before.value is None:
-        return None
-    note = _measure(run, expected, target, "after", before.gpus, before.peer)
-    ok = None if note.value is None else expected.holds_after(note.value, before.value)
-    bound = expected.bound_after(before.value)
-    run.note(_event(expected, target, "after", note, before.gpus, bound, ok))
-    unit = expected.measure.unit
-    checked = QaChecked(
-        node=target.node, gpu=None, check="canary", value=note.value, unit=unit, bound=bound, ok=ok, detail=note.detail
-    )
-    run.note(checked)
-    return checked
+def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
+    """Measure whether the values are back, and return them as checks of QA; those without a baseline are left out."""
+    checks: list[QaChecked] = []
+    for expected in run.plan.expect.measurements:
+        before = baseline_of(run.history(), target.node, expected.quantity)
+        if before is None or before.value is None:
+            continue
+        seen = _measured(run, expected, target, "after", before)
+        ok = None if seen.value is None else expected.holds_after(seen.value, before.value)
+        bound = expected.bound_after(before.value)
+        run.note(seen.model_copy(update={"bound": bound, "ok": ok}))
+        name = "all-reduce" if isinstance(expected, ExpectedAllReduce) else "canary"
+        checked = QaChecked(
+            node=target.node,
+            gpu=None,
+            check=name,
+            value=seen.value,
+            unit=seen.unit,
+            bound=bound,
+            ok=ok,
+            detail=seen.detail,
+        )
+        run.note(checked)
+        checks.append(checked)
+    return checks
+
+
+def _measured(
+    run: Run, expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
+) -> CanaryMeasured:
+    """Measure once, as before where there is a baseline; not yet judged."""
+    if isinstance(expected, ExpectedAllReduce):
+        return _all_reduce(run, expected, target, phase, before)
+    assert isinstance(expected, ExpectedCanary)
+    if is_told_by_injector(expected, phase):
+        return _told_by_injector(run, expected, target, phase)
+    if before is None:
+        gpus, peer = max(0, run.nodes.free_gpus(target.node)) if expected.measure.owns_gpus else 0, ""
+    else:
+        gpus, peer = before.gpus, before.peer
+    note = _measure(run, expected, target, phase, gpus, peer)
+    seen = _event(expected, target, phase, note.value, note.detail)
+    return seen.model_copy(update={"gpus": gpus, "peer": note.peer})
+
+
+def _told_by_injector(run: Run, expected: ExpectedCanary, target: ChosenTarget, phase: CanaryPhase) -> CanaryMeasured:
+    fault = first_fault(run.history(), target.node)
+    blocks = fault[1].memory if fault else None
+    if blocks is None:
+        return _event(expected, target, phase, None, "the injector did not say what it can still allocate")
+    said = f"{blocks.largest_bytes >> 20} of {blocks.free_bytes >> 20} MiB that the holding process could allocate"
+    return _event(expected, target, phase, blocks.share_percent, said)
+
+
+def _all_reduce(
+    run: Run, expected: ExpectedAllReduce, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
+) -> CanaryMeasured:
+    try:
+        earlier = before.peers if before else ()
+        peers = choose_peers(run, target.node, expected.nodes - 1, run.excluded_nodes, earlier)
+    except (AdapterError, StepFailedError) as error:
+        return _event(expected, target, phase, None, str(error))
+    note = measure_all_reduce(run, expected, target, peers, phase, before.bytes if before else 0)
+    with_others = f"; with {', '.join(peers)}, before with {', '.join(earlier)}" if before and peers != earlier else ""
+    seen = _event(expected, target, phase, note.value, note.detail + with_others)
+    return seen.model_copy(update={"peers": peers, "latency_ms": note.latency_ms, "bytes": note.bytes})
 
 
 def _measure(
-    run: Run, expected: ExpectedCanary, target: ChosenTarget, phase: CanaryPhase, gpus: int, peer: str = ""
+    run: Run, expected: ExpectedCanary, target: ChosenTarget, phase: CanaryPhase, gpus: int, peer: str
 ) -> CanaryNote:
     """Send a canary; an error of the cluster or the agent becomes the note's detail."""
     free = run.nodes.free_gpus(target.node)
-    if not expected.measure.uses_ping and (gpus < 1 or free < gpus):
+    if expected.measure.owns_gpus and (gpus < 1 or free < gpus):
         wanted = f"{gpus} were measured before" if gpus else "a canary needs one at least, an all-reduce two"
         return CanaryNote(value=None, detail=f"{max(0, free)} GPU(s) of {target.node} are free; {wanted}")
     name = run.record.object_name(f"canary-{phase}", target.index)
     try:
-        task = canary_task(run, expected, target.node, phase, gpus, peer)
+        task = canary_task(run, expected, target, phase, gpus, peer)
         entry, outcome = run_agent(run, name, task, CANARY_TIMEOUT)
         notes = notes_in(run.kubernetes.pod_log(name), CanaryNote)
         run.undo(entry)
@@ -88,24 +139,15 @@ def _measure(
 
 
 def _event(
-    expected: ExpectedCanary,
-    target: ChosenTarget,
-    phase: CanaryPhase,
-    note: CanaryNote,
-    gpus: int,
-    bound: str,
-    ok: bool | None,
+    expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, value: float | None, detail: str
 ) -> CanaryMeasured:
     return CanaryMeasured(
         node=target.node,
-        measure=expected.measure,
+        measure=expected.quantity,
         phase=phase,
-        value=note.value,
-        unit=expected.measure.unit,
-        bound=bound,
-        ok=ok,
-        detail=note.detail,
-        gpus=gpus,
-        peer=note.peer,
+        value=value,
+        unit=expected.quantity.unit,
+        ok=None,
+        detail=detail,
         at=datetime.now(UTC),
     )

@@ -64,6 +64,7 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
             evidence=note.evidence,
             does_not_reach=reach.does_not_reach,
             seen_by=reach.seen_by,
+            memory=note.memory,
         )
     )
     run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, reported by the injector")

@@ -77,8 +77,7 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
         run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
-    canary = measure_after_fault(run, target)
-    failed += [canary.check] if canary and not canary.ok else []
+    failed += [measured.check for measured in measure_after_fault(run, target) if not measured.ok]
     if outcome.ok and checked and not failed:
         return True
     why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"

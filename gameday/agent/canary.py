@@ -15,8 +15,9 @@ from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.faults.network import query
 from gameday.faults.numa import NumaParameters, alignment
-from gameday.host.base import CopyToGpu, Host, ProgramResult
+from gameday.host.base import CopyToGpu, Host, ProbeMemory, ProgramResult
 from gameday.plan.canary import Measure
+from gameday.values.memory import MemoryBlocks
 from gameday.values.results import Cleanliness
 
 ALL_REDUCE = "all_reduce_perf"
@@ -70,6 +71,8 @@ def _measure(task: CanaryTask, host: Host, environment: Mapping[str, str]) -> Ca
     """Measure what the task asks for. Raises HostError."""
     if task.measure.uses_ping:
         return _ping(task, host)
+    if task.measure is Measure.LARGEST_BLOCK:
+        return _largest_block(task, host)
     gpus = own_gpus(host, environment, task.gpus).uuids
     return _copy(task, host, gpus) if task.measure is Measure.COPY else _all_reduce(task, host, gpus)
 
@@ -121,12 +124,29 @@ def _copy(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
     place = alignment(NumaParameters(), idle[0], host)
     node, cpus = (place.far_node, place.far_cpus) if task.far_from_gpu else (place.gpu_node, place.near_cpus)
     try:
-        report = host.start_work(idle[0], CopyToGpu(cpus=cpus))
+        report = host.start_work(idle[0], CopyToGpu(cpus=cpus, memory_node=node))
     finally:
         host.end_work(idle[0])
     if not report.copy_gbs:
         raise HostError(f"nothing was copied to GPU {idle[0]}")
-    return CanaryNote(value=report.copy_gbs, detail=f"GPU {idle[0]}, from NUMA node {node}")
+    return CanaryNote(value=report.copy_gbs, detail=f"GPU {idle[0]}, from memory of NUMA node {node}")
+
+
+def _largest_block(task: CanaryTask, host: Host) -> CanaryNote:
+    """Return the largest block's share of the GPU's free memory, for a process that holds none. Raises HostError."""
+    if task.gpu is None:
+        raise HostError("the task names no GPU whose memory could be measured")
+    if host.has_work(task.gpu):
+        raise HostError(f"a fault's work runs on GPU {task.gpu}")
+    try:
+        report = host.start_work(task.gpu, ProbeMemory())
+    finally:
+        host.end_work(task.gpu)
+    if not report.free_bytes or report.largest_block_bytes is None:
+        raise HostError(f"GPU {task.gpu} has no free memory, or does not say how much")
+    blocks = MemoryBlocks(free_bytes=report.free_bytes, largest_bytes=report.largest_block_bytes)
+    said = f"GPU {task.gpu}: {blocks.largest_bytes >> 20} of {blocks.free_bytes >> 20} MiB free, in one piece"
+    return CanaryNote(value=blocks.share_percent, detail=said)
 
 
 def _ping(task: CanaryTask, host: Host) -> CanaryNote:

@@ -137,7 +137,9 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
         written_at, evidence = injected.written_at or written_at, injected.lines
         undo_state = undo_state | injected.undo_state
         _replace(state_file, InjectedState(written_at=written_at, undo_state=undo_state))
-        context.print_note(InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state))
+        context.print_note(
+            InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state, memory=injected.memory)
+        )
         context.become_ready()
         held = injection.fault.hold_and_tell(
             injection.parameters, task.gpu, context.host, context.ending.event, context.print_note

@@ -13,6 +13,7 @@ from gameday.agent.context import Context, Ending, task_error
 from gameday.agent.task import (
     TASK,
     AgentResult,
+    AllReduceTask,
     ApiCanaryTask,
     CanaryTask,
     GpuUsersTask,
@@ -75,7 +76,7 @@ def _read_task(environment: Mapping[str, str]) -> Task:
         raise task_error(error) from None
 
 
-def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> AgentResult:  # noqa: PLR0911 - one line for each role
+def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> AgentResult:  # noqa: C901, PLR0911 - one line for each role
     """Carry out the task; only its role's module is imported, so that the agent starts faster."""
     match task:
         case InjectTask():
@@ -106,6 +107,10 @@ def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> 
             from gameday.agent.canary import canary  # noqa: PLC0415
 
             return canary(task, context, environment)
+        case AllReduceTask():
+            from gameday.agent.all_reduce import all_reduce  # noqa: PLC0415
+
+            return all_reduce(task, context)
         case ApiCanaryTask():
             from gameday.agent.api_canary import api_canary  # noqa: PLC0415
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gameday.agent.task import (
+    AllReduceTask,
     ApiCanaryTask,
     CanaryTask,
     GpuUsersTask,
@@ -24,7 +25,13 @@ _PINGS = PodSecurity(
     capabilities=(*DAEMONS.capabilities, "NET_RAW"),
     why="it pings from the host's network namespace",
 )
-
+_ALL_REDUCE = PodSecurity(
+    host_pid=True,
+    capabilities=("SYS_ADMIN", "SYS_PTRACE", "NET_RAW"),
+    why="it opens sockets at the host's interfaces, in the host's network namespace",
+)
+"""Entering a network namespace needs CAP_SYS_ADMIN, its link under /proc/1/ns CAP_SYS_PTRACE (setns(2)); binding to an
+interface needs CAP_NET_RAW before Linux 5.7 (socket(7))."""
 
 API_CANARY_ACCOUNT = "gameday-api-canary"
 """The API canary's service account, as deploy/control-plane makes it."""
@@ -40,7 +47,7 @@ def api_account_of(task: Task) -> str | None:
     return None
 
 
-def security_of(task: Task) -> PodSecurity:
+def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each role
     """Return the rights that a task needs. Raises ValueError for a fault or remediation that nobody knows."""
     match task:
         case InjectTask() | UndoTask():
@@ -51,7 +58,9 @@ def security_of(task: Task) -> PodSecurity:
         case QaTask() | GpuUsersTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
-            return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
+            return _PINGS if measure.uses_ping else GPU_PROGRAMS if measure is Measure.ALL_REDUCE else GPU_WORK
+        case AllReduceTask():
+            return _ALL_REDUCE
         case ApiCanaryTask():
             return API_CLIENT
         case MarkTask() | SampleTask():

@@ -17,6 +17,7 @@ from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
 from gameday.values.api_requests import ApiCanarySample
+from gameday.values.memory import MemoryBlocks
 from gameday.values.results import Cleanliness
 
 
@@ -115,7 +116,26 @@ class CanaryTask(AgentMessage):
     far_from_gpu: bool = Field(default=False, description="copy: from the far NUMA node")
     interface: str | None = Field(default=None, pattern=INTERFACE_NAME, description="pings leave through it")
     peer: str | None = Field(default=None, description="an address; None: a neighbour of the interface")
+    gpu: int | None = Field(default=None, description="of the largest block: NVML's index; the pod owns no GPU then")
     payload: int = Field(default=1400, ge=16, le=65_000, description="bytes of a ping")
+
+
+NodeName = Annotated[str, Field(max_length=253)]
+
+
+class AllReduceTask(AgentMessage):
+    """A task to be one rank of an all-reduce over several nodes; rank 0's answer is an `AllReduceNote`."""
+
+    role: Literal["all-reduce"] = "all-reduce"
+    run_id: str
+    node: str
+    rank: int = Field(ge=0, lt=64)
+    nodes: tuple[NodeName, ...] = Field(min_length=2, max_length=64, description="by rank")
+    interface: str = Field(pattern=INTERFACE_NAME, description="on every node, the one that the data goes through")
+    secret: str = Field(min_length=16, max_length=128, repr=False, description="every rank of the measurement has it")
+    lead_address: str = Field(default="", max_length=45, description="where peers find rank 0, as its note says")
+    lead_port: int = Field(default=0, ge=0, le=65_535)
+    bytes: int = Field(default=0, ge=0, le=1 << 34, description="of a round; 0: as many as take long enough")
 
 
 class GpuUsersTask(AgentMessage):
@@ -149,7 +169,16 @@ class ApiCanaryTask(AgentMessage):
 
 
 Task = Annotated[
-    InjectTask | UndoTask | MarkTask | RemediateTask | QaTask | CanaryTask | GpuUsersTask | SampleTask | ApiCanaryTask,
+    InjectTask
+    | UndoTask
+    | MarkTask
+    | RemediateTask
+    | QaTask
+    | CanaryTask
+    | AllReduceTask
+    | GpuUsersTask
+    | SampleTask
+    | ApiCanaryTask,
     Field(discriminator="role"),
 ]
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
@@ -162,6 +191,7 @@ class InjectedNote(AgentMessage):
     written_at: AwareDatetime
     evidence: tuple[str, ...]
     undo_state: dict[str, str]
+    memory: MemoryBlocks | None = None
 
 
 class GpuUserNote(AgentMessage):
@@ -193,6 +223,25 @@ class CanaryNote(AgentMessage):
     value: float | None = Field(description="in the measure's unit")
     detail: str = ""
     peer: str = Field(default="", description="address that answered the pings")
+
+
+class RendezvousNote(AgentMessage):
+    """The note of where rank 0 of an all-reduce waits for the others, printed right before its pod becomes Ready."""
+
+    note: Literal["rendezvous"] = "rendezvous"
+    address: str = Field(max_length=45)
+    port: int = Field(ge=1, le=65_535)
+
+
+class AllReduceNote(AgentMessage):
+    """The note of an all-reduce over nodes; `value` is None where there is none, and `detail` has the reason."""
+
+    note: Literal["all-reduce"] = "all-reduce"
+    value: float | None = Field(ge=0, description="bus bandwidth as nccl-tests define it, GB/s")
+    detail: str = ""
+    latency_ms: float | None = Field(default=None, ge=0, description="of an all-reduce of one element from each rank")
+    bytes: int = Field(default=0, ge=0, description="of a round")
+    ranks: int = Field(default=0, ge=0)
 
 
 _Count = Annotated[int, Field(ge=0, lt=1 << 64)]

@@ -7,7 +7,7 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import CanaryMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.canary import ExpectedCanary
+from gameday.plan.canary import ExpectedMeasurement, Measure
 from gameday.plan.models import Plan
 from gameday.values.results import Step
 
@@ -15,22 +15,23 @@ ORDER = 58
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    expected = plan.expect.canary
-    return [_of(expected, history, node) for node in target_nodes(history)] if expected else []
+    return [_of(expected, history, node) for expected in plan.expect.measurements for node in target_nodes(history)]
 
 
-def baseline_of(history: History, node: str | None) -> CanaryMeasured | None:
-    """The node's last measurement before the fault."""
-    return _last(history, node, "before")
+def baseline_of(history: History, node: str | None, quantity: Measure) -> CanaryMeasured | None:
+    """The node's last measurement of the quantity before the fault."""
+    return _last(history, node, "before", quantity)
 
 
-def _last(history: History, node: str | None, phase: str) -> CanaryMeasured | None:
-    seen = [event for event in history.of(CanaryMeasured) if event.node == node and event.phase == phase]
+def _last(history: History, node: str | None, phase: str, quantity: Measure) -> CanaryMeasured | None:
+    about = (node, phase, quantity)
+    seen = [event for event in history.of(CanaryMeasured) if (event.node, event.phase, event.measure) == about]
     return seen[-1] if seen else None
 
 
-def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict:
-    before, during = baseline_of(history, node), _last(history, node, "during")
+def _of(expected: ExpectedMeasurement, history: History, node: str | None) -> Verdict:
+    quantity = expected.quantity
+    before, during = baseline_of(history, node, quantity), _last(history, node, "during", quantity)
     bound = measured = ""
     if before is None or before.value is None:
         why = before.detail if before else stop_reason(history)
@@ -38,7 +39,7 @@ def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict
     elif first_fault(history, node) is None:
         status, why = Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     elif during is None:
-        status, why = judge_absence(history, Step.VERIFY_TAINT, f"the canary's measurement on {node}")
+        status, why = judge_absence(history, Step.VERIFY_TAINT, f"the measurement of {quantity} on {node}")
     elif during.value is None:
         status, why = Status.UNKNOWN, during.detail
     else:
@@ -48,7 +49,7 @@ def _of(expected: ExpectedCanary, history: History, node: str | None) -> Verdict
     if before is not None and before.value is not None:
         bound = expected.bound_during(before.value)
     return Verdict(
-        check="canary",
+        check="canary" if quantity is not Measure.ALL_REDUCE_NODES else "all-reduce",
         expectation=f"On {node or 'the target'}, {expected.expectation}",
         bound=bound,
         measured=measured,

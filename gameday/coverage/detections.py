@@ -26,6 +26,7 @@ from gameday.history.events import (
     StepStarted,
     TaintSeen,
 )
+from gameday.plan.canary import ExpectedMeasurement
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector
@@ -135,22 +136,22 @@ def _allocatable(window: FaultWindow) -> Seen:
 
 
 def expects_canary_to_feel_fault(plan: Plan) -> bool:
-    """Return whether the plan expects its canary to feel the fault; other bounds expect that it does not."""
-    canary = plan.expect.canary
-    return canary is not None and (canary.falls_below is not None or canary.rises_above is not None)
+    """Return whether a canary of the plan is expected to feel the fault."""
+    return any(expected.feels_fault for expected in plan.expect.measurements)
 
 
 def _canary(window: FaultWindow) -> Seen:
     """A value beyond the plan's own bound, on the side that means that the canary felt the fault."""
     plan = window.run.plan
     base = {e.measure: e.value for e in _canaries(window) if e.phase == "before"}
+    expectations: dict[str, ExpectedMeasurement] = (
+        {expected.quantity: expected for expected in plan.expect.measurements} if plan else {}
+    )
     for seen in _canaries(window):
-        before = base.get(seen.measure)
-        if plan is None or plan.expect.canary is None or before is None:
+        before, expected = base.get(seen.measure), expectations.get(seen.measure)
+        if expected is None or before is None or seen.phase != "during" or seen.value is None:
             continue
-        if seen.phase != "during" or seen.value is None:
-            continue
-        if plan.expect.canary.holds_during(seen.value, before) is expects_canary_to_feel_fault(plan):
+        if expected.holds_during(seen.value, before) is expected.feels_fault:
             yield seen.at, f"{seen.measure} {before:.3g} → {seen.value:.3g} {seen.unit}"
 
 

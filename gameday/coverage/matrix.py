@@ -165,7 +165,7 @@ def _cells(run: RunFolder, plan: Plan | None) -> tuple[CoverageCell, ...]:
         why = "this version does not know the fault" if plan is None else f"no detector profile {plan.detector}"
         return tuple(CoverageCell(signal=signal, state=CellState.UNKNOWN, why=why) for signal in signals)
     expected = dict(expected_signals(plan, detector)) | {Signal.SAID: expects_a_word(plan, detector)}
-    if plan.expect.canary is not None:
+    if plan.expect.measurements:
         expected[Signal.CANARY] = expects_canary_to_feel_fault(plan)
     # A fault that is put in again has its first time only.
     windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)[::-1]}

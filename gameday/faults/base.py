@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from gameday.host.base import Host
 from gameday.host.privileges import UNSTATED, PodSecurity
 from gameday.plan.models import FaultParameters
+from gameday.values.memory import MemoryBlocks
 
 
 class Layer(StrEnum):
@@ -42,6 +43,7 @@ class Evidence(BaseModel):
     undo_state: dict[str, str] = Field(
         default={}, description="prior values an undo in another process needs; strings, so that it fits a ledger"
     )
+    memory: MemoryBlocks | None = Field(default=None, description="of a fault that holds a GPU's memory, once it is in")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import GpuSample, HoldMemory, Host, WorkReport
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters
+from gameday.values.memory import MemoryBlocks
 
 _MIB = 1 << 20
 _SHARE_SHOWN = 0.9
@@ -53,6 +54,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "free memory in QA, where the plan gives it a floor",
+        "the pieces: the canary's largest block of free memory, where the plan measures it",
         "DCGM_FI_DEV_FB_USED and _FB_FREE, with a GPU that is not busy",
         "jobs: CUDA out of memory",
     )
@@ -87,7 +89,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
             _figures(report),
             f"after: NVML shows {now // _MIB} MiB in use",
         )
-        return Evidence(lines=lines, written_at=written_at)
+        return Evidence(lines=lines, written_at=written_at, memory=_blocks(report))
 
     def hold(self, parameters: GpuMemoryParameters, gpu: int, host: Host, ended: threading.Event) -> None:
         watch_work(host, gpu_index(parameters, gpu), ended, lambda _: True)
@@ -104,6 +106,14 @@ def _used(sample: GpuSample) -> int:
     if sample.memory_used_bytes is None:
         raise HostError(f"NVML does not show the memory of GPU {sample.index}: what is taken could not be proved")
     return sample.memory_used_bytes
+
+
+def _blocks(report: WorkReport) -> MemoryBlocks | None:
+    """Return what the process that holds the memory can still allocate; None where it does not say, or nothing."""
+    free = (report.free_bytes or 0) + (report.unused_bytes or 0)
+    if report.largest_block_bytes is None or not free:
+        return None
+    return MemoryBlocks(free_bytes=free, largest_bytes=report.largest_block_bytes)
 
 
 def _figures(report: WorkReport) -> str:

@@ -53,7 +53,7 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
         "NetworkInterfaceDown (node_exporter)",
         "Azure's cyclecloud-healthagent (IPoIB operstate, a warning)",
         "NVSentinel's nic-health-monitor, for RoCE and InfiniBand ports only",
-        "the canary's pings over the interface",
+        "the canary's pings and the all-reduce over nodes, through the interface",
     )
 
     def claims(self, parameters: InterfaceDownParameters) -> tuple[Claim, ...]:

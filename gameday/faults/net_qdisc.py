@@ -37,7 +37,7 @@ class QdiscFault(Fault[P]):
         "is queued); connections of the node with itself, which go over `lo`; kernel log, DCGM, NVML"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "the canary's pings over the interface",
+        "the canary's pings and the all-reduce over nodes, through the interface",
         "NetworkRetransmissions, where TCP loses segments for minutes (node_exporter)",
         "gpud (network latency component)",
         "no other detector (docs/sources.md, Who notices what by default)",

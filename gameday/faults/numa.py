@@ -42,8 +42,9 @@ class Alignment:
 class NumaFault(Fault[NumaParameters]):
     """Copies to one GPU from the near NUMA node, then goes on copying from the far one.
 
-    Nothing of the node is changed: the fault is the canary itself, and it is out once that has ended. The ratio of the
-    two rates is the price of a misplaced job; the canary loads the link between the sockets as such a job would.
+    Nothing of the node is changed: the fault is the canary itself, and it is out once that has ended. Its CPUs are of
+    the node, and its memory is bound there (mbind), which the kernel then shows of every page (move_pages). The ratio
+    of the two rates is the price of a misplaced job; the canary loads the link between the sockets as such a job would.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NumaParameters
@@ -53,8 +54,7 @@ class NumaFault(Fault[NumaParameters]):
     does_not_reach: ClassVar[str] = (
         "the kubelet's Topology Manager: the agent's pod asks for no exclusive CPUs, so nothing is aligned and nothing "
         "rejected (expect.topology_manager_rejects sends a pod for that); other jobs, but for the link between the "
-        "sockets that they share; memory is taken from the far node while it has any, as by first touch, and is not "
-        "bound there"
+        "sockets that they share"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's own ratio of far to near, in this fault's evidence",
@@ -72,16 +72,20 @@ class NumaFault(Fault[NumaParameters]):
     def inject(self, parameters: NumaParameters, gpu: int, host: Host) -> Evidence:
         sample = target_gpu(parameters, gpu, host)
         place = alignment(parameters, gpu, host)
-        near = _rate(host.start_work(sample.index, CopyToGpu(cpus=place.near_cpus)))
+        near = _rate(
+            place.gpu_node, host.start_work(sample.index, CopyToGpu(cpus=place.near_cpus, memory_node=place.gpu_node))
+        )
         host.end_work(sample.index)
         written_at = datetime.now(UTC)
-        far = _rate(host.start_work(sample.index, CopyToGpu(cpus=place.far_cpus)))
+        far = _rate(
+            place.far_node, host.start_work(sample.index, CopyToGpu(cpus=place.far_cpus, memory_node=place.far_node))
+        )
         agrees = "agrees" if place.nvml_cpus == format_cpus(place.near_cpus) else f"says {place.nvml_cpus or 'nothing'}"
         far_from = f"node {place.far_node} (distance {place.distance}), CPUs {format_cpus(place.far_cpus)}"
         lines = (
             f"GPU {sample.index} is at NUMA node {place.gpu_node}, CPUs {format_cpus(place.near_cpus)}; NVML {agrees}",
             f"near: {near:g} GB/s to the GPU",
-            f"far: {far:g} GB/s from {far_from}",
+            f"far: {far:g} GB/s from {far_from}; every page on that node",
             f"far/near = {far / near:.2f}",
         )
         return Evidence(lines=lines, written_at=written_at)
@@ -128,8 +132,10 @@ def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Ali
     return Alignment(own, near or cpus[own], sample.cpu_affinity, far, cpus[far], distances[far])
 
 
-def _rate(report: WorkReport) -> float:
-    """GB/s. Raises HostError."""
+def _rate(node: int, report: WorkReport) -> float:
+    """Return GB/s. Raises HostError where nothing was copied, or not from memory of that node."""
+    if report.memory_node != node:
+        raise HostError(f"the canary copied from memory that was not bound to NUMA node {node}")
     if not report.copy_gbs:
         raise HostError("the canary copied nothing to the GPU")
     return report.copy_gbs

@@ -17,10 +17,11 @@ from gameday.cluster.flow_control import Shares, level_names
 from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod, probe_job
 from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
-from gameday.errors import ForeignPauseError
+from gameday.errors import ForeignPauseError, StepFailedError
 from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
+from gameday.plan.canary import ExpectedAllReduce
 from gameday.plan.models import FaultParameters
 from gameday.plan.settings import FlowControl
 from gameday.remediations.registry import remediation_for
@@ -35,7 +36,8 @@ from gameday.run.agents import (
     sample_task,
     samples_nvml,
 )
-from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task
+from gameday.run.all_reduce import ALL_REDUCE_TIMEOUT, all_reduce_task, choose_peers
+from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task, is_told_by_injector
 from gameday.run.drain import pods_to_drain
 from gameday.run.operands import movable_operands
 from gameday.run.probes import probe_order
@@ -45,6 +47,7 @@ from gameday.values.nodes import NodeRole
 from gameday.values.results import Step
 
 Json = dict[str, Any]
+_LATER = "made when the run sends it"
 
 
 @dataclass(frozen=True)
@@ -151,12 +154,28 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
 
 
 def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[PlannedChange]:
-    """Yield the canary's pod; where it needs GPUs and none is free, none is sent."""
+    """Yield the canary's pod; where it needs GPUs and none is free, none is sent. Then those of an all-reduce."""
     expected = run.plan.expect.canary
-    gpus = 0 if expected is None or expected.measure.uses_ping else run.nodes.free_gpus(target.node)
-    if expected and (expected.measure.uses_ping or gpus > 0):
-        task, why = canary_task(run, expected, target.node, phase, gpus), f"measure {expected.measure} {phase}"
+    gpus = run.nodes.free_gpus(target.node) if expected and expected.measure.owns_gpus else 0
+    if expected and (gpus > 0 or not (expected.measure.owns_gpus or is_told_by_injector(expected, phase))):
+        task, why = canary_task(run, expected, target, phase, gpus), f"measure {expected.measure} {phase}"
         yield _agent(run, step, f"canary-{phase}", target, task, CANARY_TIMEOUT, why)
+    if run.plan.expect.all_reduce:
+        yield from _all_reduce(run, step, phase, target, run.plan.expect.all_reduce)
+
+
+def _all_reduce(
+    run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget, expected: ExpectedAllReduce
+) -> Iterator[PlannedChange]:
+    """Yield a pod for each node; where peers are too few, none is sent and the measurement is unknown."""
+    with suppress(StepFailedError):
+        nodes = (target.node, *choose_peers(run, target.node, expected.nodes - 1, {}))
+        for rank, node in enumerate(nodes):
+            purpose = f"all-reduce-{phase}" + (f"-rank-{rank}" if rank else "")
+            task = all_reduce_task(run, expected, nodes, rank, _LATER, 0)
+            name, why = _name(run, purpose, target), f"rank {rank} of an all-reduce of {len(nodes)} nodes {phase}"
+            manifest = agent_manifest(run, name, task, ALL_REDUCE_TIMEOUT)
+            yield PlannedChange(step, "create", f"pod/{name}", why, node, manifest)
 
 
 def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:

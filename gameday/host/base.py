@@ -7,9 +7,10 @@ is free again even when everything else has failed.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -113,10 +114,13 @@ class HoldMemory(_Order):
 
 
 class CopyToGpu(_Order):
-    """An order to copy from pinned host memory to the GPU, on these CPUs and from the memory next to them."""
+    """An order to copy from pinned host memory to the GPU, on these CPUs and from memory bound to one NUMA node."""
 
     kind: Literal["copy"] = "copy"
     cpus: tuple[int, ...] = Field(min_length=1)
+    memory_node: int | None = Field(
+        default=None, ge=0, le=1023, description="None: the memory next to the CPUs while there is any, not bound"
+    )
 
 
 class ProveMemory(_Order):
@@ -126,7 +130,13 @@ class ProveMemory(_Order):
     leave_bytes: int = Field(default=1 << 30, ge=0, description="left free, for the comparison and for others")
 
 
-WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu | ProveMemory, Field(discriminator="kind")]
+class ProbeMemory(_Order):
+    """An order to find the largest block of the GPU's free memory, by trying, and to give it back at once."""
+
+    kind: Literal["memory-probe"] = "memory-probe"
+
+
+WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory, Field(discriminator="kind")]
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 
@@ -139,6 +149,7 @@ class WorkReport(HostModel):
     wrong_results: int = Field(default=0, description="elements of those products that differ from the reference")
     digest: str = Field(default="", max_length=64, description="checksum of the first product")
     copy_gbs: float | None = None
+    memory_node: int | None = Field(default=None, description="NUMA node that holds every page that is copied from")
     proved_bytes: int | None = Field(default=None, description="written with every pattern and read back")
     wrong_words: int = Field(default=0, description="words of 8 bytes that did not hold a pattern")
     wrong_at: int | None = Field(default=None, description="the first one's offset in the proved bytes")
@@ -163,6 +174,14 @@ class ApiServer(HostModel):
     url: str = Field(description="without a path: https://10.96.0.1:443")
     ca_file: Path = Field(description="certificates of those who may have signed the server's")
     token_file: Path = Field(description="to be read anew every minute or so: the kubelet renews the token in place")
+
+
+class Listener(NamedTuple):
+    """A listening socket at an interface of the node, and how other nodes reach it."""
+
+    socket: socket.socket
+    address: str
+    port: int
 
 
 class Host(Protocol):
@@ -239,4 +258,22 @@ class Host(Protocol):
 
         Raises:
             HostError: The pod has no account, as most agents' pods have none.
+        """
+
+    def own_address(self) -> str:
+        """Return the address at which other agents' pods reach this one, whatever the node's own interfaces do."""
+
+    def listen(self, interface: str) -> Listener:
+        """Listen at the IPv4 address of one of the node's interfaces, on a free port.
+
+        Raises:
+            HostError: There is no such interface, or it has no IPv4 address.
+        """
+
+    def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
+        """Connect to another node through one of this node's interfaces and no other.
+
+        Raises:
+            LinkError: The network lets no connection through within `timeout_s`.
+            HostError: There is no such interface.
         """

@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gameday.errors import HostError
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import (
+    ApiServer,
+    GpuSample,
+    GpuUser,
+    Listener,
+    LoadResult,
+    ProgramResult,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.kernel_log import encode_record, render_record
 from gameday.host.work import WorkByGpu
 
@@ -166,6 +176,22 @@ class RealHost:
         from gameday.host.api_account import IN_CLUSTER_FOLDER, in_cluster  # noqa: PLC0415 - few roles use the API
 
         return in_cluster(self._environment, self._root / IN_CLUSTER_FOLDER)
+
+    def own_address(self) -> str:
+        try:
+            return socket.gethostbyname(socket.gethostname())  # the kubelet writes it into the pod's /etc/hosts
+        except OSError as error:
+            raise HostError(f"this pod does not know its own address: {error}") from None
+
+    def listen(self, interface: str) -> Listener:
+        from gameday.host.host_sockets import listen  # noqa: PLC0415 - few roles use the host's interfaces
+
+        return listen(self._root / "proc", interface)
+
+    def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
+        from gameday.host.host_sockets import connect  # noqa: PLC0415
+
+        return connect(self._root / "proc", interface, (address, port), timeout_s)
 
     def _host_prefix(self, program: str) -> tuple[str, ...]:
         """Return the arguments before a program's name that run it on the host, or in the driver's container."""

@@ -17,8 +17,17 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from gameday.errors import HostError
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.errors import HostError, LinkError
+from gameday.host.base import (
+    ApiServer,
+    GpuSample,
+    GpuUser,
+    Listener,
+    LoadResult,
+    ProgramResult,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.kernel_log import encode_record
 from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.host.work import FIRST_REPORT_TIMEOUT_S, Work, WorkByGpu
@@ -27,6 +36,9 @@ NO_DRIVER_VARIABLE = "GAMEDAY_VIRTUAL_NO_DRIVER"
 """The environment variable that says that no runtime has brought the driver's libraries into this container."""
 _ANSWER_TIMEOUT_S = 10.0
 """A model of a host answers immediately; one that takes longer belongs to a dead rehearsal."""
+LINK_STATUS = 504
+"""The HTTP status of a connection that the model of the network lets not through."""
+_LOOPBACK = "127.0.0.1"
 _MAX_BODY_BYTES = 32 * 1024 * 1024
 """A ring buffer of 16 MiB, the kernel's largest default, and as much again for JSON's quoting."""
 
@@ -55,6 +67,14 @@ class _Users(BaseModel):
 
 class _DeviceIds(BaseModel):
     ids: tuple[str, ...]
+
+
+class _Address(BaseModel):
+    address: str
+
+
+class _Way(BaseModel):
+    port: int
 
 
 class _Runs(BaseModel):
@@ -133,6 +153,23 @@ class VirtualHost:
         self._require_driver()
         return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
 
+    def own_address(self) -> str:
+        return _LOOPBACK  # agents' pods are processes of one machine
+
+    def listen(self, interface: str) -> Listener:
+        address = self._read(_Address, "GET", f"/address?interface={quote(interface, safe='')}").address
+        listening = socket.create_server((_LOOPBACK, 0))
+        return Listener(listening, address, listening.getsockname()[1])
+
+    def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
+        """Connect by way of the model, which passes the bytes on as the interface's queue lets them."""
+        body = {"interface": interface, "address": address, "port": port}
+        way = self._read(_Way, "POST", "/ways", body, timeout_s)
+        try:
+            return socket.create_connection((_LOOPBACK, way.port), timeout_s)
+        except OSError as error:
+            raise LinkError(f"{interface} to {address}: {error.strerror or error}") from None
+
     def _require_driver(self) -> None:
         if self._environment.get(NO_DRIVER_VARIABLE):
             raise HostError(f"NVML not found: {NO_LIBRARY_HINT}")
@@ -181,6 +218,8 @@ class VirtualHost:
             raise self._unreachable(method, path, error) from None
         finally:
             connection.close()
+        if answer.status == LINK_STATUS:
+            raise LinkError(_reason(raw))
         if answer.status >= 400:
             raise HostError(f"virtual host {method} {path}: HTTP {answer.status}: {_reason(raw)}")
         return raw

@@ -20,9 +20,19 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from gameday.host.base import WORK_ORDER, Burn, CopyToGpu, HoldMemory, ProveMemory, WorkOrder, WorkReport
+from gameday.host.base import (
+    WORK_ORDER,
+    Burn,
+    CopyToGpu,
+    HoldMemory,
+    ProbeMemory,
+    ProveMemory,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.cpus import format_cpus
 from gameday.host.load import Gemm, timed
+from gameday.host.numa_memory import BoundMemory
 from gameday.host.work import STEERING_TIMEOUT_S
 
 REPORT_EVERY_S = 0.5
@@ -64,6 +74,8 @@ class Worker:
                     self._copy(self._order)
                 case ProveMemory():
                     self._prove(self._order)
+                case ProbeMemory():
+                    self._probe()
 
     def steer(self, utilization: float) -> None:
         """Set the share of the time for which a burn runs, 0 to 1."""
@@ -110,6 +122,12 @@ class Worker:
             self.ended.wait(REPORT_EVERY_S)
         del kept
 
+    def _probe(self) -> None:
+        largest = largest_block(self._cupy, self._cupy.cuda.MemoryPool())
+        while not self.ended.is_set():
+            self.report(free_bytes=self._cupy.cuda.runtime.memGetInfo()[0], largest_block_bytes=largest)
+            self.ended.wait(REPORT_EVERY_S)
+
     def _prove(self, order: ProveMemory, block_bytes: int = _PROVED_BLOCK_BYTES) -> None:
         free, _ = self._cupy.cuda.runtime.memGetInfo()
         words = block_bytes // 8
@@ -133,7 +151,7 @@ class Worker:
             raise OSError(
                 f"this pod's cpuset holds none of the CPUs {format_cpus(order.cpus)}: it is aligned"
             ) from None
-        source = self._cupy.cuda.alloc_pinned_memory(size)
+        source = _pinned(self._cupy, order.memory_node, size)
         pinned = ctypes.c_void_p(source.ptr)
         target = self._cupy.cuda.alloc(size)
 
@@ -147,7 +165,19 @@ class Worker:
                 busy += timed(self._cupy, copy)
                 copies += 1
             if busy:
-                self.report(copy_gbs=round(size * copies / busy / 1e9, 2))
+                self.report(copy_gbs=round(size * copies / busy / 1e9, 2), memory_node=order.memory_node)
+
+
+def _pinned(cupy: ModuleType, node: int | None, size: int) -> Any:
+    """Return pinned host memory with its address as `ptr`, all of it on the NUMA node where one is named.
+
+    Raises OSError where the kernel does not give that node's memory.
+    """
+    if node is None:
+        return cupy.cuda.alloc_pinned_memory(size)
+    memory = BoundMemory(size, node)
+    cupy.cuda.runtime.hostRegister(memory.ptr, size, 0)  # the pages are there already, and stay where they are
+    return memory
 
 
 def prove_memory(cupy: ModuleType, blocks: Sequence[Any]) -> tuple[int, int | None]:

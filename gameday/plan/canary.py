@@ -66,6 +66,8 @@ class Measure(StrEnum):
     COPY = "copy to the GPU"
     ROUND_TRIP = "round-trip time"
     ANSWERED = "answered pings"
+    ALL_REDUCE_NODES = "all-reduce over nodes"
+    LARGEST_BLOCK = "largest block of free memory"
 
     @property
     def unit(self) -> str:
@@ -74,62 +76,66 @@ class Measure(StrEnum):
 
     @property
     def uses_ping(self) -> bool:
-        """Return whether the canary sends pings, and needs no GPU."""
+        """Return whether the canary sends pings."""
         return self in (Measure.ROUND_TRIP, Measure.ANSWERED)
 
+    @property
+    def owns_gpus(self) -> bool:
+        """Return whether the canary's pod asks for GPUs, as a job does."""
+        return self in (Measure.ALL_REDUCE, Measure.COPY)
 
-_UNITS = {Measure.ALL_REDUCE: "GB/s", Measure.COPY: "GB/s", Measure.ROUND_TRIP: "ms", Measure.ANSWERED: "%"}
+
+_UNITS = {
+    Measure.ALL_REDUCE: "GB/s",
+    Measure.COPY: "GB/s",
+    Measure.ROUND_TRIP: "ms",
+    Measure.ANSWERED: "%",
+    Measure.ALL_REDUCE_NODES: "GB/s",
+    Measure.LARGEST_BLOCK: "%",
+}
+
+
+_BOUNDS = {
+    "falls_below": ("<", "falls below"),
+    "stays_above": (">", "stays above"),
+    "rises_above": (">", "rises above"),
+    "stays_below": ("<", "stays below"),
+}
+"""The sign and the verb of each bound, by its key."""
 
 
 def _address(value: str) -> str:
     return str(ipaddress.ip_address(value))  # raises a ValueError that quotes the value
 
 
-class ExpectedCanary(DocumentModel):
-    """The value that a canary on the target must measure while the fault is in, compared with the value before."""
+class ExpectedMeasurement(DocumentModel):
+    """Base of what is measured before, during and after the fault: its bounds are shares of the value before."""
 
-    measure: Measure = Measure.ALL_REDUCE
-    """Quantity to measure. All-reduce bus bandwidth (nccl-tests' all_reduce_perf on the node) and copy to the GPU need
-    free GPUs there; round-trip time and answered pings need a neighbour on the interface."""
     falls_below: Percent | None = None
     """Share of the baseline that the value must fall below."""
     stays_above: Percent | None = None
     """Share of the baseline that the value must stay above: the fault must cost no more."""
-    rises_above: Percent | None = None
-    """Share of the baseline, above 100%, that a round-trip time must exceed."""
-    stays_below: Percent | None = None
-    """Share of the baseline that a round-trip time must not exceed."""
     tolerance: Percent = Field(default=0.1, le=100)
     """Share of the baseline by which the value may still be worse in QA, once the fault is out."""
-    path: Literal["best", "network"] = "best"
-    """Path of an all-reduce: `network` sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1
-    and NCCL_SHM_DISABLE=1, as Azure's loopback test does), because NVLink hides every fault of the network."""
-    interface: str | None = Field(default=None, pattern=INTERFACE_NAME)
-    """Interface that pings leave through."""
-    peer: Annotated[str, AfterValidator(_address)] | None = None
-    """IP address that must answer pings; null: a neighbour that the interface knows."""
-    payload: int = Field(default=1400, ge=16, le=65_000)
-    """Bytes of each ping. 50 are sent each second, so that 60000 take 24 Mbit/s."""
 
-    @model_validator(mode="after")
-    def _check_conflicts(self) -> Self:
-        shares = {name: getattr(self, name) for name in ("falls_below", "stays_above", "rises_above", "stays_below")}
-        given = [name for name, share in shares.items() if share is not None]
-        if len(given) != 1:
-            raise conflict((), f"give exactly one of {', '.join(shares)}")
-        fitting = ("falls_below", "stays_above")
-        if self.measure is Measure.ROUND_TRIP:
-            fitting = ("rises_above", "stays_below")
-        if given[0] not in fitting:
-            raise conflict((given[0],), f"{self.measure} is judged by {' or '.join(fitting)}")
-        if self.measure.uses_ping and self.interface is None:
-            raise conflict((), f"{self.measure} needs the interface that the pings leave through")
-        return self
+    @property
+    def quantity(self) -> Measure:
+        """The quantity that is measured."""
+        raise NotImplementedError
+
+    def bounds_given(self) -> list[str]:
+        """Return the keys of the bounds that the plan gives."""
+        return [key for key in _BOUNDS if getattr(self, key, None) is not None]
+
+    @property
+    def feels_fault(self) -> bool:
+        """Return whether the value is expected to get worse; the other bounds expect that it does not."""
+        return bool({"falls_below", "rises_above"} & set(self.bounds_given()))
 
     def bound_during(self, before: float) -> str:
         """Return the bound during the fault as people read it, in the measure's unit."""
         sign, share, _ = self._bound()
-        return f"{sign} {share * before:.4g} {self.measure.unit} ({format_percent(share)} of {before:.4g})"
+        return f"{sign} {share * before:.4g} {self.quantity.unit} ({format_percent(share)} of {before:.4g})"
 
     def holds_during(self, value: float, before: float) -> bool:
         """Return whether a value during the fault is as expected, for the value before."""
@@ -149,23 +155,80 @@ class ExpectedCanary(DocumentModel):
     def expectation(self) -> str:
         """The expectation without the node, such as `all-reduce bus bandwidth falls below 50% of its baseline`."""
         _, share, verb = self._bound()
-        return f"{self.measure} {verb} {format_percent(share)} of its baseline"
+        return f"{self.quantity} {verb} {format_percent(share)} of its baseline"
 
     @property
     def _is_lower_better(self) -> bool:
-        return self.measure is Measure.ROUND_TRIP
+        return self.quantity is Measure.ROUND_TRIP
 
     def _worst_after(self, before: float) -> float:
         return before * (1 + self.tolerance if self._is_lower_better else 1 - self.tolerance)
 
     def _bound(self) -> tuple[str, float, str]:
         """Return the bound's sign, its share of the baseline, and its verb."""
-        for share, sign, verb in (
-            (self.falls_below, "<", "falls below"),
-            (self.stays_above, ">", "stays above"),
-            (self.rises_above, ">", "rises above"),
-            (self.stays_below, "<", "stays below"),
-        ):
-            if share is not None:
-                return sign, share, verb
-        raise AssertionError("the validator refuses an expectation without a bound")
+        key = self.bounds_given()[0]  # the validators refuse none, and more than one
+        sign, verb = _BOUNDS[key]
+        return sign, getattr(self, key), verb
+
+
+class ExpectedCanary(ExpectedMeasurement):
+    """The value that a canary on the target must measure while the fault is in, compared with the value before."""
+
+    measure: Measure = Measure.ALL_REDUCE
+    """Quantity to measure. All-reduce bus bandwidth (nccl-tests' all_reduce_perf on the node) and copy to the GPU need
+    free GPUs there; round-trip time and answered pings need a neighbour on the interface. The largest block of free
+    memory is that of the fault's GPU, while the fault gpu_memory is in of the process that holds the memory."""
+    rises_above: Percent | None = None
+    """Share of the baseline, above 100%, that a round-trip time must exceed."""
+    stays_below: Percent | None = None
+    """Share of the baseline that a round-trip time must not exceed."""
+    path: Literal["best", "network"] = "best"
+    """Path of an all-reduce: `network` sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1
+    and NCCL_SHM_DISABLE=1, as Azure's loopback test does), because NVLink hides every fault of the network."""
+    interface: str | None = Field(default=None, pattern=INTERFACE_NAME)
+    """Interface that pings leave through."""
+    peer: Annotated[str, AfterValidator(_address)] | None = None
+    """IP address that must answer pings; null: a neighbour that the interface knows."""
+    payload: int = Field(default=1400, ge=16, le=65_000)
+    """Bytes of each ping. 50 are sent each second, so that 60000 take 24 Mbit/s."""
+
+    @model_validator(mode="after")
+    def _check_conflicts(self) -> Self:
+        given = self.bounds_given()
+        if len(given) != 1:
+            raise conflict((), f"give exactly one of {', '.join(_BOUNDS)}")
+        if self.measure is Measure.ALL_REDUCE_NODES:
+            raise conflict(("measure",), "an all-reduce over several nodes is expect.all_reduce")
+        fitting = ("falls_below", "stays_above")
+        if self.measure is Measure.ROUND_TRIP:
+            fitting = ("rises_above", "stays_below")
+        if given[0] not in fitting:
+            raise conflict((given[0],), f"{self.measure} is judged by {' or '.join(fitting)}")
+        if self.measure.uses_ping and self.interface is None:
+            raise conflict((), f"{self.measure} needs the interface that the pings leave through")
+        return self
+
+    @property
+    def quantity(self) -> Measure:
+        """The quantity that is measured."""
+        return self.measure
+
+
+class ExpectedAllReduce(ExpectedMeasurement):
+    """The bus bandwidth of an all-reduce of the target and other nodes while the fault is in, compared with before."""
+
+    interface: str = Field(pattern=INTERFACE_NAME)
+    """Interface that the data goes through on each node; the nodes meet on their pods' own network."""
+    nodes: int = Field(default=2, ge=2, le=16)
+    """Number of nodes, the target included. The others are chosen among the nodes that opted in."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if len(self.bounds_given()) != 1:
+            raise conflict((), "give exactly one of falls_below, stays_above")
+        return self
+
+    @property
+    def quantity(self) -> Measure:
+        """The quantity that is measured."""
+        return Measure.ALL_REDUCE_NODES

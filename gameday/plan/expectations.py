@@ -23,7 +23,7 @@ from gameday.documents.fields import (
     Reason,
     conflict,
 )
-from gameday.plan.canary import ExpectedCanary
+from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
 from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment, ExpectedWebhook
 from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.plan.job import ExpectedJob
@@ -201,6 +201,8 @@ class Expectations(DocumentModel):
     """The kubelet must offer fewer GPUs on the target."""
     canary: ExpectedCanary | None = None
     """Measurement of a job of ours on the target, for faults that slow work down and break nothing."""
+    all_reduce: ExpectedAllReduce | None = None
+    """Measurement of an all-reduce over the target and other nodes, for faults of the network between them."""
     api_canary: ExpectedApiCanary | None = None
     """Small requests of an ordinary user, sent twice a second, for faults that load the control plane."""
     containment: ExpectedContainment | None = None
@@ -235,6 +237,11 @@ class Expectations(DocumentModel):
         return bool(self.taints or self.cordoned)
 
     @property
+    def measurements(self) -> tuple[ExpectedMeasurement, ...]:
+        """Return what is measured before, during and after the fault, in its order."""
+        return tuple(one for one in (self.canary, self.all_reduce) if one is not None)
+
+    @property
     def can_be_broken(self) -> bool:
         """Return whether there is any expectation of the detection chain."""
         return bool(
@@ -245,7 +252,7 @@ class Expectations(DocumentModel):
             or self.labels
             or self.events
             or self.allocatable_falls
-            or self.canary
+            or self.measurements
             or self.api_canary
             or self.containment
             or self.webhook
@@ -262,6 +269,7 @@ class Expectations(DocumentModel):
         others = (
             "allocatable_falls",
             "canary",
+            "all_reduce",
             "job",
             "topology_manager_rejects",
             "stays_schedulable_for",

@@ -28,6 +28,7 @@ from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict, format_duration
 from gameday.plan.arms import Arms
+from gameday.plan.canary import Measure
 from gameday.plan.expectations import Expectations
 from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
@@ -366,6 +367,11 @@ class Plan(DocumentModel):
             raise conflict(
                 ("expect",),
                 f"only the canary job notices {self.fault.type}: write in expect.canary what it must measure",
+            )
+        measured = self.expect.canary.measure if self.expect.canary else None
+        if measured is Measure.LARGEST_BLOCK and self.fault.type != "gpu_memory":
+            raise conflict(
+                ("expect", "canary", "measure"), "only the fault gpu_memory holds memory whose pieces are measured"
             )
         if self.fault.needs_api_canary and self.expect.api_canary is None:
             raise conflict(

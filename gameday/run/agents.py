@@ -9,6 +9,7 @@ from typing import Any
 from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import (
     AgentResult,
+    AllReduceTask,
     ApiCanaryTask,
     CanaryTask,
     GpuUserNote,
@@ -54,7 +55,7 @@ SAMPLE_EVERY_S = 0.5
 """Seconds between two NVML readings of a target: finer than any scrape. A note of 8 GPUs has some 2 kB, so that the
 kubelet's log file of 10 MiB (containerLogMaxSize's default) holds about 40 minutes."""
 
-SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | ApiCanaryTask | SampleTask
+SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | AllReduceTask | ApiCanaryTask | SampleTask
 
 
 def send_agent(

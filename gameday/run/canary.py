@@ -8,24 +8,35 @@ from typing import Literal
 from gameday.agent.task import CanaryTask
 from gameday.faults.base import CanaryJob
 from gameday.faults.registry import fault_for
-from gameday.plan.canary import ExpectedCanary
+from gameday.plan.canary import ExpectedCanary, Measure
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import ReadOnlyRun
+from gameday.run.targets import ChosenTarget
 
 CanaryPhase = Literal["before", "during", "after"]
 CANARY_TIMEOUT = timedelta(seconds=95) + AGENT_START_TIMEOUT
 """An all-reduce with NCCL's start takes 90 s at most (gameday/agent/canary.py), a ping 20 s; the pod has to start."""
 
 
+def is_told_by_injector(expected: ExpectedCanary, phase: CanaryPhase) -> bool:
+    """Return whether the injector has measured it, as no other process can: pieces are those of one allocator."""
+    return expected.measure is Measure.LARGEST_BLOCK and phase == "during"
+
+
 def canary_task(
-    run: ReadOnlyRun, expected: ExpectedCanary, node: str, phase: CanaryPhase, gpus: int, peer: str | None = None
+    run: ReadOnlyRun,
+    expected: ExpectedCanary,
+    target: ChosenTarget,
+    phase: CanaryPhase,
+    gpus: int,
+    peer: str | None = None,
 ) -> CanaryTask:
     """Return the order to measure once.
 
     Args:
         run: The run.
         expected: The plan's canary.
-        node: The node to measure on.
+        target: The node to measure on, and its GPU.
         phase: Before, during or after the fault.
         gpus: How many GPUs a measurement on GPUs takes.
         peer: The node that answered pings before, so that the same one is asked again; None: the plan's.
@@ -34,13 +45,14 @@ def canary_task(
     job = fault_for(fault).canary_job(fault) if phase == "during" else CanaryJob()
     return CanaryTask(
         run_id=run.id,
-        node=node,
+        node=target.node,
         measure=expected.measure,
-        gpus=0 if expected.measure.uses_ping else gpus,
+        gpus=gpus if expected.measure.owns_gpus else 0,
         environment=job.environment,
         over_network=expected.path == "network",
         far_from_gpu=job.far_from_gpu,
         interface=expected.interface,
         peer=peer or expected.peer,
         payload=expected.payload,
+        gpu=target.gpu if expected.measure is Measure.LARGEST_BLOCK else None,
     )

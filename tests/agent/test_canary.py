@@ -12,7 +12,7 @@ from gameday.agent.canary import canary
 from gameday.agent.context import Context, Ending
 from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
-from gameday.host.base import Host, ProgramResult
+from gameday.host.base import HoldMemory, Host, ProgramResult
 from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.plan.canary import Measure
 from gameday.rehearsal.nodes.network import Qdisc
@@ -173,3 +173,18 @@ def test_a_gpu_on_which_a_faults_work_runs_is_not_used(capsys, tmp_path) -> None
     note, _ = measured(capsys, host, tmp_path, f"{first},{second}", measure=Measure.COPY)
     assert "GPU 1" in note.detail
     assert host.has_work(0)
+
+
+def test_the_largest_block_is_tried_and_given_back(capsys, tmp_path) -> None:
+    host = ModelHost()
+    free = host.fleet.memory_free_mib((0, 2))
+    note, _ = measured(capsys, host, tmp_path, measure=Measure.LARGEST_BLOCK, gpu=2)
+    assert (note.value, note.detail) == (100.0, f"GPU 2: {free} of {free} MiB free, in one piece")
+    assert host.fleet.memory_free_mib((0, 2)) == free
+
+
+def test_the_largest_block_beside_a_faults_work_is_not_measured(capsys, tmp_path) -> None:
+    host = ModelHost()
+    host.start_work(2, HoldMemory(leave_bytes=1 << 30))
+    note, _ = measured(capsys, host, tmp_path, measure=Measure.LARGEST_BLOCK, gpu=2)
+    assert (note.value, note.detail) == (None, "a fault's work runs on GPU 2")

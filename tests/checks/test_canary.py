@@ -8,7 +8,7 @@ from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import CanaryMeasured, FaultInjected
 from gameday.history.frames import Frames
-from gameday.plan.canary import ExpectedCanary
+from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import NODE, PLAN, Timed, at, ended, history_of, passing, without
 
@@ -72,3 +72,17 @@ def test_a_step_that_was_cut_off_is_unknown() -> None:
 
 def test_a_plan_that_expects_no_canary_is_not_judged() -> None:
     assert not [v for v in run_checks(PLAN, history_of(passing()), Frames()) if v.check == "canary"]
+
+
+def test_an_all_reduce_over_nodes_is_judged_beside_the_canary_by_its_own_measurements() -> None:
+    all_reduce = ExpectedAllReduce.model_validate({"interface": "ib0", "falls_below": "25%"})
+    both = EXPECTED.model_copy(update={"expect": EXPECTED.expect.model_copy(update={"all_reduce": all_reduce})})
+    measured = [
+        Timed(0, one.event.model_copy(update={"measure": "all-reduce over nodes"}))
+        for one in (seen("before", 4.0), seen("during", 3.0, "2 nodes"))
+    ]
+    timed = [seen("before", 335.0), seen("during", 40.0), *measured]
+    found = {one.check: one for one in run_checks(both, history_of([*timed, *passing()]), Frames())}
+    assert found["canary"].status is Status.HELD
+    assert (found["all-reduce"].status, found["all-reduce"].why) == (Status.BROKEN, "2 nodes")
+    assert found["all-reduce"].bound == "< 1 GB/s (25% of 4)"

@@ -41,3 +41,18 @@ def test_memory_that_nvml_does_not_show_as_taken_is_no_injection(
 def test_a_gpu_without_free_memory_is_refused(host: ModelHost) -> None:
     with pytest.raises(HostError, match="nothing to take"):
         MEMORY.inject(GpuMemoryParameters(leave_mib=900_000), 2, host)
+
+
+@pytest.mark.parametrize(("leave", "block"), [(64, 128), (512, 64), (64, 64)])
+def test_the_pieces_are_told_beside_what_is_free(host: ModelHost, leave: int, block: int) -> None:
+    parameters = GpuMemoryParameters(mode="fragment", leave_mib=leave, block_mib=block)
+    memory = MEMORY.inject(parameters, 2, host).memory
+    assert memory is not None
+    assert memory.largest_bytes == max(leave, block) << 20
+    assert memory.free_bytes > 40_000 << 20
+    assert memory.share_percent < 3
+
+
+def test_memory_that_is_full_is_in_one_piece(host: ModelHost) -> None:
+    memory = MEMORY.inject(GpuMemoryParameters(leave_mib=256), 2, host).memory
+    assert memory is not None and memory.share_percent == 100

@@ -16,7 +16,7 @@ BURN, MEMORY, NUMA = GpuBurnFault(), GpuMemoryFault(), NumaFault()
 def test_the_far_node_is_slower_and_the_ratio_is_in_the_evidence(host: ModelHost) -> None:
     evidence = NUMA.inject(NumaParameters(), 3, host)
     assert evidence.lines[0] == "GPU 3 is at NUMA node 1, CPUs 56-111,168-223; NVML agrees"
-    assert evidence.lines[2].endswith("from node 0 (distance 21), CPUs 0-55,112-167")
+    assert evidence.lines[2].endswith("from node 0 (distance 21), CPUs 0-55,112-167; every page on that node")
     assert evidence.lines[3] == "far/near = 0.62"
 
 
@@ -54,3 +54,12 @@ def test_a_machine_without_a_far_side_is_refused(
 def test_a_far_node_that_is_the_near_one_is_refused(host: ModelHost) -> None:
     with pytest.raises(HostError, match=r"node 1 is not one with CPUs that is far from GPU 3; those are \[0\]"):
         NUMA.prior_state(NumaParameters(far_node=1), 3, host)
+
+
+def test_a_copy_from_memory_of_another_node_is_no_proof(host: ModelHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = host.start_work
+    monkeypatch.setattr(
+        host, "start_work", lambda gpu, order: start(gpu, order).model_copy(update={"memory_node": None})
+    )
+    with pytest.raises(HostError, match="not bound to NUMA node 1"):
+        NUMA.inject(NumaParameters(), 3, host)

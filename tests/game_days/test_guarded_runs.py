@@ -80,6 +80,25 @@ def test_a_dry_run_writes_nothing_and_lists_what_the_run_then_does(clean_arena: 
     assert {name.removeprefix("pod/") for name in printed if name.startswith("pod/")} == created
 
 
+def test_a_dry_run_lists_every_rank_of_an_all_reduce_and_shows_no_secret(clean_arena: Arena) -> None:
+    fault = {"type": "net_tbf", "interface": "ib0", "rate_mbit": 20, "hold": "30s"}
+    plan = changed(changed(QUICK, "fault", fault), "recover.remediation", "none")
+    all_reduce = {"interface": "ib0", "nodes": 3, "falls_below": "80%", "tolerance": "50%"}
+    plan = changed(plan, "expect", {"all_reduce": all_reduce, "stays_schedulable_for": "1s"})
+    code, said = command(clean_arena, plan, "run", "--dry-run")
+    assert code == 0, said
+    printed = re.findall(r"^# [a-z ]+: (?:create|patch) ((?:pod|job|node)/[^\s:]+)", said, re.MULTILINE)
+    ranks = {nameless(name) for name in printed if "all-reduce" in name}
+    assert len(ranks) == 9, printed
+    assert "made when the run sends it" in said
+    played = clean_arena.play(plan)
+    assert played.exit_code == 0, played.output
+    assert ranks <= {nameless(intent.object) for intent in played.history.of(IntentRecorded)}
+    assert played.folder is not None
+    written = "".join(path.read_text("utf-8", "replace") for path in played.folder.rglob("*.jsonl"))
+    assert '"secret"' not in written
+
+
 def nameless(name: str) -> str:
     """An object's name without its run's id."""
     return re.sub(r"gd-\d{8}-\d{6}-", "gd-", name)

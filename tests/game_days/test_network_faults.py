@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -21,16 +23,70 @@ PINGS = {"measure": "round-trip time", "interface": "ib0", "rises_above": "1000%
 @pytest.mark.slow
 def test_a_slow_interface_shows_in_the_canary_alone_and_is_fast_again(clean_arena: Arena) -> None:
     plan = changed(changed(QUICK, "fault", NETEM), "recover.remediation", "none")
-    expect = {"canary": PINGS, "stays_schedulable_for": "1s", "workloads": {"running_pods": "kept"}}
+    all_reduce = {"interface": "ib0", "falls_below": "25%", "tolerance": "50%"}
+    expect = {
+        "canary": PINGS,
+        "all_reduce": all_reduce,
+        "stays_schedulable_for": "1s",
+        "workloads": {"running_pods": "kept"},
+    }
     played = clean_arena.play(changed(plan, "expect", expect))
     assert played.exit_code == 0, played.output
-    before, during, after = played.history.of(CanaryMeasured)
+    measured = played.history.of(CanaryMeasured)
+    before, during, after = [seen for seen in measured if seen.measure == "round-trip time"]
     assert [seen.phase for seen in (before, during, after)] == ["before", "during", "after"]
     assert during.value is not None
     assert during.value > 40
     assert after.peer == before.peer
     assert [checked.ok for checked in played.history.of(QaChecked) if checked.check == "canary"] == [True]
     assert played.verdicts()["canary"] == "held"
+    reduced = [seen for seen in measured if seen.measure == "all-reduce over nodes"]
+    assert [seen.phase for seen in reduced] == ["before", "during", "after"]
+    assert len({seen.peers for seen in reduced}) == 1 and len({seen.bytes for seen in reduced}) == 1
+    normal, slow, again = (seen.latency_ms or 0.0 for seen in reduced)
+    assert slow > 40 > max(normal, again)  # a round waits once for what leaves the target
+    assert played.verdicts()["all-reduce"] == "held"
+    left = [pod.metadata.name for pod in clean_arena.core.list_pod_for_all_namespaces().items]
+    assert not [name for name in left if "all-reduce" in name]
+
+
+@pytest.mark.slow
+def test_an_all_reduce_whose_peer_dies_is_unknown_with_the_reason_and_leaves_no_pod(clean_arena: Arena) -> None:
+    fault = {"type": "net_tbf", "interface": "ib0", "rate_mbit": 1, "hold": "60s"}
+    plan = changed(changed(QUICK, "fault", fault), "recover.remediation", "none")
+    expect = {
+        "all_reduce": {"interface": "ib0", "falls_below": "25%", "tolerance": "50%"},
+        "stays_schedulable_for": "1s",
+    }
+    killed = threading.Thread(target=_kill_when_ready, args=(clean_arena, "-all-reduce-during-rank-1"))
+    killed.start()
+    played = clean_arena.play(changed(plan, "expect", expect))
+    killed.join()
+    assert played.exit_code == 2, played.output
+    assert played.verdicts()["all-reduce"] == "unknown"
+    before, during, after = played.history.of(CanaryMeasured)
+    assert during.detail.startswith(f"peer {before.peers[0]} left the all-reduce after ")
+    assert after.ok
+    left = [pod.metadata.name for pod in clean_arena.core.list_pod_for_all_namespaces().items]
+    assert not [name for name in left if "all-reduce" in name]
+
+
+def _kill_when_ready(arena: Arena, ending: str) -> None:
+    """Delete the pod whose name ends so, once it is Ready."""
+    found: list[Any] = []
+
+    def ready() -> bool:
+        pods = arena.core.list_pod_for_all_namespaces(label_selector="gameday.dev/role=all-reduce").items
+        found.extend(pod for pod in pods if pod.metadata.name.endswith(ending) and _is_ready(pod))
+        return bool(found)
+
+    until(ready, 120, "a rank to be Ready")
+    pod = found[0]
+    arena.core.delete_namespaced_pod(pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0)
+
+
+def _is_ready(pod: Any) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
 
 
 @contextmanager

@@ -134,6 +134,19 @@ def test_copies_run_from_the_cpus_next_to_the_gpu(idle: GpuSample, host: RealHos
     assert report.copy_gbs and report.copy_gbs > 0
 
 
+def test_copies_from_memory_that_is_bound_to_each_numa_node(idle: GpuSample, host: RealHost, note: Note) -> None:
+    nodes = parse_cpus(Path("/sys/devices/system/node/has_memory").read_text())
+    rates: dict[int, float | None] = {}
+    for node in nodes:
+        order = CopyToGpu(cpus=tuple(os.sched_getaffinity(0)), memory_node=node)
+        report = host.start_work(idle.index, order)
+        host.end_work(idle.index)
+        assert report.memory_node == node
+        rates[node] = report.copy_gbs
+    note("GB/s from memory of NUMA node " + ", ".join(f"{node}: {rate}" for node, rate in rates.items()))
+    assert all(rates.values())
+
+
 def test_work_whose_agent_is_killed_ends_and_gives_its_memory_back(idle: GpuSample, host: RealHost) -> None:
     script = (
         "from gameday.host.real import RealHost; from gameday.host.base import HoldMemory; import threading; "

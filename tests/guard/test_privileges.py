@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gameday.agent.security import security_of
-from gameday.agent.task import CanaryTask, InjectTask, MarkTask, UndoTask
+from gameday.agent.task import AllReduceTask, CanaryTask, InjectTask, MarkTask, UndoTask
 from gameday.cluster.manifests import agent_pod
 from gameday.faults.registry import known_faults
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, combined
@@ -109,6 +109,7 @@ PINGS = security_of(CanaryTask(run_id="r", node="n", measure=Measure.ROUND_TRIP,
     [
         (Measure.ALL_REDUCE, GPU_PROGRAMS),
         (Measure.COPY, GPU_WORK),
+        (Measure.LARGEST_BLOCK, GPU_WORK),
         (Measure.ROUND_TRIP, PINGS),
         (Measure.ANSWERED, PINGS),
     ],
@@ -170,3 +171,11 @@ def test_the_kernel_lets_a_canary_ping_with_exactly_these_capabilities(missing: 
         pytest.skip("this machine makes no network namespaces")
     done = subprocess.run(command, check=False, capture_output=True)
     assert (done.returncode == 0) is (missing is None), done.stderr
+
+
+def test_an_all_reduce_enters_the_hosts_network_and_opens_no_device() -> None:
+    nodes = ("n", "m")
+    task = AllReduceTask(run_id="r", node="n", rank=0, nodes=nodes, interface="ib0", secret="of this test, long enough")
+    rights = security_of(task)
+    assert (rights.privileged, rights.host_pid) == (False, True)
+    assert rights.capabilities == ("SYS_ADMIN", "SYS_PTRACE", "NET_RAW")

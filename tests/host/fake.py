@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gameday.errors import HostError
+from gameday.errors import HostError, LinkError
 from gameday.host.base import (
     ApiServer,
     Burn,
     CopyToGpu,
     GpuSample,
     GpuUser,
+    Listener,
     LoadResult,
     ProgramResult,
     ProveMemory,
@@ -153,6 +155,19 @@ class FakeHost:
             raise HostError("this pod has no API account")
         return self.api
 
+    def own_address(self) -> str:
+        return "127.0.0.1"
+
+    def listen(self, interface: str) -> Listener:
+        self._maybe_refuse("listen")
+        listening = socket.create_server(("127.0.0.1", 0))
+        return Listener(listening, *listening.getsockname())
+
+    def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
+        if "connect" in self.refuse:
+            raise LinkError(self.refuse["connect"])
+        return socket.create_connection((address, port), timeout_s)
+
     def _maybe_refuse(self, method: str) -> None:
         if method in self.refuse:
             raise HostError(self.refuse[method])
@@ -164,7 +179,7 @@ def report(order: WorkOrder) -> WorkReport:
         case Burn():
             return WorkReport(seconds=1.0, tflops=700.0, products=10, digest="5eed")
         case CopyToGpu():
-            return WorkReport(seconds=1.0, copy_gbs=54.0)
+            return WorkReport(seconds=1.0, copy_gbs=54.0, memory_node=order.memory_node)
         case ProveMemory():
             return WorkReport(seconds=1.0, proved_bytes=70 << 30)
     return WorkReport(seconds=1.0)

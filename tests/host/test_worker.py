@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, WorkOrder, WorkReport
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProbeMemory, WorkOrder, WorkReport
+from gameday.host.numa_memory import BoundMemory
 from gameday.host.worker import Worker, _end_unsteered_burn, largest_block, prove_memory, take_memory
 from tests.host.test_load import FakeCupy
 
@@ -154,6 +155,13 @@ def test_fragmented_memory_is_reserved_and_has_no_large_block() -> None:
     assert largest_block(cupy, cupy.pool) == 16 * MIB
 
 
+def test_a_probe_finds_the_largest_block_and_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy = Gpu()
+    (report,) = work(ProbeMemory(), cupy, monkeypatch, reports=1)
+    assert (report.free_bytes, report.largest_block_bytes, report.held_bytes) == (1024 * MIB, 1024 * MIB, None)
+    assert cupy.pool.total_bytes() == 0
+
+
 def test_a_full_gpu_has_nothing_to_take() -> None:
     with pytest.raises(MemoryError, match="nothing to take"):
         take_memory(Gpu(), None, HoldMemory(leave_bytes=1022 * MIB))
@@ -167,6 +175,20 @@ def test_a_copy_runs_on_the_cpus_it_was_given(monkeypatch: pytest.MonkeyPatch) -
     assert bound == [(0, (4, 5))]
     assert report.copy_gbs
     assert cupy.copies > 1
+
+
+def test_a_copy_from_a_node_pins_memory_that_is_bound_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None)
+    monkeypatch.setattr(Worker._copy, "__defaults__", (1 << 20,))
+    cupy, pinned = Gpu(), list[tuple[int, int, int]]()
+    cupy.cuda.runtime.hostRegister = lambda *given: pinned.append(given)
+    bound: list[BoundMemory] = []
+    monkeypatch.setattr(
+        "gameday.host.worker.BoundMemory", lambda size, node: bound.append(BoundMemory(size, node)) or bound[0]
+    )
+    (report,) = work(CopyToGpu(cpus=(0,), memory_node=0), cupy, monkeypatch, reports=1)
+    assert report.memory_node == 0 and report.copy_gbs is not None
+    assert pinned == [(bound[0].ptr, 1 << 20, 0)]
 
 
 def test_cpus_outside_the_pods_cpuset_are_an_error_that_names_them() -> None:

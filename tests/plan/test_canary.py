@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gameday.plan.canary import ExpectedCanary
+from gameday.errors import DocumentError
+from gameday.faults.registry import parameter_models
+from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary
+from gameday.plan.load import parse_plan
+from gameday.remediations.registry import known_remediations
+from gameday.shipped import shipped
 
 PINGS = {"measure": "round-trip time", "interface": "ib0"}
 
@@ -63,3 +68,42 @@ def test_an_expectation_that_cannot_be_judged_is_refused(given: dict[str, Any], 
 def test_an_expectation_is_read_back_from_its_own_json() -> None:
     expected = canary(**PINGS, rises_above="1000.5%")
     assert ExpectedCanary.model_validate_json(expected.model_dump_json()) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"interface": "ib0"}, "give exactly one of falls_below, stays_above"),
+        ({"interface": "ib0", "falls_below": "50%", "stays_above": "10%"}, "give exactly one"),
+        ({"falls_below": "50%"}, "interface"),
+        ({"interface": "-ib0", "falls_below": "50%"}, "pattern"),
+        ({"interface": "ib0", "falls_below": "50%", "nodes": 1}, "greater than or equal to 2"),
+        ({"interface": "ib0", "rises_above": "200%"}, "rises_above"),
+    ],
+)
+def test_an_all_reduce_over_nodes_has_one_bound_and_an_interface(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        ExpectedAllReduce.model_validate(given)
+
+
+def test_an_all_reduce_over_nodes_is_no_measure_of_the_canary() -> None:
+    with pytest.raises(ValidationError, match=r"expect\.all_reduce"):
+        canary(measure="all-reduce over nodes", falls_below="50%")
+
+
+def test_an_all_reduce_over_nodes_is_judged_by_its_baseline() -> None:
+    expected = ExpectedAllReduce.model_validate({"interface": "ib0", "falls_below": "25%", "tolerance": "50%"})
+    assert expected.feels_fault
+    assert (expected.holds_during(0.0, 4.0), expected.holds_during(1.0, 4.0)) == (True, False)
+    assert (expected.holds_after(2.0, 4.0), expected.holds_after(1.9, 4.0)) == (True, False)
+    assert expected.expectation == "all-reduce over nodes falls below 25% of its baseline"
+
+
+def test_the_largest_block_is_measured_of_a_fault_that_holds_memory_alone() -> None:
+    text = (shipped("plans") / "gpu-memory-fragmented.yaml").read_text()
+    faults, remediations = parameter_models(), known_remediations()
+    assert parse_plan(text.encode(), "p.yaml", faults, remediations).plan.expect.canary is not None
+    other = text.replace("type: gpu_memory\n  mode: fragment", "type: numa")
+    with pytest.raises(DocumentError) as refused:
+        parse_plan(other.encode(), "p.yaml", faults, remediations)
+    assert "only the fault gpu_memory holds memory" in str(refused.value.problems)

@@ -49,6 +49,12 @@ def test_the_canary_gives_a_figure_for_each_phase() -> None:
     assert found["canary: bandwidth during the fault"] == 150
 
 
+def test_the_latency_of_an_all_reduce_is_a_figure_of_its_own() -> None:
+    seen = canary("during", 0.002)
+    reduced = Timed(20.0, seen.event.model_copy(update={"measure": "all-reduce over nodes", "latency_ms": 50.0}))
+    assert values([*passing(), reduced])["canary: latency of all-reduce over nodes during the fault"] == 50
+
+
 def test_a_module_that_raises_costs_its_own_figures_and_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> list[Figure]:
         raise RuntimeError("no such series")

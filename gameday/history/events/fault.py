@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from gameday.history.events.model import EventModel
+from gameday.values.memory import MemoryBlocks
 from gameday.values.nodes import Target
 from gameday.values.results import Cleanliness
 
@@ -33,6 +34,7 @@ class FaultInjected(EventModel):
     evidence: tuple[str, ...]
     does_not_reach: str = Field(default="", description="the fault's own word, so that a report needs no fault code")
     seen_by: tuple[str, ...] = Field(default=(), description="detectors that could see it; the fault's own word")
+    memory: MemoryBlocks | None = Field(default=None, description="of a fault that holds a GPU's memory")
 
 
 class FaultUndone(EventModel):

@@ -188,6 +188,9 @@ class CanaryMeasured(EventModel):
     detail: str = ""
     gpus: int = Field(default=0, description="how many GPUs the canary held")
     peer: str = Field(default="", description="who answered, where it asked somebody")
+    peers: tuple[str, ...] = Field(default=(), description="the other nodes of an all-reduce over nodes")
+    latency_ms: float | None = Field(default=None, description="of an all-reduce over nodes, of one element each")
+    bytes: int = Field(default=0, description="of a round of an all-reduce over nodes")
     at: AwareDatetime
 
 

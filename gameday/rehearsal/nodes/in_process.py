@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
 
 from gameday.errors import HostError
 from gameday.faults.registry import fault_for
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import (
+    ApiServer,
+    GpuSample,
+    GpuUser,
+    Listener,
+    LoadResult,
+    ProgramResult,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.plan.models import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.files import read_file, write_file
@@ -110,6 +120,15 @@ class ModelHost:
 
     def api_server(self) -> ApiServer:
         raise HostError("a model of a node alone has no API server")
+
+    def own_address(self) -> str:
+        return "127.0.0.1"
+
+    def listen(self, interface: str) -> Listener:
+        raise HostError("a model of a node alone has no network to others")
+
+    def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
+        raise HostError("a model of a node alone has no network to others")
 
     def _work(self, gpu: int) -> ModelWork:
         work = self.machine.works[gpu]

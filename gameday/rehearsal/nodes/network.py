@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gameday.errors import HostError
+
 UPLINK = "eth0"
 API_SERVER = "10.64.255.10"
 """The address of the kubelet's connections, as `ss` lists them."""
 _GATEWAY = "10.64.255.254"
-_WIRE_MS = 0.08
+WIRE_S = 0.00008
 """Round trip to a neighbour: our choice, of the order of an idle data-centre network."""
 _FQ_CODEL = {
     "limit": 10240,
@@ -67,6 +69,7 @@ class Interface:
     qdisc: Qdisc | None = None  # None: the kernel's own default
     carrier_changes: int = 1
     packets: int = 1_000_000
+    busy_until: float = 0.0  # monotonic seconds: when the queue has sent the last byte of the connections through it
 
     @property
     def operstate(self) -> str:
@@ -166,6 +169,32 @@ class Network:
             interface.address6 = ""
 
 
+def address_of(network: Network, interface: str) -> str:
+    """Return an interface's address. Raises HostError where there is no such interface."""
+    if interface not in network.interfaces:
+        raise HostError(f"no socket can be bound to the interface {interface}: No such device")
+    return network.interfaces[interface].address
+
+
+def one_way_delay(interface: Interface) -> tuple[float, float]:
+    """Return the delay of what leaves through the interface, and the most that it may differ, seconds."""
+    delay = interface.qdisc.options.get("delay", {}) if interface.qdisc else {}
+    return float(delay.get("delay", 0.0)), float(delay.get("jitter", 0.0))
+
+
+def lost_share(interface: Interface) -> float:
+    """Return the share of the packets that leave through the interface and do not arrive whole."""
+    options = interface.qdisc.options if interface.qdisc else {}
+    lost = float(options.get("loss-random", {}).get("loss", 0.0))
+    broken = float(options.get("corrupt", {}).get("corrupt", 0.0))
+    return 1 - (1 - lost) * (1 - broken)
+
+
+def limited_rate(interface: Interface) -> float:
+    """Return the rate that the interface's queue is held to, bytes a second; infinite where it is not."""
+    return _shaping(interface, interface.mtu)[0] or math.inf
+
+
 def round_trips(interface: Interface, count: int, every_s: float, size: int) -> Iterator[float | None]:
     """Milliseconds of each ping through the interface's queue; None where it is lost. Only the way out is queued."""
     options = interface.qdisc.options if interface.qdisc else {}
@@ -191,7 +220,7 @@ def round_trips(interface: Interface, count: int, every_s: float, size: int) -> 
         if not interface.up or dice.random() < lost or dice.random() < broken:
             yield None
         else:
-            yield _WIRE_MS * dice.uniform(0.8, 1.4) + (waited + held) * 1000
+            yield 1000 * WIRE_S * dice.uniform(0.8, 1.4) + (waited + held) * 1000
 
 
 def _shaping(interface: Interface, size: int) -> tuple[float, float, float]:

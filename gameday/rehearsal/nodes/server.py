@@ -9,19 +9,23 @@ from contextlib import aclosing, suppress
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gameday.errors import HostError, MachineDownError
+from gameday.errors import HostError, LinkError, MachineDownError
 from gameday.host.base import WorkOrder
+from gameday.host.virtual import LINK_STATUS
 from gameday.rehearsal.nodes import host_engines, node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
 from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.guests import Guests
 from gameday.rehearsal.nodes.machine import KUBELET, Machine
+from gameday.rehearsal.nodes.network import address_of
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.snapshot import snapshot
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
+from gameday.rehearsal.nodes.ways import Ways
 from gameday.rehearsal.nodes.work import end_work, run_work
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
+WAYS: web.AppKey[Ways] = web.AppKey("ways", Ways)
 _LONGEST_WORK_S = 3600.0  # of one program or measurement; more is a mistake in the request
 _OUTPUT_BYTES = 256 * 1024
 _LONGEST_NUMBER = 18  # digits; more than a sequence number or a file's size ever has
@@ -56,6 +60,12 @@ class _Work(_Body):
     order: WorkOrder
 
 
+class _Way(_Body):
+    interface: str
+    address: str
+    port: int = Field(ge=1, le=65_535)
+
+
 class _Steer(_Body):
     gpu: int
     utilization: float = Field(ge=0, le=1)
@@ -64,6 +74,12 @@ class _Steer(_Body):
 def application(nodes: VirtualNodes) -> web.Application:
     app = web.Application(middlewares=[_errors])
     app[NODES] = nodes
+    app[WAYS] = ways = Ways(nodes.machines)
+
+    async def end_ways(_: web.Application) -> None:
+        await ways.close()
+
+    app.on_shutdown.append(end_ways)
     host = "/hosts/{node}"
     app.router.add_post(f"{host}/kernel-log", _write_kernel_log)
     app.router.add_get(f"{host}/kernel-log", _read_kernel_log)
@@ -79,6 +95,8 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_get(f"{host}/work", _work_runs)
     app.router.add_delete(f"{host}/work", _end_work)
     app.router.add_get(f"{host}/gpu-users", _gpu_users)
+    app.router.add_get(f"{host}/address", _address)
+    app.router.add_post(f"{host}/ways", _open_way)
     app.router.add_get(f"{host}/snapshot", _snapshot)
     app.router.add_get("/guests", _guests)
     app.router.add_get("/guests/{instance}/output", _guest_output)
@@ -99,6 +117,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
         return web.json_response({"error": f"{where}: {first['msg']}"}, status=400)
+    except LinkError as error:
+        return web.json_response({"error": str(error)}, status=LINK_STATUS)
     except HostError as error:
         return web.json_response({"error": str(error)}, status=422)
 
@@ -233,6 +253,16 @@ async def _gpu_users(request: web.Request) -> web.Response:
     machine = _machine(request)
     machine.cell(_gpu(request))
     return web.json_response({"users": [user.model_dump() for user in machine.gpu_users(_gpu(request))]})
+
+
+async def _address(request: web.Request) -> web.Response:
+    return web.json_response({"address": address_of(_machine(request).network, request.query.get("interface", ""))})
+
+
+async def _open_way(request: web.Request) -> web.Response:
+    body = _Way.model_validate_json(await request.read())
+    way = await request.app[WAYS].open(_machine(request), body.interface, body.address, body.port)
+    return web.json_response({"port": way})
 
 
 async def _guests(request: web.Request) -> web.Response:

@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProveMemory, WorkOrder, WorkReport
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProbeMemory, ProveMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
+from gameday.host.worker import largest_block, take_memory
+from gameday.rehearsal.nodes.device_memory import OutOfMemoryError, Pool, allocator
 from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS
 from gameday.rehearsal.nodes.machine import MIB, Machine
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
@@ -40,15 +42,21 @@ class ModelWork:
         self._now = machine.fleet.clock
         self._began = self._watched_at = self._checked_at = self._now()
         self._wrong = 0.0
-        self._taken = self._take(order) if isinstance(order, HoldMemory) else 0
+        self._pool = Pool(machine.fleet, self._cell)
+        self._blocks: list[object] = []
+        self._largest = 0
+        if isinstance(order, CopyToGpu) and order.memory_node not in (None, *CPUS_OF_NODE):
+            raise HostError(f"OSError: no memory can be bound to NUMA node {order.memory_node} (Invalid argument)")
         if isinstance(order, Burn) and machine.fleet.memory_free_mib(self._cell) < LOAD_TAKES_MIB:
             raise HostError(f"OutOfMemoryError: Out of memory allocating {LOAD_TAKES_MIB * MIB:,} bytes")
 
     def begin(self) -> None:
+        """Begin. Raises HostError in the words of the real worker's error."""
+        if isinstance(self._order, HoldMemory | ProbeMemory):
+            self._allocate(self._order)
         self._machine.works[self._gpu] = self
         self._machine.gpu_processes.setdefault(self._gpu, {})[self._pid] = _COMMAND.format(self._gpu)
-        self._machine.fleet.held_mib[self._cell] += self._taken
-        if not isinstance(self._order, HoldMemory):
+        if isinstance(self._order, Burn | CopyToGpu | ProveMemory):
             load = self._order.utilization if isinstance(self._order, Burn) else _COPY_LOAD
             self._machine.fleet.set_work_load(self._cell, load)
 
@@ -61,7 +69,7 @@ class ModelWork:
         self._machine.fleet.set_work_load(self._cell, 0.0)
         if self._machine.boot_id == self._boot_id:
             self._machine.gpu_processes.get(self._gpu, {}).pop(self._pid, None)
-            self._machine.fleet.held_mib[self._cell] -= self._taken
+            self._machine.fleet.held_mib[self._cell] -= self._pool.total_mib()
 
     def steer(self, utilization: float) -> None:
         """Change the burn's load; raises HostError for work that is no burn."""
@@ -91,13 +99,16 @@ class ModelWork:
                     products=1 + round(seconds * _PRODUCTS_PER_S),
                     wrong_results=int(fleet.wrong_results[self._cell]) + self._wrong_bits(),
                 )
-            case HoldMemory():
-                return self._memory(self._order, seconds)
-            case CopyToGpu(cpus=cpus):
-                near = parse_cpus(CPUS_OF_NODE[numa_node(self._gpu, len(self._machine.gpus))])
-                share = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
+            case HoldMemory() | ProbeMemory():
+                return self._memory(seconds)
+            case CopyToGpu(cpus=cpus, memory_node=node):
+                own = numa_node(self._gpu, len(self._machine.gpus))
+                near = parse_cpus(CPUS_OF_NODE[own])
+                # The link carries what the memory gives, whichever CPU starts the copy; unbound pages are the CPUs'.
+                by_cpus = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
+                share = by_cpus if node is None else 1.0 if node == own else FAR_SHARE
                 link = NEAR_GBS * float(fleet.link_share[self._cell])
-                return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2))
+                return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2), memory_node=node)
             case ProveMemory(leave_bytes=leave):
                 proved = fleet.memory_free_mib(self._cell) * MIB - leave
                 at = int(fleet.bad_word_at[self._cell])
@@ -120,22 +131,24 @@ class ModelWork:
             self._wrong += products
         return int(self._wrong)
 
-    def _memory(self, order: HoldMemory, seconds: float) -> WorkReport:
-        free, held = self._machine.fleet.memory_free_mib(self._cell) * MIB, self._taken * MIB
-        blocks = held // order.block_bytes if order.block_bytes else 0
-        # Every other block is freed, the first one included, and what no block fitted into is free from the start.
-        unused = held - blocks // 2 * (order.block_bytes or 0) if blocks else 0
-        largest = max(free, order.block_bytes or 0)
+    def _memory(self, seconds: float) -> WorkReport:
         return WorkReport(
-            seconds=seconds, held_bytes=held, unused_bytes=unused, free_bytes=free, largest_block_bytes=largest
+            seconds=seconds,
+            held_bytes=self._pool.total_bytes(),
+            unused_bytes=self._pool.free_bytes(),
+            free_bytes=self._machine.fleet.memory_free_mib(self._cell) * MIB,
+            largest_block_bytes=self._largest,
         )
 
-    def _take(self, order: HoldMemory) -> int:
-        """MiB. Raises HostError in the words of the real worker's error."""
-        free, leave = self._machine.fleet.memory_free_mib(self._cell), order.leave_bytes // MIB
-        if (free - leave) * MIB < 4 * (order.block_bytes or MIB):
-            raise HostError(f"MemoryError: {free} MiB are free, {leave} MiB are to be left: nothing to take")
-        return free - leave
+    def _allocate(self, order: HoldMemory | ProbeMemory) -> None:
+        """Do with the model's memory what the real worker does with the GPU's. Raises HostError."""
+        memory = allocator(self._machine.fleet, self._cell)
+        try:
+            self._blocks = take_memory(memory, self._pool, order) if isinstance(order, HoldMemory) else []
+            self._largest = largest_block(memory, self._pool)
+        except (MemoryError, OutOfMemoryError) as error:
+            self._machine.fleet.held_mib[self._cell] -= self._pool.total_mib()  # the process ends by it
+            raise HostError(f"{type(error).__name__}: {error}") from None
 
     @property
     def _pid(self) -> int:

@@ -19,4 +19,6 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
     for event in history.of(CanaryMeasured):
         if event.value is not None:
             measured[f"canary: {event.measure} {_WHEN[event.phase]}", event.unit].append(event.value)
+        if event.latency_ms is not None:
+            measured[f"canary: latency of {event.measure} {_WHEN[event.phase]}", "ms"].append(event.latency_ms)
     return [Figure(name=name, unit=unit, value=median(values)) for (name, unit), values in measured.items()]

@@ -93,3 +93,14 @@ def test_a_burn_shares_its_gpu_with_a_pod(rack: Rack) -> None:
 @pytest.mark.parametrize(("cpus", "gbs"), [((0, 55), 54.8), ((56, 57), 33.98), ((0, 56), 44.39)])
 def test_a_copy_is_as_fast_as_its_cpus_are_near(machine: Machine, cpus: tuple[int, ...], gbs: float) -> None:
     assert ModelWork(machine, 0, CopyToGpu(cpus=cpus)).report().copy_gbs == gbs
+
+
+@pytest.mark.parametrize(("node", "gbs"), [(0, 54.8), (1, 33.98)])
+def test_a_copy_from_bound_memory_is_as_fast_as_the_memory_is_near(machine: Machine, node: int, gbs: float) -> None:
+    report = ModelWork(machine, 0, CopyToGpu(cpus=(0, 56), memory_node=node)).report()
+    assert (report.copy_gbs, report.memory_node) == (gbs, node)
+
+
+def test_memory_of_a_node_that_is_not_there_cannot_be_bound(machine: Machine) -> None:
+    with pytest.raises(HostError, match="no memory can be bound to NUMA node 2"):
+        ModelWork(machine, 0, CopyToGpu(cpus=(0,), memory_node=2))

@@ -1,0 +1,115 @@
+"""The orders for an all-reduce over several nodes, which tasks/all_reduce.py sends and the dry run shows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from gameday.agent.all_reduce import LONGEST_S
+from gameday.agent.task import AllReduceTask, RendezvousNote
+from gameday.errors import KubernetesError, StepFailedError
+from gameday.ledger.lease import as_held, node_lease, read_lease
+from gameday.plan.canary import ExpectedAllReduce
+from gameday.run.agents import AGENT_START_TIMEOUT
+from gameday.run.run import ReadOnlyRun
+from gameday.run.targets import chosen_targets, opt_in_labels, why_unfit
+
+ALL_REDUCE_TIMEOUT = timedelta(seconds=LONGEST_S) + AGENT_START_TIMEOUT
+_NOT_FOUND = 404
+_MOST_UNFIT = 5
+"""Each node that is looked at costs a watch: after so many unfit ones the cluster is the problem, not the choice."""
+
+
+def choose_peers(
+    run: ReadOnlyRun, target: str, wanted: int, excluded_nodes: Mapping[str, str], before: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Choose the other nodes of an all-reduce, by the plan's seed, among those that could be targets and are none.
+
+    Those of the baseline come first. In a season a node that another run breaks at this moment comes last.
+
+    Args:
+        run: The run.
+        target: The node that is measured.
+        wanted: How many others.
+        excluded_nodes: By node: why it cannot take part.
+        before: The other nodes of the baseline.
+
+    Raises:
+        StepFailedError: There are too few; the message says what the others lack.
+        AdapterError: The cluster does not answer.
+    """
+    peers: list[str] = []
+    broken_by_others: list[str] = []
+    unfit: list[str] = []
+    for name in _in_order(run, target, before):
+        if len(peers) == wanted or len(unfit) + len(broken_by_others) == wanted + _MOST_UNFIT:
+            break
+        if why := excluded_nodes.get(name) or _unfit(run, name):
+            unfit.append(f"{name}: {why}")
+        elif run.member and _is_in_another_run(run, name):
+            broken_by_others.append(name)
+        else:
+            peers.append(name)
+    chosen = (*peers, *broken_by_others)[:wanted]
+    if len(chosen) < wanted:
+        raise StepFailedError("; ".join([f"{len(chosen)} of {wanted} peers found for an all-reduce", *unfit]))
+    return chosen
+
+
+def _in_order(run: ReadOnlyRun, target: str, before: Collection[str]) -> list[str]:
+    targets = {target, *(chosen.node for chosen in chosen_targets(run.history()))}
+    names = [one.name for one in run.kubernetes.candidates(opt_in_labels(run)) if one.name not in targets]
+    random.Random(run.plan.targets.seed).shuffle(names)  # noqa: S311 - a stated, repeatable choice
+    others = run.member.sibling_nodes if run.member else frozenset[str]()
+    return sorted(names, key=lambda name: (name not in before, name in others))
+
+
+def _is_in_another_run(run: ReadOnlyRun, name: str) -> bool:
+    try:
+        return as_held(read_lease(run.kubernetes, node_lease(name))) is not None
+    except KubernetesError as error:
+        if error.status == _NOT_FOUND:
+            return False
+        raise
+
+
+def _unfit(run: ReadOnlyRun, name: str) -> str:
+    seen = run.nodes.look_at(name)
+    if seen is None:
+        return "is gone"
+    ordinary = run.profile.ordinary_taints(run.plan.fault.runs_on)
+    return why_unfit(seen, opt_in_labels(run), run.quarantine_keys, ordinary)
+
+
+def all_reduce_task(
+    run: ReadOnlyRun,
+    expected: ExpectedAllReduce,
+    nodes: Collection[str],
+    rank: int,
+    secret: str,
+    size: int,
+    lead: RendezvousNote | None = None,
+) -> AllReduceTask:
+    """Return the order for one rank.
+
+    Args:
+        run: The run.
+        expected: The plan's all-reduce.
+        nodes: All nodes in the order of their ranks; the target is the first.
+        rank: The rank.
+        secret: What the ranks prove to one another that they know.
+        size: Bytes of a round; 0: rank 0 finds it.
+        lead: Where rank 0 waits; None for itself.
+    """
+    return AllReduceTask(
+        run_id=run.id,
+        node=tuple(nodes)[rank],
+        rank=rank,
+        nodes=tuple(nodes),
+        interface=expected.interface,
+        secret=secret,
+        lead_address=lead.address if lead else "",
+        lead_port=lead.port if lead else 0,
+        bytes=size,
+    )
