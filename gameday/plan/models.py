@@ -12,6 +12,7 @@ point at the line.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -38,6 +39,20 @@ from gameday.plan.scales import Scales
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
 from gameday.values.nodes import NodeRole
+
+
+@dataclass(frozen=True)
+class WantedPods:
+    """The pods of a node of which a fault needs exactly one."""
+
+    namespace: str
+    labels: dict[str, str]
+    """All of a pod's labels that it goes by, that of its owners' consent included."""
+
+    @property
+    def selector(self) -> str:
+        """The labels as the API server and kubectl take them."""
+        return ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
 
 
 class FaultParameters(DocumentModel):
@@ -75,6 +90,11 @@ class FaultParameters(DocumentModel):
     """Time after which the agent takes the fault out by itself, if nothing else has."""
 
     @property
+    def longest_injection(self) -> timedelta:
+        """The longest time that injecting takes once the agent has started; a fault made of others needs theirs."""
+        return self.goes_in_within
+
+    @property
     def api_server_away_for(self) -> timedelta:
         """The longest time for which the fault lets the API server take no writes: the run's lease outlasts it."""
         return timedelta()
@@ -82,6 +102,10 @@ class FaultParameters(DocumentModel):
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
         return {self.type: self.dangerous} if self.dangerous else {}
+
+    def wanted_pods(self) -> WantedPods | None:
+        """Return the pods of which the target must run exactly one; None: the fault needs none."""
+        return None
 
     def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
         """Return why a cluster cannot bear these parameters, even where it allows the fault; empty: it can.
