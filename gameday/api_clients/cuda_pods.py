@@ -12,8 +12,8 @@ from gameday.api_clients.connection import tls_context
 from gameday.api_clients.exchange import Exchange, Failed
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
-from gameday.plan.models import WantedPods
 from gameday.values.cuda_switch import ANNOTATION, CudaSwitch
+from gameday.values.wanted_pods import WantedPods
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _GONE = (_NOT_FOUND, _CONFLICT)

@@ -110,7 +110,7 @@ def agent_pod(
 
 
 def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str, node: str) -> dict[str, Any]:
-    """Return the container of an agent's pod; with a `node` it is told that name."""
+    """Return the container of an agent's pod; an empty `node` leaves out the node's name."""
     return {
         "name": _AGENT,
         "image": image,

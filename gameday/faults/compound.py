@@ -18,8 +18,9 @@ from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.registry import fault_for
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity, combined
-from gameday.plan.models import AnyFault, FaultParameters, WantedPods
+from gameday.plan.models import AnyFault, FaultParameters
 from gameday.values.nodes import NodeRole
+from gameday.values.wanted_pods import WantedPods
 
 _FEWEST, _MOST = 2, 4
 """The fewest and the most parts. With more, nobody could say which of them caused an effect."""

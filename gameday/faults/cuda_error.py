@@ -15,7 +15,7 @@ from gameday.errors import HostError
 from gameday.faults.base import Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
-from gameday.plan.models import FaultParameters, WantedPods
+from gameday.plan.models import FaultParameters
 from gameday.values.cuda_switch import (
     ANNOTATION,
     LONGEST,
@@ -25,6 +25,7 @@ from gameday.values.cuda_switch import (
     was_felt,
     why_not_loaded,
 )
+from gameday.values.wanted_pods import WantedPods
 
 _FELT_WITHIN = timedelta(minutes=2)
 """A kubelet writes a pod's volumes when it syncs the pod, each minute (docs/sources.md, CUDA errors); as much again."""
@@ -42,8 +43,9 @@ class CudaErrorParameters(FaultParameters):
     selector: dict[LabelKey, LabelValue] = Field(min_length=1)
     """Labels of the pod, beside that of its owners' consent. The target must run exactly one such pod."""
     new_processes: bool = False
-    """If true, processes fail that start while the fault is in, too: as on a GPU that stays broken. Else a process that
-    is started again works, as after an error of the application or a contained one."""
+    """If true, processes of the pod fail that start while the fault is in, too, as on a GPU that stays broken.
+
+    Else a process that is started again works, as after an error of the application or a contained one."""
 
     def wanted_pods(self) -> WantedPods:
         return WantedPods(self.namespace, {**self.selector, MAY_FAIL[0]: MAY_FAIL[1]})

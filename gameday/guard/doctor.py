@@ -380,7 +380,7 @@ def _injector_admitted(run: ReadOnlyRun, fault: FaultParameters, node: str) -> P
         )
     except KubernetesError as error:
         ok, detail = False if error.status == 403 else None, error.cause
-        fix = f"create the account {account}: kubectl apply -f deploy/cuda-error/account.yaml"
+        fix = f"create the account {account}: kubectl apply -k deploy/cuda-error/account"
     return Prerequisite("workload", "the injector is admitted", ok, detail, fix)
 
 

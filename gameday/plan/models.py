@@ -12,7 +12,6 @@ point at the line.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -39,20 +38,7 @@ from gameday.plan.scales import Scales
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
 from gameday.values.nodes import NodeRole
-
-
-@dataclass(frozen=True)
-class WantedPods:
-    """The pods of a node of which a fault needs exactly one."""
-
-    namespace: str
-    labels: dict[str, str]
-    """All of a pod's labels that it goes by, that of its owners' consent included."""
-
-    @property
-    def selector(self) -> str:
-        """The labels as the API server and kubectl take them."""
-        return ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+from gameday.values.wanted_pods import WantedPods
 
 
 class FaultParameters(DocumentModel):

@@ -99,7 +99,7 @@ class Seeder:
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
         self._apply(JOB_LOG, namespace=_TRAINING)
-        self._apply(CUDA_ERROR / "account.yaml")
+        self._apply(CUDA_ERROR / "account" / "account.yaml")
         self._apply(CUDA_ERROR / "pods.yaml", namespace=_TRAINING)
 
     def control_plane_rights(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kubernetes import client
+from ruamel.yaml import YAML
 
 from gameday.history.events import FaultInjected, JobStepSeen
+from gameday.rehearsal.seed import CUDA_ERROR
 from gameday.values.cuda_switch import ANNOTATION
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_job_recovery import JOB, on_training_node
@@ -37,18 +38,19 @@ def annotated(arena: Arena) -> list[str]:
 
 
 @pytest.fixture
-def fragile(clean_arena: Arena) -> Iterator[client.V1Job]:
-    """A job like the cluster's training, which is over with the first pod of it that fails."""
-    batch = client.BatchV1Api(clean_arena.core.api_client)
-    job = copy.deepcopy(batch.read_namespaced_job("pretrain", "training"))
-    made = client.V1Job(metadata=client.V1ObjectMeta(name="fragile"), spec=job.spec)
-    made.spec.selector, made.spec.backoff_limit, made.spec.pod_failure_policy = None, 0, None
-    made.spec.parallelism = made.spec.completions = 1
-    template = made.spec.template
-    template.metadata.labels = {"app": "fragile", "gameday.dev/may-fail-cuda": "true"}
-    template.spec.containers[0].resources = client.V1ResourceRequirements(limits={"nvidia.com/gpu": "1"})
-    yield made
-    batch.delete_namespaced_job("fragile", "training", propagation_policy="Background")
+def fragile(clean_arena: Arena) -> Iterator[dict[str, Any]]:
+    """A job that is over with the first pod of it that fails, with what deploy/cuda-error/pod-patch.yaml brings."""
+    job = YAML(typ="safe", pure=True).load((CUDA_ERROR / "pod-patch.yaml").read_text(encoding="utf-8"))
+    job |= {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "fragile"}}
+    job["spec"] |= {"backoffLimit": 0}
+    template = job["spec"]["template"]
+    template["metadata"]["labels"]["app"] = "fragile"
+    template["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2}
+    template["spec"]["containers"][0] |= {"image": "trainer", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    yield job
+    client.BatchV1Api(clean_arena.core.api_client).delete_namespaced_job(
+        "fragile", "training", propagation_policy="Background"
+    )
     until(
         lambda: not clean_arena.core.list_namespaced_pod("training", label_selector="app=fragile").items,
         60,
@@ -56,7 +58,7 @@ def fragile(clean_arena: Arena) -> Iterator[client.V1Job]:
     )
 
 
-def play_on(arena: Arena, job: client.V1Job) -> Played:
+def play_on(arena: Arena, job: dict[str, Any]) -> Played:
     """Start the job, and play a game-day on its node once it prints steps."""
     client.BatchV1Api(arena.core.api_client).create_namespaced_job("training", job)
 
@@ -82,16 +84,16 @@ def test_a_job_that_restarts_itself_goes_on_from_its_checkpoint(clean_arena: Are
     assert annotated(clean_arena) == []
 
 
-def test_a_job_that_does_not_restart_itself_fails_the_game_day(clean_arena: Arena, fragile: client.V1Job) -> None:
+def test_a_job_that_does_not_restart_itself_fails_the_game_day(clean_arena: Arena, fragile: dict[str, Any]) -> None:
     played = play_on(clean_arena, fragile)
     assert played.exit_code == 1, played.output
     assert (played.verdicts()["job-stops"], played.verdicts()["job-resumes"]) == ("held", "broken")
     assert annotated(clean_arena) == []
 
 
-def test_a_job_whose_library_does_not_load_is_left_alone(clean_arena: Arena, fragile: client.V1Job) -> None:
-    (trainer,) = fragile.spec.template.spec.containers
-    trainer.volume_mounts = [mount for mount in trainer.volume_mounts if mount.name != "gameday-cuda"]
+def test_a_job_whose_library_does_not_load_is_left_alone(clean_arena: Arena, fragile: dict[str, Any]) -> None:
+    (trainer,) = fragile["spec"]["template"]["spec"]["containers"]
+    trainer["volumeMounts"] = [mount for mount in trainer["volumeMounts"] if mount["name"] != "gameday-cuda"]
     played = play_on(clean_arena, fragile)
     assert played.exit_code not in (0, 1), played.output
     assert "could not load libgameday-cuda-error.so" in played.output

@@ -177,8 +177,12 @@ async def start_container(
 
 
 def is_agent(container: Object) -> bool:
-    """Return whether the container is a real process here, and not a simulated one."""
-    return str(container["image"]).startswith(AGENT_IMAGE)
+    """Return whether the container is a real process here, and not a simulated one.
+
+    Our image has more than the agent: a pod may copy a file out of it.
+    """
+    command = container.get("command") or [AGENT_MODULE]
+    return str(container["image"]).startswith(AGENT_IMAGE) and AGENT_MODULE in command
 
 
 def _agent_args(container: Object) -> list[str]:
@@ -196,15 +200,17 @@ def _simulated(pod: Object, container: Object, library: CudaLibrary) -> Simulate
     return SimulatedProcess(
         name=f"{meta['namespace']}/{meta['name']}/{container['name']}",
         owner=next((one["uid"] for one in meta.get("ownerReferences") or () if one.get("controller")), meta["uid"]),
-        run_for_s=_seconds(run_for) if run_for else _sleep_in(container),
+        run_for_s=_seconds(run_for) if run_for else _time_of(container),
         exit_code=_whole(annotations.get(EXIT_CODE)),
         gpu_load=_share(annotations.get(GPU_LOAD)) if wants_gpus else 0.0,
         library=library,
     )
 
 
-def _sleep_in(container: Object) -> float | None:
-    """Seconds of a leading `sleep N`, in argv or in `sh -c`; None: for ever."""
+def _time_of(container: Object) -> float | None:
+    """Seconds of a leading `sleep N`, in argv or in `sh -c`; a `cp` takes none; None: for ever."""
+    if (container.get("command") or [""])[0] == "cp":
+        return 0.0
     words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     found = _SLEEP.search(" ".join(words))
     return _seconds(found[1]) if found else None
