@@ -1,4 +1,4 @@
-"""The manifests of the fault cuda_error: rights as the README tells them, and a patch that brings what the library reads."""
+"""The manifests of the fault cuda_error: rights as the README has them, a patch that brings what the library reads."""
 
 from __future__ import annotations
 
