@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from kubernetes import client
 from ruamel.yaml import YAML
 
+from gameday import cli
 from gameday.history.events import FaultInjected, JobStepSeen
 from gameday.rehearsal.seed import CUDA_ERROR
 from gameday.values.cuda_switch import ANNOTATION
@@ -101,3 +103,20 @@ def test_a_job_whose_library_does_not_load_is_left_alone(clean_arena: Arena, fra
     pods = clean_arena.core.list_namespaced_pod("training", label_selector="app=fragile").items
     assert [pod.status.phase for pod in pods] == ["Running"]
     assert annotated(clean_arena) == []
+
+
+@pytest.mark.parametrize(("app", "ok"), [("pretrain", True), ("nobody", False)])
+def test_the_doctor_says_whether_a_target_runs_a_pod_that_may_fail(
+    clean_arena: Arena, capsys: pytest.CaptureFixture[str], app: str, ok: bool
+) -> None:
+    plan = on_training_node(clean_arena, plan_for(app))
+    (node,) = plan["targets"]["names"]
+    file = clean_arena.folder / "cuda-error.yaml"
+    file.write_text(json.dumps(plan))
+    cli.run(["doctor", str(file), "--profile", str(clean_arena.cluster.profile), "--json"])
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["area"] == "workload"]
+    assert {row["name"]: row["ok"] for row in rows} == {
+        f"one pod of {node} may fail": ok,
+        "the injector is admitted": True,
+    }
+    assert all(bool(row["fix"]) is not row["ok"] for row in rows)
