@@ -39,6 +39,16 @@ RUN /build/bin/pip download --quiet --require-hashes --no-deps --only-binary :al
     && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels "gpu-gameday[gpu]" \
     && rm -r /wheels
 
+# The library of the fault cuda_error, which owners of jobs copy into their pods (docs/cuda-errors.md). Zig's libc reaches
+# back to glibc 2.17, so that it loads in any image that CUDA runs in.
+FROM ${BASE} AS cuda-error
+WORKDIR /src
+COPY requirements-cc.lock ./
+RUN python -m venv /cc && /cc/bin/pip install --quiet --no-cache-dir --require-hashes --no-deps --only-binary :all: -r requirements-cc.lock
+COPY deploy deploy
+RUN /cc/bin/python -m ziglang cc -target "$(uname -m)-linux-gnu.2.17" -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -s \
+    -o /libgameday-cuda-error.so deploy/cuda-error/cuda_error.c -ldl -pthread
+
 FROM ${BASE} AS runtime
 ARG VERSION=0.0.0+unknown
 ARG REVISION=unknown
@@ -47,6 +57,7 @@ LABEL org.opencontainers.image.title="gpu-gameday" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}"
+COPY --from=cuda-error /libgameday-cuda-error.so /opt/gameday/lib/
 # The agent enters the host's namespaces with nsenter, and its readiness probe is a cat: a base without them fails here
 # and not on the node.
 RUN nsenter --version && cat --version \

@@ -32,7 +32,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     Raises:
         StopRunError: A fault did not go in, or the run was stopped.
     """
-    with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.goes_in_within):
+    with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.longest_injection):
         refuse_restart_without_lab(run)
         put_in_settings(run)
         note_nodes_and_pods(run, "before")

@@ -41,7 +41,8 @@ def api_account_of(task: Task) -> str | None:
     """Return the service account under which a task's pod talks to the API server; None where it does not."""
     match task:
         case InjectTask() | UndoTask():
-            return fault_for(parse_parameters(task.fault)).api_account or None
+            parameters = parse_parameters(task.fault)
+            return fault_for(parameters).api_account_of(parameters) or None
         case ApiCanaryTask():
             return API_CANARY_ACCOUNT
     return None

@@ -11,6 +11,7 @@ from typing import Any
 
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.cluster.profile import ClusterProfile
+from gameday.host.api_account import NODE_VARIABLE
 from gameday.host.privileges import PodSecurity
 
 RUN_LABEL = "gameday.dev/run"
@@ -93,14 +94,23 @@ def agent_pod(
             "activeDeadlineSeconds": max(1, round(deadline.total_seconds())),
             "terminationGracePeriodSeconds": AGENT_GRACE_S,
             "tolerations": _TOLERATE_ALL,
-            "containers": [_agent(profile.agent_image, task, security, gpus, pod=f"{profile.namespace}/{name}")],
+            "containers": [
+                _agent(
+                    profile.agent_image,
+                    task,
+                    security,
+                    gpus,
+                    pod=f"{profile.namespace}/{name}",
+                    node=node if account else "",
+                )
+            ],
             "volumes": [{"name": "state", "emptyDir": {}}],
         },
     }
 
 
-def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str) -> dict[str, Any]:
-    """Return the container of an agent's pod."""
+def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str, node: str) -> dict[str, Any]:
+    """Return the container of an agent's pod; an empty `node` leaves out the node's name."""
     return {
         "name": _AGENT,
         "image": image,
@@ -111,6 +121,7 @@ def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str)
             {"name": "GAMEDAY_TASK", "value": task},
             {"name": "GAMEDAY_STATE_DIR", "value": _STATE_DIR},
             *([{"name": "GAMEDAY_POD", "value": pod}] if gpus else ()),
+            *([{"name": NODE_VARIABLE, "value": node}] if node else ()),
             *(_ALL_GPUS if security.privileged and not gpus else ()),
         ],
         "securityContext": _security_context(security),

@@ -25,6 +25,7 @@ class Layer(StrEnum):
     NVML = "NVML"
     HARDWARE_LOAD = "hardware load"
     NETWORK = "network"
+    WORKLOAD = "workload"
     NODE = "node"
     TELEMETRY = "telemetry"
     CONTROL_PLANE = "control plane"
@@ -157,6 +158,10 @@ class OptionalParts(Generic[P]):
     def security_of(self, parameters: P) -> PodSecurity:
         """Return the rights that these parameters need; a fault made of others needs theirs."""
         return self.security
+
+    def api_account_of(self, parameters: P) -> str:
+        """Return the service account that these parameters need; a fault made of others needs theirs."""
+        return self.api_account
 
     def reach(self, parameters: P) -> Reach:
         """Return where these parameters enter and who can see them."""

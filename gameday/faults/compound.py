@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import combinations
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity, combined
 from gameday.plan.models import AnyFault, FaultParameters
 from gameday.values.nodes import NodeRole
+from gameday.values.wanted_pods import WantedPods
 
 _FEWEST, _MOST = 2, 4
 """The fewest and the most parts. With more, nobody could say which of them caused an effect."""
@@ -76,6 +78,13 @@ class CompoundParameters(FaultParameters):
     def dangers(self) -> dict[str, str]:
         return {name: why for part in self.parts for name, why in part.dangers().items()}
 
+    @property
+    def longest_injection(self) -> timedelta:
+        return sum((part.longest_injection for part in self.parts), timedelta())
+
+    def wanted_pods(self) -> WantedPods | None:
+        return next(filter(None, (part.wanted_pods() for part in self.parts)), None)
+
     def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
         return next(filter(None, (part.why_not_here(namespace, is_lab=is_lab) for part in self.parts)), "")
 
@@ -99,6 +108,11 @@ class CompoundFault(Fault[CompoundParameters]):
 
     def security_of(self, parameters: CompoundParameters) -> PodSecurity:
         return combined(part.fault.security_of(part.parameters) for part in _parts(parameters))
+
+    def api_account_of(self, parameters: CompoundParameters) -> str:
+        # Parts on a GPU node that have an account have the same: two of them are one kind, and conflict.
+        accounts = (part.fault.api_account_of(part.parameters) for part in _parts(parameters))
+        return next(filter(None, accounts), "")
 
     def canary_job(self, parameters: CompoundParameters) -> CanaryJob:
         jobs = [part.fault.canary_job(part.parameters) for part in _parts(parameters)]

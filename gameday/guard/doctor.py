@@ -7,13 +7,14 @@ fails the next one is checked all the same.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.agent.security import api_account_of, security_of
-from gameday.agent.task import ApiCanaryTask
+from gameday.agent.task import ApiCanaryTask, InjectTask
 from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
@@ -36,8 +37,16 @@ from gameday.observe.api_server_metrics import (
 )
 from gameday.observe.guest_watch import guest_trouble
 from gameday.plan.expectations import ExpectedAlert
+from gameday.plan.models import FaultParameters
 from gameday.reaper.excluded_nodes import node_reasons
-from gameday.run.agents import AGENT_START_TIMEOUT, GPU_RESET_HINT, agent_manifest, gpu_users_left, mark_task
+from gameday.run.agents import (
+    AGENT_START_TIMEOUT,
+    GPU_RESET_HINT,
+    agent_manifest,
+    gpu_users_left,
+    injector_deadline,
+    mark_task,
+)
 from gameday.run.operands import uids_before_reset
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
@@ -49,6 +58,10 @@ _LOG_LOOK_BACK = timedelta(hours=24)
 # Seconds. Chains are timed by several clocks, and the report names a drift above half a second; our own choice.
 _MOST_CLOCK_OFFSET_S = 1.0
 _POD_GONE_TIMEOUT_S = 10.0
+_MOST_PODS = 500
+_HOW_TO_CONSENT = (
+    "put the label and the library into the pods' template (docs/cuda-errors.md), or choose a node that runs such a pod"
+)
 _OUR_DETECTOR = "gameday"  # the profile of our node-health controller
 
 
@@ -95,6 +108,7 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     yield from checked_part("targets", _targets(run, targets))
     if not loads_api_servers:
         yield from checked_part("gpus", _gpus(run, targets))
+    yield from checked_part("workload", _workload(run, targets))
     yield from checked_part("detectors", _detectors(run, targets))
     yield from checked_part("guardrails", _guardrails(run, targets))
     if not loads_api_servers:
@@ -326,6 +340,48 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
 def _gpus(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     for way in gpu_access(run, targets):
         yield Prerequisite("gpus", way.name, way.ok, way.detail, way.fix)
+
+
+def _workload(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
+    """Check that each target runs the one pod that the plan's fault needs, and that its agent is admitted."""
+    for fault in filter(None, (run.plan.fault, run.plan.recover.fault_during)):
+        wanted = fault.wanted_pods()
+        if wanted is None or not targets:
+            continue
+        with run.kubernetes.explained(f"list the pods of {wanted.namespace} for {fault.type}"):
+            listed = run.kubernetes.core.list_namespaced_pod(
+                wanted.namespace,
+                label_selector=wanted.selector,
+                field_selector="status.phase=Running",
+                limit=_MOST_PODS,
+            )
+        nodes = Counter(pod.spec.node_name for pod in listed.items)
+        for target in targets:
+            count, name = nodes[target.node], f"one pod of {target.node} may fail"
+            detail = (
+                f"{count} pods run there in {wanted.namespace} with {wanted.selector}; on all nodes {nodes.total()}"
+            )
+            fix = "name more of its labels in the plan's selector" if count else _HOW_TO_CONSENT
+            yield Prerequisite("workload", name, count == 1, detail, "" if count == 1 else fix)
+        yield _injector_admitted(run, fault, targets[0].node)
+
+
+def _injector_admitted(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prerequisite:
+    """Check that admission takes the injector's pod with its account, without making it."""
+    task = InjectTask(
+        run_id=run.id, node=node, gpu=0, fault=fault.model_dump(mode="json"), hold_s=fault.hold.total_seconds()
+    )
+    account = api_account_of(task)
+    ok: bool | None = True
+    detail, fix = f"account {account}", ""
+    try:
+        run.kubernetes.create_pod(
+            agent_manifest(run, run.record.object_name("inject"), task, injector_deadline(fault)), dry_run=True
+        )
+    except KubernetesError as error:
+        ok, detail = False if error.status == 403 else None, error.cause
+        fix = f"create the account {account}: kubectl apply -k deploy/cuda-error/account"
+    return Prerequisite("workload", "the injector is admitted", ok, detail, fix)
 
 
 def _detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:

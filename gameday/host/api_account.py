@@ -15,6 +15,8 @@ IN_CLUSTER_FOLDER = "var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN, AUTHORITY, NAMESPACE = "token", "ca.crt", "namespace"
 API_SERVER_VARIABLE = "GAMEDAY_API_SERVER"
 """The API server's URL, which a virtual kubelet gives the pods that have an API account."""
+NODE_VARIABLE = "GAMEDAY_NODE"
+"""The name of the agent's node, in agents that have an API account."""
 API_ACCOUNT_VARIABLE = "GAMEDAY_API_ACCOUNT"
 """The folder with the files of such a pod's account."""
 
@@ -31,7 +33,7 @@ def in_cluster(environment: Mapping[str, str], folder: Path) -> ApiServer:
             "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster, and has no"
             " way to the API server"
         )
-    return _with_files(f"https://{_in_url(host)}:{port}", folder)
+    return _with_files(f"https://{_in_url(host)}:{port}", folder, environment)
 
 
 def on_virtual_node(environment: Mapping[str, str]) -> ApiServer:
@@ -43,17 +45,18 @@ def on_virtual_node(environment: Mapping[str, str]) -> ApiServer:
     url, folder = environment.get(API_SERVER_VARIABLE, ""), environment.get(API_ACCOUNT_VARIABLE, "")
     if not url or not folder:
         raise HostError(f"the virtual node gave this pod no API account; {_REMEDY}")
-    return _with_files(url, Path(folder))
+    return _with_files(url, Path(folder), environment)
 
 
 _REMEDY = "create it with a serviceAccountName and automountServiceAccountToken: true"
 
 
-def _with_files(url: str, folder: Path) -> ApiServer:
+def _with_files(url: str, folder: Path, environment: Mapping[str, str]) -> ApiServer:
     for name in (TOKEN, AUTHORITY):
         if not (folder / name).is_file():
             raise HostError(f"this pod has no API account: {folder / name} is missing; {_REMEDY}")
-    return ApiServer(url=url, ca_file=folder / AUTHORITY, token_file=folder / TOKEN)
+    node = environment.get(NODE_VARIABLE, "")
+    return ApiServer(url=url, ca_file=folder / AUTHORITY, token_file=folder / TOKEN, node=node)
 
 
 def _in_url(host: str) -> str:

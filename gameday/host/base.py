@@ -174,6 +174,7 @@ class ApiServer(HostModel):
     url: str = Field(description="without a path: https://10.96.0.1:443")
     ca_file: Path = Field(description="certificates of those who may have signed the server's")
     token_file: Path = Field(description="to be read anew every minute or so: the kubelet renews the token in place")
+    node: str = Field(default="", description="name of the node that this pod is on")
 
 
 class Listener(NamedTuple):

@@ -39,6 +39,7 @@ from gameday.plan.scales import Scales
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
 from gameday.values.nodes import NodeRole
+from gameday.values.wanted_pods import WantedPods
 
 
 class FaultParameters(DocumentModel):
@@ -76,6 +77,11 @@ class FaultParameters(DocumentModel):
     """Time after which the agent takes the fault out by itself, if nothing else has."""
 
     @property
+    def longest_injection(self) -> timedelta:
+        """The longest time that injecting takes once the agent has started; a fault made of others needs theirs."""
+        return self.goes_in_within
+
+    @property
     def api_server_away_for(self) -> timedelta:
         """The longest time for which the fault lets the API server take no writes: the run's lease outlasts it."""
         return timedelta()
@@ -83,6 +89,10 @@ class FaultParameters(DocumentModel):
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
         return {self.type: self.dangerous} if self.dangerous else {}
+
+    def wanted_pods(self) -> WantedPods | None:
+        """Return the pods of which the target must run exactly one; None: the fault needs none."""
+        return None
 
     def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
         """Return why a cluster cannot bear these parameters, even where it allows the fault; empty: it can.

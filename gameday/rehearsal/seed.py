@@ -19,6 +19,7 @@ from gameday.rehearsal.nodes.dra import API_GROUP, claim_template, device_class
 from gameday.rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, GpuOperator
 from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped
+from gameday.values.cuda_switch import ANNOTATION, LIBRARY, MAY_FAIL
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 
 RBAC = shipped("deploy") / "rbac"
@@ -26,6 +27,9 @@ RBAC = shipped("deploy") / "rbac"
 
 JOB_LOG = shipped("deploy") / "job-log" / "log.yaml"
 """The right to read the logs of one namespace's pods."""
+
+CUDA_ERROR = shipped("deploy") / "cuda-error"
+"""The account of the fault cuda_error, and its rights in one namespace."""
 
 CONTROL_PLANE = shipped("deploy") / "control-plane"
 """The manifests that a game-day of the control plane needs beside them."""
@@ -95,6 +99,8 @@ class Seeder:
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
         self._apply(JOB_LOG, namespace=_TRAINING)
+        self._apply(CUDA_ERROR / "account" / "account.yaml")
+        self._apply(CUDA_ERROR / "pods.yaml", namespace=_TRAINING)
 
     def control_plane_rights(self) -> None:
         """Create what deploy/control-plane describes, and the rights that only a rehearsal gives; raises SeedError."""
@@ -333,7 +339,21 @@ def _training_job(name: str, pods: int, gpus: int, load: str, *, dra: bool) -> d
         "image": "ghcr.io/example/trainer:1",
         "command": ["python", "train.py"],
         "resources": by_claim if dra else counted,
+        "env": [
+            {"name": "LD_PRELOAD", "value": f"/gameday-cuda/{LIBRARY}"},
+            {"name": "GAMEDAY_CUDA_SWITCH", "value": "/gameday-cuda-switch/cuda-error"},
+        ],
+        "volumeMounts": [
+            {"name": "gameday-cuda", "mountPath": "/gameday-cuda"},
+            {"name": "gameday-cuda-switch", "mountPath": "/gameday-cuda-switch"},
+        ],
     }
+    annotation = {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}
+    # As in deploy/cuda-error/pod-patch.yaml, but for the init container that copies the library.
+    volumes = [
+        {"name": "gameday-cuda", "emptyDir": {}},
+        {"name": "gameday-cuda-switch", "downwardAPI": {"items": [{"path": "cuda-error", "fieldRef": annotation}]}},
+    ]
     return {
         "metadata": {"name": name},
         "spec": {
@@ -346,13 +366,14 @@ def _training_job(name: str, pods: int, gpus: int, load: str, *, dra: bool) -> d
             },
             "template": {
                 "metadata": {
-                    "labels": {"app": name},
+                    "labels": {"app": name, MAY_FAIL[0]: MAY_FAIL[1]},
                     "annotations": {"virtual-node.gameday.dev/gpu-load": load},
                 },
                 "spec": {
                     "restartPolicy": "Never",
                     "terminationGracePeriodSeconds": 2,
                     "containers": [container],
+                    "volumes": volumes,
                     **claims,
                 },
             },

@@ -207,7 +207,7 @@ def run_agent(
 
 def injector_deadline(fault: FaultParameters) -> timedelta:
     """Return the injector pod's deadline, which counts from the pod's start: pulling, injecting and holding."""
-    return AGENT_START_TIMEOUT + fault.goes_in_within + fault.hold + _DEADLINE_MARGIN
+    return AGENT_START_TIMEOUT + fault.longest_injection + fault.hold + _DEADLINE_MARGIN
 
 
 def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
@@ -221,7 +221,7 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
     undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters, goes_with_node=run.plan.recover.is_hands_off)
     entry = send_agent(run, name, task, injector_deadline(fault), undo)
-    within = AGENT_START_TIMEOUT + fault.goes_in_within
+    within = AGENT_START_TIMEOUT + fault.longest_injection
     pod = await_pod(run, name, f"injector pod {name} Ready", within, ready=True)
     if pod is None or not pod.ready:
         state = _why_not_ready(pod or run.pods.seen(name))

@@ -13,7 +13,9 @@ KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
 FILES = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
-    if path not in KUSTOMIZATIONS and "alerts" not in path.relative_to(DEPLOY).parts
+    if path not in KUSTOMIZATIONS
+    and "alerts" not in path.relative_to(DEPLOY).parts
+    and not path.name.endswith("-patch.yaml")  # for `kubectl patch`
 )
 
 

@@ -64,7 +64,7 @@ def test_the_builder_is_sent_what_the_image_copies_and_nothing_else() -> None:
 def test_every_package_of_the_image_is_checked_against_its_hash() -> None:
     commands = DOCKERFILE.replace("\\\n", "").split("&&")
     fetching = [one for one in commands if re.search(r"pip (--python \S+ )?(download|install|wheel)", one)]
-    assert len(fetching) == 6
+    assert len(fetching) == 7
     assert [one for one in fetching if "--require-hashes" not in one and "--no-index" not in one] == []
 
 

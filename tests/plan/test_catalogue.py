@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError
+from gameday.faults.compound import CompoundParameters
 from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
@@ -69,7 +70,9 @@ def test_a_taint_is_expected_exactly_where_the_catalogue_asks_for_one(name: str)
 
 
 def test_every_fault_type_has_a_shipped_plan() -> None:
-    used = {loaded.plan.fault.type for loaded in load_shipped(parameter_models())}
+    faults = [loaded.plan.fault for loaded in load_shipped(parameter_models())]
+    parts = [part for fault in faults if isinstance(fault, CompoundParameters) for part in fault.parts]
+    used = {fault.type for fault in (*faults, *parts)}
     assert set(parameter_models()) - used == set()
 
 

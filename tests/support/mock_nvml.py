@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +16,12 @@ from pydantic import TypeAdapter
 
 from gameday.errors import HostError
 from gameday.host.base import GpuSample
-from gameday.rehearsal.programs import TOOLS
+from tests.support.compiler import compile_c
 
 GPU_IS_LOST = "!15"
 """The error of nvml.h, as the state file writes it."""
 
 _SOURCE = Path(__file__).with_name("mock_nvml.c")
-_ZIG = TOOLS / "zig/ziglang/zig"
 _SAMPLES = TypeAdapter(list[GpuSample])
 _READER = """
 import sys
@@ -73,20 +71,8 @@ class MockNvml:
 
 def compile_nvml(folder: Path, without: Sequence[str] = ()) -> Path:
     """Compile the library into a folder, which is made, and return it; it exports no function of `without`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "libnvidia-ml.so.1"
     left_out = [f"-D{name}=without_{name}" for name in without]
-    argv = [*_compiler(), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", str(library), *left_out, str(_SOURCE)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return library
-
-
-def _compiler() -> list[str]:
-    if found := shutil.which("cc"):
-        return [found]
-    assert _ZIG.exists(), "no C compiler: `make compiler` fetches one"
-    return [str(_ZIG), "cc"]
+    return compile_c(_SOURCE, folder / "libnvidia-ml.so.1", "-O1", "-shared", "-fPIC", *left_out)
 
 
 class NvmlReader:

@@ -79,25 +79,30 @@ class PrintedLog:
 class TrainingLog:
     """A simulated training's output, made up when somebody reads it: a thousand quiet nodes cost nothing."""
 
-    def __init__(self, name: str, started: datetime, checkpoint: int = 0) -> None:
-        """Begin at `checkpoint`, a step that an earlier container had stored."""
+    def __init__(self, name: str, started: datetime, checkpoint: int = 0, first_words: tuple[str, ...] = ()) -> None:
+        """Begin at `checkpoint`, a step that an earlier container had stored; `first_words` are lines before it."""
         self._started = started
         self._checkpoint = checkpoint
         self._noise = seeded(name, "loss").uniform(0.9, 1.1)
+        self._first_words = first_words
+        self._last_words: tuple[str, ...] = ()
         self._ended: datetime | None = None
 
     @property
     def closed(self) -> bool:
         return self._ended is not None
 
-    def close(self) -> None:
+    def close(self, last_words: tuple[str, ...] = ()) -> None:
+        """End the output with these lines."""
+        self._last_words = last_words
         self._ended = datetime.now(UTC)
 
     def read(self, start: int) -> tuple[list[Line], int]:
         until = self._ended or datetime.now(UTC)
-        end = int((until - self._started).total_seconds() / _TRAINING_LINE_EVERY_S)
+        steps = int((until - self._started).total_seconds() / _TRAINING_LINE_EVERY_S)
+        end = len(self._first_words) + steps + len(self._last_words)
         start = max(start, end - _MOST_LINES)
-        return [self._line(number) for number in range(start, end)], max(start, end)
+        return [self._line(number, steps, until) for number in range(start, end)], max(start, end)
 
     def last_checkpoint(self) -> int:
         """Return the newest step so far that a container which takes this one's place can go on from."""
@@ -107,7 +112,13 @@ class TrainingLog:
     async def grown(self) -> None:
         await asyncio.sleep(0 if self.closed else 1.0)
 
-    def _line(self, number: int) -> Line:
+    def _line(self, number: int, steps: int, until: datetime) -> Line:
+        if number < len(self._first_words):
+            return Line(self._started, self._first_words[number])
+        number -= len(self._first_words)
+        return self._step(number) if number < steps else Line(until, self._last_words[number - steps])
+
+    def _step(self, number: int) -> Line:
         elapsed = (number + 1) * _TRAINING_LINE_EVERY_S
         step = self._checkpoint + int(elapsed * _STEPS_PER_S)
         loss = self._noise * (1.6 + 9.0 * (1 + step) ** -0.3)

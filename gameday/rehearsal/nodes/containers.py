@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gameday.rehearsal.nodes.container_log import ContainerLog, PrintedLog, TrainingLog
+from gameday.rehearsal.nodes.cuda_errors import CudaLibrary
 from gameday.rehearsal.nodes.sandbox import Sandbox
 from kubesim.client import Object
 
@@ -29,6 +30,10 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SLEEP = re.compile(r"\bsleep\s+(\S+)")
 _CHUNK = 65_536
+_FIRST_CALL_AFTER_S = 1.0
+"""Time from a simulated training's start to its first CUDA call."""
+_UNCAUGHT = 1
+"""Exit code of Python after an exception that nobody caught."""
 _pids = itertools.count(20_000)  # simulated ones; only shown
 _checkpoints: dict[str, list[int]] = {}
 """The checkpoints that ended containers left on the storage all nodes share, by the uid of their Job or pod."""
@@ -47,6 +52,9 @@ class ContainerProcess(Protocol):
 
     async def wait(self) -> int:
         """Wait for the end; the exit code as a container runtime reports it: 128 + the number of an ending signal."""
+
+    def look(self) -> None:
+        """Notice what the files of its volumes say; they may have changed."""
 
     def terminate(self) -> None: ...
 
@@ -89,6 +97,9 @@ class AgentProcess:
         await self._pump
         return 128 - status if status < 0 else status
 
+    def look(self) -> None:
+        """Do nothing: it reads its files itself."""
+
     def terminate(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
@@ -107,17 +118,27 @@ class AgentProcess:
 
 
 class SimulatedProcess:
-    """Runs for a time, or for ever; ends at once on SIGTERM."""
+    """Runs for a time, or for ever; ends at once on SIGTERM, and by a CUDA error that it was to feel."""
 
-    def __init__(self, name: str, owner: str, run_for_s: float | None, exit_code: int, gpu_load: float) -> None:
-        self.pid = next(_pids)
+    def __init__(
+        self, name: str, owner: str, run_for_s: float | None, exit_code: int, gpu_load: float, library: CudaLibrary
+    ) -> None:
+        self.pid = library.pid
         self.gpu_load = gpu_load
         left = _checkpoints.get(owner)
         self._owner = owner
-        self.log = TrainingLog(name, datetime.now(UTC), left.pop() if left else 0)
+        self._library = library
+        self._last_words: tuple[str, ...] = ()
+        self.log = TrainingLog(name, datetime.now(UTC), left.pop() if left else 0, library.first_words)
         self._run_for_s = run_for_s
         self._exit_code = exit_code
         self._signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(_FIRST_CALL_AFTER_S, self.look)
+
+    def look(self) -> None:
+        if (value := self._library.felt()) and not self._signal.done():
+            self._last_words = self._library.last_words(value)
+            self._end(_UNCAUGHT)
 
     async def wait(self) -> int:
         try:
@@ -126,7 +147,7 @@ class SimulatedProcess:
         except TimeoutError:
             return self._exit_code
         finally:
-            self.log.close()
+            self.log.close(self._last_words)
             _checkpoints.setdefault(self._owner, []).append(self.log.last_checkpoint())
 
     def terminate(self) -> None:
@@ -145,7 +166,7 @@ async def start_container(
 ) -> ContainerProcess:
     """Start the container; raises PodConfigError, and OSError where no process can be started."""
     if not is_agent(container):
-        return _simulated(pod, container)
+        return _simulated(pod, container, CudaLibrary(container, sandbox, next(_pids)))
     environment = sandbox.environment(
         container,
         {**own_environment, "GAMEDAY_TERMINATION_LOG": str(sandbox.termination_log(container, restarts))},
@@ -156,8 +177,12 @@ async def start_container(
 
 
 def is_agent(container: Object) -> bool:
-    """Return whether the container is a real process here, and not a simulated one."""
-    return str(container["image"]).startswith(AGENT_IMAGE)
+    """Return whether the container is a real process here, and not a simulated one.
+
+    Our image has more than the agent: a pod may copy a file out of it.
+    """
+    command = container.get("command") or [AGENT_MODULE]
+    return str(container["image"]).startswith(AGENT_IMAGE) and AGENT_MODULE in command
 
 
 def _agent_args(container: Object) -> list[str]:
@@ -167,7 +192,7 @@ def _agent_args(container: Object) -> list[str]:
     return own + [str(word) for word in container.get("args") or ()]
 
 
-def _simulated(pod: Object, container: Object) -> SimulatedProcess:
+def _simulated(pod: Object, container: Object, library: CudaLibrary) -> SimulatedProcess:
     meta = pod["metadata"]
     annotations = meta.get("annotations") or {}
     wants_gpus = bool((container.get("resources") or {}).get("limits", {}).get("nvidia.com/gpu"))
@@ -175,14 +200,17 @@ def _simulated(pod: Object, container: Object) -> SimulatedProcess:
     return SimulatedProcess(
         name=f"{meta['namespace']}/{meta['name']}/{container['name']}",
         owner=next((one["uid"] for one in meta.get("ownerReferences") or () if one.get("controller")), meta["uid"]),
-        run_for_s=_seconds(run_for) if run_for else _sleep_in(container),
+        run_for_s=_seconds(run_for) if run_for else _time_of(container),
         exit_code=_whole(annotations.get(EXIT_CODE)),
         gpu_load=_share(annotations.get(GPU_LOAD)) if wants_gpus else 0.0,
+        library=library,
     )
 
 
-def _sleep_in(container: Object) -> float | None:
-    """Seconds of a leading `sleep N`, in argv or in `sh -c`; None: for ever."""
+def _time_of(container: Object) -> float | None:
+    """Seconds of a leading `sleep N`, in argv or in `sh -c`; a `cp` takes none; None: for ever."""
+    if (container.get("command") or [""])[0] == "cp":
+        return 0.0
     words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     found = _SLEEP.search(" ".join(words))
     return _seconds(found[1]) if found else None

@@ -136,6 +136,10 @@ class PodRunner:
 
     def update(self, pod: Object) -> None:
         self.pod = pod
+        if self._sandbox.project(pod):
+            for container in self._containers:
+                if container.process:
+                    container.process.look()
         if self.state.observe(pod):
             self._wake.set()  # the deadline may have changed
             self._say()

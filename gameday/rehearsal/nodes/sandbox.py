@@ -1,13 +1,16 @@
 """A pod's folder on the machine that plays its node: volumes, termination messages, logs.
 
 A container's paths mean nothing outside a container, so every argument,
-environment value and probe path that begins with the mount path of an emptyDir
-or of the API account is rewritten to that volume's folder in here.
+environment value and probe path that begins with the mount path of an emptyDir,
+of the downward API or of the API account is rewritten to that volume's folder
+in here. A volume of the downward API has the pod's labels and annotations, and
+is written anew when they change: at once, where a kubelet takes up to a minute.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ TERMINATION_MESSAGE_BYTES = 4096  # kubecontainer.MaxContainerTerminationMessage
 _FALLBACK_BYTES, _FALLBACK_LINES = 2048, 80  # MaxContainerTerminationMessageLogLength, …LogLines
 # What could make the container's own process load foreign code; a container image would shut it in, we cannot.
 _WITHHELD = ("LD_", "PYTHON")
+_METADATA = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]")
 
 
 class Sandbox:
@@ -30,9 +34,32 @@ class Sandbox:
         self._volumes = {v["name"] for v in pod["spec"].get("volumes") or () if "emptyDir" in v}
         if account := token_volume(pod):
             self._volumes.add(account["name"])
+        self._projected = [v for v in pod["spec"].get("volumes") or () if "downwardAPI" in v]
+        self._volumes |= {volume["name"] for volume in self._projected}
+        self._written: dict[Path, str] = {}
         for volume in self._volumes:
             self.volume(volume).mkdir(parents=True, exist_ok=True)
         self.root.mkdir(parents=True, exist_ok=True)
+        self.project(pod)
+
+    def project(self, pod: Object) -> bool:
+        """Write the pod's labels and annotations into its volumes, and return whether a file changed. Raises OSError.
+
+        A reader sees the old file or the new one.
+        """
+        changed = False
+        for volume in self._projected:
+            for item in volume["downwardAPI"].get("items") or ():
+                file = self.holds(str(self.volume(volume["name"]) / item["path"]))
+                text = _metadata((item.get("fieldRef") or {}).get("fieldPath", ""), pod["metadata"])
+                if file is None or text is None or self._written.get(file) == text:
+                    continue
+                file.parent.mkdir(parents=True, exist_ok=True)
+                beside = file.with_name(f"..{file.name}")
+                beside.write_text(text, encoding="utf-8")
+                beside.replace(file)
+                self._written[file], changed = text, True
+        return changed
 
     def volume(self, name: str) -> Path:
         """Return a volume's folder."""
@@ -98,6 +125,12 @@ class Sandbox:
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _metadata(path: str, meta: Object) -> str | None:
+    """Return what a field path like `metadata.annotations['key']` names; empty where it is not set, None for others."""
+    found = _METADATA.fullmatch(path)
+    return str((meta.get(found["kind"]) or {}).get(found["key"]) or "") if found else None
 
 
 def _tail(path: Path, most: int, *, from_start: bool) -> str:
