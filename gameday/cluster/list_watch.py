@@ -158,8 +158,9 @@ def _without_validation(list_call: Callable[..., Any]) -> Callable[..., Any]:
     The check (pydantic's `validate_call`) keeps its frames, which are Rust, under the request. A watch still asks in
     its own thread when the process ends, and CPython before 3.14 unwinds such a thread: Rust aborts the process then.
     """
-    function = getattr(list_call, "raw_function", None)
-    return partial(function, list_call.__self__) if function else list_call  # type: ignore[attr-defined]
+    if inspect.ismethod(list_call) and (unchecked := getattr(list_call, "raw_function", None)):
+        return partial(unchecked, list_call.__self__)
+    return list_call
 
 
 def _model_of(list_call: Callable[..., Any]) -> Any:
