@@ -54,7 +54,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "free memory in QA, where the plan gives it a floor",
-        "the pieces: the canary's largest block of free memory, where the plan measures it",
+        "the pieces: the largest block that can still be allocated, where the plan measures it",
         "DCGM_FI_DEV_FB_USED and _FB_FREE, with a GPU that is not busy",
         "jobs: CUDA out of memory",
     )
