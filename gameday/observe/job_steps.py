@@ -86,9 +86,12 @@ class JobWatch:
                 self._note(key, seen.model_copy(update={"ended": True}))
 
     def _container_status(self, pod: Any) -> Any:
-        """Return the status of the container whose log is read; None where it has none yet."""
+        """Return the status of the container whose log is read; None where it has not begun, and so has no log."""
         statuses = (pod.status.container_statuses if pod.status else None) or ()
-        return next((one for one in statuses if self._expected.container in (None, one.name)), None)
+        found = next((one for one in statuses if self._expected.container in (None, one.name)), None)
+        if found and found.state and found.state.waiting and not found.restart_count:
+            return None
+        return found
 
     def _read(self, pod: Any, restarts: int) -> None:
         key = (pod.metadata.uid, restarts)

@@ -27,7 +27,7 @@ class Cluster:
         self.core = self
 
     def add(self, name: str, node: str, log: str, *, restarts: int = 0, container: str = "main") -> Any:
-        state = SimpleNamespace(running=object())
+        state = SimpleNamespace(running=object(), waiting=None)
         status = SimpleNamespace(name=container, restart_count=restarts, state=state)
         pod = SimpleNamespace(
             metadata=SimpleNamespace(name=name, uid=f"uid-{name}", deletion_timestamp=None),
@@ -73,6 +73,17 @@ def test_a_pod_on_the_target_and_later_ones_are_followed_and_others_are_not() ->
     assert cluster.look(watch).pod == "c"
     assert {seen.pod for seen in cluster.noted} == {"a", "c"}
     assert not any("hunter2" in seen.model_dump_json() for seen in cluster.noted)
+
+
+def test_a_container_that_has_not_begun_is_not_asked_for_its_log() -> None:
+    cluster = Cluster()
+    cluster.add("a", "n1", lines(1, 2))
+    watch = cluster.watch()
+    pod = cluster.add("b", "n2", lines(3))
+    pod.status.container_statuses[0].state = SimpleNamespace(running=None, waiting=object())
+    assert cluster.look(watch).pod == "a", "the API server would answer 400: waiting to start: ContainerCreating"
+    pod.status.container_statuses[0].state = SimpleNamespace(running=object(), waiting=None)
+    assert cluster.look(watch).pod == "b"
 
 
 def test_nothing_is_noted_twice_and_a_pod_that_goes_has_ended() -> None:
