@@ -26,6 +26,7 @@ from gameday.text import printable, printable_lines
 
 COMMAND_MODULES = (
     "gameday.cli.plans",
+    "gameday.cli.plan_list",
     "gameday.cli.detectors",
     "gameday.cli.game_day",
     "gameday.cli.doctor",
