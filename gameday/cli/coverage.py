@@ -13,6 +13,7 @@ import typer
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.gpu_stack_options import exporter_for
+from gameday.cli.help_page import Panel, add_command
 from gameday.cli.rehearsal import (
     DEFAULT_DETECTOR,
     Cluster,
@@ -64,7 +65,13 @@ Again = Annotated[Path | None, typer.Option(help="Draw the page of a season's fo
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(coverage)
+    add_command(
+        app,
+        coverage,
+        "gameday coverage --rehearse",
+        "gameday coverage xid-95-uncontained-ecc power-cap --profile cluster.yaml",
+        panel=Panel.DETECTORS,
+    )
 
 
 def coverage(

@@ -13,6 +13,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import shown
@@ -28,7 +29,13 @@ _SAID = {True: ("ok", "green"), False: ("failed", "red"), None: ("unknown", "yel
 
 def register(app: typer.Typer) -> None:
     """Add `doctor`."""
-    app.command()(doctor)
+    add_command(
+        app,
+        doctor,
+        "gameday doctor --profile cluster.yaml",
+        "gameday doctor gpu-fell-off-the-bus --profile cluster.yaml --send-pod",
+        panel=Panel.CLUSTER,
+    )
 
 
 def doctor(

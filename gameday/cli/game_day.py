@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 
@@ -39,9 +40,15 @@ Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made
 
 def register(app: typer.Typer) -> None:
     """Add the commands that meet a real cluster, or what is left of a run."""
-    app.command()(run)
-    app.command()(report)
-    app.command()(reap)
+    add_command(
+        app,
+        run,
+        "gameday run gpu-fell-off-the-bus --profile cluster.yaml --dry-run",
+        "gameday run gpu-fell-off-the-bus --profile cluster.yaml",
+        panel=Panel.CLUSTER,
+    )
+    add_command(app, report, "gameday report reports/20260303-090000", panel=Panel.AFTER)
+    add_command(app, reap, "gameday reap --profile cluster.yaml", panel=Panel.CLUSTER)
 
 
 def run(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.text import printable
 
@@ -24,7 +25,14 @@ _INDENT = 6
 
 def register(app: typer.Typer) -> None:
     """Add `gameday plans`."""
-    app.command()(plans)
+    add_command(
+        app,
+        plans,
+        "gameday plans",
+        "gameday plans --layer network",
+        "gameday plans --fault xid --detector konduktor",
+        panel=Panel.START,
+    )
 
 
 def plans(

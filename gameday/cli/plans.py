@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError, DocumentError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -28,8 +29,8 @@ DetectorFolders = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add `gameday validate` and `gameday schema`."""
-    app.command()(validate)
-    app.command()(schema)
+    add_command(app, validate, "gameday validate my-plan.yaml", "gameday validate plans/*.yaml", panel=Panel.START)
+    add_command(app, schema, "gameday schema --output plan.schema.json", panel=Panel.START)
 
 
 def validate(
