@@ -17,6 +17,7 @@ from gameday.cluster.profile import load_profile
 from gameday.errors import RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
+from gameday.flows.invocation import run_command
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state, season_state
 from gameday.flows.season_runs import SeasonRuns
@@ -73,7 +74,7 @@ def comparison(
                 id=id,
                 cluster=cluster.name,
                 trigger=trigger,
-                command=command or f"gameday run {plan}",
+                command=command or run_command(plan, profile),
                 seed=chosen.arms.seed,
                 at_once=chosen.plan.targets.nodes,
                 started=datetime.now(UTC),

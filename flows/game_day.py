@@ -19,7 +19,7 @@ from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import StopRunError
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
-from gameday.flows.invocation import invocation
+from gameday.flows.invocation import invocation, run_command
 from gameday.flows.schedule import refuse_overdue
 from gameday.guard.check import under_guardrails
 from gameday.lifecycle.opening import open_run
@@ -79,7 +79,7 @@ def game_day(
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         suppress(StopRunError),  # the history holds the reason, and the report shows it
-        open_run(record, cluster, invocation(trigger, command or f"gameday run {plan}")) as run,
+        open_run(record, cluster, invocation(trigger, command or run_command(plan, profile))) as run,
         undo_at_the_end(run),
         under_guardrails(run),
     ):
