@@ -86,18 +86,22 @@ class LiveView(BackgroundView):
         self._started: dict[Step, tuple[Record, StepStarted]] = {}
         self._ended: dict[Step, tuple[Record, StepEnded]] = {}
         self._waiting: tuple[Record, WaitStarted] | None = None
+        self._effects: list[Record] = []
+        """Signals that were seen before the agent said that the fault is in: printed after it."""
 
     def follow(self) -> None:
         if not self._console.is_terminal:
             while not self.stopped.wait(_REFRESH_S):
                 self._read()
             self._read()
+            self._release(None)
             return
         with Live(self._table(), console=self._console, auto_refresh=False, transient=False) as live:
             while not self.stopped.wait(_REFRESH_S):
                 self._read()
                 live.update(self._table(), refresh=True)
             self._read()
+            self._release(None)
             self._waiting = None
             live.update(self._table(), refresh=True)
 
@@ -115,13 +119,52 @@ class LiveView(BackgroundView):
                 self._waiting = None
             case WaitStarted() as event:
                 self._waiting = (record, event)
+            case AlertSeen() | TaintSeen() | ConditionSeen() | CordonSeen() | AllocatableSeen() if self._is_injecting:
+                self._effects.append(record)
+                return
+        if isinstance(record.event, StepEnded):
+            self._release(None)
+        self._print(record)
+        if isinstance(record.event, FaultInjected):
+            self._release(record.event.target.node)
+
+    @property
+    def _is_injecting(self) -> bool:
+        return Step.INJECT in self._started and Step.INJECT not in self._ended
+
+    def _release(self, node: str | None) -> None:
+        """Print the effects that were held back; those of one node, where it is given, and of no node at all."""
+        held, self._effects = self._effects, []
+        for record in held:
+            if node is None or getattr(record.event, "node", None) in (node, None, ""):
+                self._print(record)
+            else:
+                self._effects.append(record)
+
+    def _print(self, record: Record) -> None:
         line = _line(record)
         if isinstance(record.event, WaitStarted) and record.event.step in self._ended:
             # The table shows what running steps wait for.
             line = Text(printable(f"waits for {record.event.what}"), style="yellow")
-        if line is not None:
-            offset = (record.at - self._first.at).total_seconds()
-            self._console.print(Text.assemble((f"{offset:6.1f} s  ", "dim"), line), soft_wrap=True, highlight=False)
+        if line is None:
+            return
+        stamp = Text(f"{self._offset_s(record):6.1f} s  ", style="dim")
+        if not self._console.is_terminal:
+            self._console.print(stamp + line, soft_wrap=True, highlight=False)
+            return
+        row = Table.grid()
+        row.add_column(no_wrap=True)
+        row.add_column(overflow="fold")
+        row.add_row(stamp, line)
+        self._console.print(row, highlight=False)
+
+    def _offset_s(self, record: Record) -> float:
+        """Return the seconds from the first record to when it happened: a fault is in before the agent can say so."""
+        at, event = record.at, record.event
+        if isinstance(event, FaultInjected):
+            begun = self._started[Step.INJECT][0].at if Step.INJECT in self._started else at
+            at = min(at, max(begun, event.written_at))  # the node's clock may be wrong
+        return (at - (self._first or record).at).total_seconds()
 
     def _table(self) -> RenderableType:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
