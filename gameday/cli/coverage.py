@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.gpu_stack_options import exporter_for
@@ -42,7 +43,10 @@ _VIRTUAL_NODES = 24
 
 Plans = Annotated[
     list[str] | None,
-    typer.Argument(help="Shipped plans' names or plan files; none: every shipped one that is not dangerous."),
+    typer.Argument(
+        autocompletion=complete_plan,
+        help="Shipped plans' names or plan files; none: every shipped one that is not dangerous.",
+    ),
 ]
 AtOnce = Annotated[
     int | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
 from gameday.cli.help_page import Panel, add_command
@@ -40,7 +41,10 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     plans: Annotated[
-        list[str] | None, typer.Argument(metavar="[PLAN...]", help=f"Plans to look after; none: {DEFAULT_PLAN}.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[PLAN...]", autocompletion=complete_plan, help=f"Plans to look after; none: {DEFAULT_PLAN}."
+        ),
     ] = None,
     profile: Profile = None,
     send_pod: Annotated[

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
@@ -52,7 +53,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")],
+    plan: Annotated[str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")],
     profile: Profile = None,
     reports: Reports = Path("reports"),
     approved_by: Annotated[

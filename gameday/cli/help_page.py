@@ -1,4 +1,4 @@
-"""What a help page shows beside a command's own words: its panel in `gameday --help`, and examples to copy."""
+"""The parts of a help page beside a command's own words: its panel in `gameday --help`, and examples to copy."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError, DocumentError
 from gameday.exit_codes import ExitCode
@@ -38,6 +39,7 @@ def validate(
         list[str],
         typer.Argument(
             metavar="PLAN...",
+            autocompletion=complete_plan,
             help="Plan files, detector profiles, guests or health policies, or names of shipped plans.",
         ),
     ],

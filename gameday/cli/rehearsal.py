@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
 from gameday.cli.gpu_stack_options import (
@@ -134,7 +135,9 @@ def register(app: typer.Typer) -> None:
 
 
 def rehearse(
-    plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")] = DEFAULT_PLAN,
+    plan: Annotated[
+        str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")
+    ] = DEFAULT_PLAN,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
     detector: Watcher = None,

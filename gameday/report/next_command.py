@@ -1,4 +1,4 @@
-"""What a person should do after a run that did not pass, as a command to copy; the page and the terminal show it."""
+"""The command to copy after a run that did not pass; the page and the terminal show it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from gameday.cli import build_app, run
 from gameday.cli.help_page import Panel
 from gameday.exit_codes import ExitCode
 
+CONSOLE = Path(sys.executable).parent / "gameday"
 GAMEDAY: Any = typer.main.get_command(build_app())
 
 
@@ -48,3 +53,19 @@ def test_an_example_is_accepted(example: str) -> None:
         name, group, arguments = group.resolve_command(context, arguments)
         context = group.make_context(name, list(arguments), parent=context)
     assert not hasattr(group, "commands")
+
+
+def test_a_shell_completes_names_and_files_of_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    for name in ("gpu-mine.yaml", "gpu-mine.txt", "mine/inner.yaml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    environment = {"_GAMEDAY_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
+
+    def completed(typed: str) -> list[str]:
+        asked = {**os.environ, **environment, "COMP_WORDS": f"gameday run {typed}"}
+        return subprocess.run([CONSOLE], env=asked, capture_output=True, text=True, check=False).stdout.split()
+
+    assert completed("gpu-m") == ["gpu-memory-fragmented", "gpu-memory-full", "gpu-mine.yaml"]
+    assert completed("min") == ["mine/"]
+    assert completed("mine/") == ["mine/inner.yaml"]
