@@ -18,6 +18,7 @@ from gameday.errors import RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import run_command
+from gameday.flows.run_page import plan_name
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state, season_state
 from gameday.flows.season_runs import SeasonRuns
@@ -33,7 +34,7 @@ from gameday.values.results import Trigger
 
 @flow(
     name="comparison",
-    flow_run_name="{plan}",
+    flow_run_name=plan_name,
     persist_result=False,
     validate_parameters=True,
     on_cancellation=[reap_flow_run],
