@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 _ENDS_WITHIN_S = 10.0
-"""Our own choice: whoever reads the view may have stopped reading, and what is viewed has to go on."""
+"""Seconds, our own choice. The reader of the view may have stopped reading, and what is viewed has to go on."""
 
 
 class BackgroundView(ABC):

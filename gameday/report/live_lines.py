@@ -40,7 +40,7 @@ from gameday.values.results import Step, StepOutcome
 
 
 class Tone(StrEnum):
-    """How a line is meant."""
+    """The meaning of a line: the terminal gives it a colour, a log its level."""
 
     PLAIN = "plain"
     STRONG = "strong"
