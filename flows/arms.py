@@ -17,6 +17,8 @@ from gameday.cluster.profile import load_profile
 from gameday.errors import RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
+from gameday.flows.invocation import run_command
+from gameday.flows.run_page import plan_name
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state, season_state
 from gameday.flows.season_runs import SeasonRuns
@@ -32,7 +34,7 @@ from gameday.values.results import Trigger
 
 @flow(
     name="comparison",
-    flow_run_name="{plan}",
+    flow_run_name=plan_name,
     persist_result=False,
     validate_parameters=True,
     on_cancellation=[reap_flow_run],
@@ -73,7 +75,7 @@ def comparison(
                 id=id,
                 cluster=cluster.name,
                 trigger=trigger,
-                command=command or f"gameday run {plan}",
+                command=command or run_command(plan, profile),
                 seed=chosen.arms.seed,
                 at_once=chosen.plan.targets.nodes,
                 started=datetime.now(UTC),

@@ -19,13 +19,15 @@ from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import StopRunError
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
-from gameday.flows.invocation import invocation
+from gameday.flows.invocation import invocation, run_command
+from gameday.flows.live_log import LiveLog
+from gameday.flows.run_page import describe_flow_run, plan_name
 from gameday.flows.schedule import refuse_overdue
 from gameday.guard.check import under_guardrails
 from gameday.lifecycle.opening import open_run
 from gameday.lifecycle.undo import undo_at_the_end
 from gameday.plan.catalogue import find_plan
-from gameday.run.record import new_run_id, start_record
+from gameday.run.record import HISTORY_FILE, new_run_id, start_record
 from gameday.run.season_member import SeasonMember
 from gameday.season.plans import played_by_guest
 from gameday.tasks.await_alert import await_alert
@@ -41,7 +43,7 @@ from gameday.values.results import Trigger
 
 @flow(
     name="game-day",
-    flow_run_name="{plan}",
+    flow_run_name=plan_name,
     persist_result=False,
     validate_parameters=True,
     on_cancellation=[reap_flow_run],
@@ -78,13 +80,15 @@ def game_day(
     loaded = played_by_guest(loaded, cluster) if guest else loaded
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
+        LiveLog(record.folder / HISTORY_FILE),
         suppress(StopRunError),  # the history holds the reason, and the report shows it
-        open_run(record, cluster, invocation(trigger, command or f"gameday run {plan}")) as run,
+        open_run(record, cluster, invocation(trigger, command or run_command(plan, profile))) as run,
         undo_at_the_end(run),
         under_guardrails(run),
     ):
         refuse_overdue(trigger)
         targets = baseline(run)
+        describe_flow_run(record, cluster.name, targets)
         approve(run, targets, approved_by)
         faults = inject(run, targets)
         await_alert(run, faults)

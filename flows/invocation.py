@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from prefect.context import FlowRunContext
 
@@ -23,3 +24,8 @@ def invocation(trigger: Trigger, command: str) -> Invocation:
     context = FlowRunContext.get()
     flow_run = str(context.flow_run.id) if context and context.flow_run else None
     return Invocation(trigger, command, flow_run, os.environ.get(_STARTED_FOR) or flow_run)
+
+
+def run_command(plan: str, profile: str | None) -> str:
+    """Return the shell line that runs a plan with this cluster profile."""
+    return shlex.join(["gameday", "run", plan, *(["--profile", profile] if profile else [])])

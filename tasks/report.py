@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from prefect.artifacts import create_link_artifact, create_table_artifact
-from pydantic import TypeAdapter
+from prefect.artifacts import create_markdown_artifact
 
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
-from gameday.checks.verdict import Verdict
 from gameday.coverage.run_row import render_run
 from gameday.history.frames import Frames
 from gameday.report.notes import write_form
 from gameday.report.render import Rendered
+from gameday.report.run_markdown import run_markdown
 from gameday.run.record import RunRecord
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import where_prefect_answers
@@ -21,7 +20,7 @@ from gameday.tasks.artifacts import where_prefect_answers
 
 @step_task(name="report")
 def report(record: RunRecord) -> RunResult:
-    """Render report.html, leave the form for people's notes beside it, and publish verdicts and link as artifacts.
+    """Render report.html, leave the form for people's notes beside it, and show the run in short in Prefect.
 
     Where the folder cannot be written the result comes from the history in memory: a full disk must not hide a dirty
     cluster.
@@ -39,11 +38,6 @@ def report(record: RunRecord) -> RunResult:
 
 
 def _publish(rendered: Rendered) -> None:
-    verdicts = TypeAdapter(tuple[Verdict, ...]).validate_json(rendered.verdicts.read_bytes())
-    table = [
-        {"expectation": v.expectation, "bound": v.bound, "measured": v.measured, "verdict": v.status, "why": v.why}
-        for v in verdicts
-    ]
+    words = run_markdown(rendered.run, rendered.html.resolve())
     with where_prefect_answers():
-        create_table_artifact(key="verdicts", table=table, description=rendered.result.why)
-        create_link_artifact(key="report", link=rendered.html.resolve().as_uri(), link_text="game-day report")
+        create_markdown_artifact(key="report", markdown=words, description=rendered.result.why)

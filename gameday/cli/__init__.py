@@ -25,18 +25,19 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable, printable_lines
 
 COMMAND_MODULES = (
+    "gameday.cli.rehearsal",
+    "gameday.cli.plan_list",
     "gameday.cli.plans",
     "gameday.cli.detectors",
-    "gameday.cli.game_day",
     "gameday.cli.doctor",
-    "gameday.cli.rehearsal",
+    "gameday.cli.game_day",
+    "gameday.cli.health",
     "gameday.cli.coverage",
     "gameday.cli.league",
     "gameday.cli.post_mortem",
     "gameday.cli.digest",
     "gameday.cli.export",
     "gameday.cli.lab",
-    "gameday.cli.health",
 )
 """Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
 _TYPER_INTERRUPTED = 130

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.gpu_stack_options import exporter_for
+from gameday.cli.help_page import Panel, add_command
 from gameday.cli.rehearsal import (
     DEFAULT_DETECTOR,
     Cluster,
@@ -41,7 +43,10 @@ _VIRTUAL_NODES = 24
 
 Plans = Annotated[
     list[str] | None,
-    typer.Argument(help="Shipped plans' names or plan files; none: every shipped one that is not dangerous."),
+    typer.Argument(
+        autocompletion=complete_plan,
+        help="Shipped plans' names or plan files; none: every shipped one that is not dangerous.",
+    ),
 ]
 AtOnce = Annotated[
     int | None,
@@ -64,7 +69,13 @@ Again = Annotated[Path | None, typer.Option(help="Draw the page of a season's fo
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(coverage)
+    add_command(
+        app,
+        coverage,
+        "gameday coverage --rehearse",
+        "gameday coverage xid-95-uncontained-ecc power-cap --profile cluster.yaml",
+        panel=Panel.DETECTORS,
+    )
 
 
 def coverage(

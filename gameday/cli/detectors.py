@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.help_page import Panel, add_command
 from gameday.cli.plans import DetectorFolders
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def register(app: typer.Typer) -> None:
     """Add `gameday detectors` and `gameday detectors show`."""
     detectors = typer.Typer(help="What each detector should do about each fault.", invoke_without_command=True)
     detectors.callback()(listing)
-    detectors.command()(show)
-    app.add_typer(detectors, name="detectors")
+    add_command(detectors, show, "gameday detectors show konduktor")
+    app.add_typer(detectors, name="detectors", rich_help_panel=Panel.START)
 
 
 def listing(context: typer.Context, detectors: DetectorFolders = None) -> None:

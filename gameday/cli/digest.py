@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -20,9 +21,15 @@ Reports = Annotated[Path, typer.Argument(help="The folder that the runs' folders
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(digest)
-    app.command()(index)
-    app.command()(prune)
+    add_command(app, digest, "gameday digest", "gameday digest reports --days 7", panel=Panel.AFTER)
+    add_command(app, index, "gameday index", panel=Panel.AFTER)
+    add_command(
+        app,
+        prune,
+        "gameday prune --keep 20 --days 90",
+        "gameday prune --keep 20 --days 90 --delete",
+        panel=Panel.AFTER,
+    )
 
 
 def digest(

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import shown
@@ -28,12 +30,21 @@ _SAID = {True: ("ok", "green"), False: ("failed", "red"), None: ("unknown", "yel
 
 def register(app: typer.Typer) -> None:
     """Add `doctor`."""
-    app.command()(doctor)
+    add_command(
+        app,
+        doctor,
+        "gameday doctor --profile cluster.yaml",
+        "gameday doctor gpu-fell-off-the-bus --profile cluster.yaml --send-pod",
+        panel=Panel.CLUSTER,
+    )
 
 
 def doctor(
     plans: Annotated[
-        list[str] | None, typer.Argument(metavar="[PLAN...]", help=f"Plans to look after; none: {DEFAULT_PLAN}.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[PLAN...]", autocompletion=complete_plan, help=f"Plans to look after; none: {DEFAULT_PLAN}."
+        ),
     ] = None,
     profile: Profile = None,
     send_pod: Annotated[

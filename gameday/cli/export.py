@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -24,7 +25,7 @@ _WHOLE = {"comparison": "arms.json", "league": "league.json"}
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(export)
+    add_command(app, export, "gameday export reports/20260303-090000 --junit junit.xml", panel=Panel.AFTER)
 
 
 def export(

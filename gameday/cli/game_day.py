@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 
@@ -39,13 +41,19 @@ Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made
 
 def register(app: typer.Typer) -> None:
     """Add the commands that meet a real cluster, or what is left of a run."""
-    app.command()(run)
-    app.command()(report)
-    app.command()(reap)
+    add_command(
+        app,
+        run,
+        "gameday run gpu-fell-off-the-bus --profile cluster.yaml --dry-run",
+        "gameday run gpu-fell-off-the-bus --profile cluster.yaml",
+        panel=Panel.CLUSTER,
+    )
+    add_command(app, report, "gameday report reports/20260303-090000", panel=Panel.AFTER)
+    add_command(app, reap, "gameday reap --profile cluster.yaml", panel=Panel.CLUSTER)
 
 
 def run(
-    plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")],
+    plan: Annotated[str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")],
     profile: Profile = None,
     reports: Reports = Path("reports"),
     approved_by: Annotated[

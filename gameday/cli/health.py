@@ -16,6 +16,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.explain import explain
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import AdapterError, CommandError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.health.episodes import DEFAULT_TAINT
@@ -36,10 +37,10 @@ def register(app: typer.Typer) -> None:
     health = typer.Typer(
         help="Explain the controller's decisions, repair quarantined nodes, show each repair.", no_args_is_help=True
     )
-    health.command()(explain)
-    health.command()(repair)
-    health.command()(status)
-    app.add_typer(health, name="health")
+    add_command(health, explain, "dmesg | gameday health explain -")
+    add_command(health, repair, "gameday health repair --profile cluster.yaml")
+    add_command(health, status, "gameday health status --profile cluster.yaml")
+    app.add_typer(health, name="health", rich_help_panel=Panel.CLUSTER)
 
 
 def repair(

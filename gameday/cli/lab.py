@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.help_page import Panel, add_command
 from gameday.cli.lab_options import (
     ApiServerFlags,
     ApiServerMemory,
@@ -57,12 +58,12 @@ def register(app: typer.Typer) -> None:
         help="Keep a real etcd, kube-apiserver, scheduler and controller-manager running, with virtual GPU nodes.",
         no_args_is_help=True,
     )
-    lab.command()(up)
-    lab.command()(down)
-    lab.command()(status)
+    add_command(lab, up, "gameday lab up --nodes 100")
+    add_command(lab, down, "gameday lab down")
+    add_command(lab, status, "gameday lab status")
     for verb, says in _VERBS.items():
-        lab.command(verb, help=says)(_asks(verb))
-    app.add_typer(lab, name="lab")
+        add_command(lab, _asks(verb), f"gameday lab {verb} etcd", name=verb, help=says)
+    app.add_typer(lab, name="lab", rich_help_panel=Panel.VIRTUAL)
 
 
 def up(

@@ -15,6 +15,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import Reports, check_reports
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -45,7 +46,9 @@ Markdown = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(league)
+    add_command(
+        app, league, "gameday league league.yaml", "gameday league --resume reports/league-…", panel=Panel.DETECTORS
+    )
 
 
 def league(

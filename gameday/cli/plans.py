@@ -1,13 +1,14 @@
-"""`gameday validate`, `plans` and `schema`: everything about plans that needs no cluster."""
+"""`gameday validate` and `schema`: whether plans are good, and what editors check them with."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError, DocumentError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -28,10 +29,9 @@ DetectorFolders = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the plan commands."""
-    app.command()(validate)
-    app.command()(plans)
-    app.command()(schema)
+    """Add `gameday validate` and `gameday schema`."""
+    add_command(app, validate, "gameday validate my-plan.yaml", "gameday validate plans/*.yaml", panel=Panel.START)
+    add_command(app, schema, "gameday schema --output plan.schema.json", panel=Panel.START)
 
 
 def validate(
@@ -39,6 +39,7 @@ def validate(
         list[str],
         typer.Argument(
             metavar="PLAN...",
+            autocompletion=complete_plan,
             help="Plan files, detector profiles, guests or health policies, or names of shipped plans.",
         ),
     ],
@@ -71,34 +72,6 @@ def validate(
                 said = f"detector {warning.detector}: {warning.what} {warning.fix}"
                 err.print(Text(f"warning: {printable(str(path))}: {said}", style="yellow"), soft_wrap=True)
     return code
-
-
-def plans(as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False) -> None:
-    """List the shipped plans."""
-    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
-
-    rows = [_row(loaded.plan) for loaded in load_shipped(_parameter_models())]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-        return
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("plan", "fault", "targets", "expected", "remediation"):
-        table.add_column(column, overflow="fold", no_wrap=column == "plan")
-    for row in rows:
-        cells = (row["fault"], row["targets"], "\n".join(row["expected"]), row["remediation"])
-        table.add_row(Text(row["name"], style="bold"), *(Text(cell) for cell in cells))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # Columns of a pipe, which has no width of its own: wide enough that no line folds.
-        console.width = 160
-    console.print(table)
-    for row in rows:
-        console.print(Text.assemble((row["name"], "bold"), f": {row['title']}"), soft_wrap=True)
 
 
 def schema(
@@ -169,32 +142,3 @@ def _arm_lines(found: Plan | DetectorProfile | Guest | League | Policy) -> list[
         printable(f"arm {arm.name}: {'; '.join(arm.changes()) or 'the plan as it is'}")
         for arm in (arms.compare if arms else ())
     ]
-
-
-def _row(plan: Plan) -> dict[str, Any]:
-    from gameday.documents.fields import format_duration  # noqa: PLC0415
-
-    expect = plan.expect
-    expected = [f"{alert.name or alert.meaning} within {format_duration(alert.within)}" for alert in expect.alerts]
-    expected += [f"{taint.key}:{taint.effect} within {format_duration(taint.within)}" for taint in expect.taints]
-    expected += [f"{one.type}={one.status} within {format_duration(one.within)}" for one in expect.conditions]
-    expected += [f"Event {one.reason} within {format_duration(one.within)}" for one in expect.events]
-    expected += [f"device taint {one} within {format_duration(one.within)}" for one in expect.device_taints]
-    expected += [f"label {one.key} within {format_duration(one.within)}" for one in expect.labels]
-    if expect.cordoned:
-        expected.append(f"cordoned within {format_duration(expect.cordoned.within)}")
-    if expect.allocatable_falls:
-        expected.append(f"fewer GPUs offered within {format_duration(expect.allocatable_falls.within)}")
-    if plan.names_detector:
-        expected.append(f"what {plan.detector} should do")
-    if expect.stays_schedulable_for:
-        expected.append(f"stays schedulable for {format_duration(expect.stays_schedulable_for)}")
-    parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
-    return {
-        "name": plan.name,
-        "title": plan.title,
-        "fault": " ".join([plan.fault.type, *(str(value) for value in parameters.values())]),
-        "targets": f"{plan.targets.nodes} node" + ("s" if plan.targets.nodes > 1 else ""),
-        "expected": expected,
-        "remediation": plan.recover.repair,
-    }

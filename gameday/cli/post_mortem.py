@@ -9,6 +9,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile
+from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="post-mortem")(post_mortem)
+    add_command(
+        app,
+        post_mortem,
+        "gameday post-mortem --node gpu-node-17 --from '2h ago' --to now --profile cluster.yaml",
+        panel=Panel.AFTER,
+        name="post-mortem",
+    )
 
 
 def post_mortem(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
 from gameday.cli.gpu_stack_options import (
@@ -29,6 +30,7 @@ from gameday.cli.gpu_stack_options import (
     exporter_for,
     operator_of,
 )
+from gameday.cli.help_page import Panel, add_command
 from gameday.cli.lab_options import (
     ApiServerFlags,
     ApiServerMemory,
@@ -115,18 +117,27 @@ Folder = Annotated[Path, typer.Option(help="The cluster's folder: kubeconfig, pr
 
 def register(app: typer.Typer) -> None:
     """Add the commands of the embedded cluster."""
-    app.command()(rehearse)
+    add_command(
+        app,
+        rehearse,
+        "gameday rehearse",
+        "gameday rehearse xid-48-double-bit-ecc --nodes 16",
+        "gameday rehearse my-plan.yaml --detector konduktor",
+        panel=Panel.START,
+    )
     rehearsal = typer.Typer(
         help="Keep an embedded cluster running, for kubectl and the Prefect UI.", no_args_is_help=True
     )
-    rehearsal.command()(up)
-    rehearsal.command()(down)
-    rehearsal.command()(status)
-    app.add_typer(rehearsal, name="rehearsal")
+    add_command(rehearsal, up, "gameday rehearsal up --nodes 16")
+    add_command(rehearsal, down, "gameday rehearsal down")
+    add_command(rehearsal, status, "gameday rehearsal status")
+    app.add_typer(rehearsal, name="rehearsal", rich_help_panel=Panel.VIRTUAL)
 
 
 def rehearse(
-    plan: Annotated[str, typer.Argument(help="A shipped plan's name, or a plan file.")] = DEFAULT_PLAN,
+    plan: Annotated[
+        str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")
+    ] = DEFAULT_PLAN,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
     detector: Watcher = None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gameday.cli.live import BackgroundView
+from gameday.history.background import BackgroundView
 from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsChosen
 from gameday.history.journal import HistoryTail
 from gameday.report.narration import narrate

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status, Verdict
+from gameday.report.next_command import next_command
 from gameday.report.run_folder import load_run_folder
 from gameday.text import printable
 
@@ -32,13 +33,16 @@ def print_result(console: Console, folder: Path) -> int:
         Text(printable(result.why)),
         soft_wrap=True,
     )
+    if following := next_command(loaded.started, result):
+        console.print(Text(following.why), soft_wrap=True)
+        console.print(Text(f"    {printable(following.command)}", style="bold"), soft_wrap=True)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
     return result.exit_code
 
 
 def _table(verdicts: Sequence[Verdict], *, narrow: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("verdict", "expectation") if narrow else ("expectation", "bound", "measured", "verdict"):
+    for column in ("verdict", "expectation") if narrow else ("verdict", "expectation", "bound", "measured"):
         table.add_column(column, overflow="fold")
     for verdict in verdicts:
         expectation, bound, measured = (
@@ -51,7 +55,7 @@ def _table(verdicts: Sequence[Verdict], *, narrow: bool) -> Table:
             figures = Text(", ".join(part for part in (measured.plain, wanted) if part), style="dim")
             table.add_row(status, Text("\n").join(cell for cell in (expectation, figures, Text(why)) if cell.plain))
         else:
-            table.add_row(expectation, bound, measured, status)
+            table.add_row(status, expectation, bound, measured)
             if why:
-                table.add_row(Text(f"  {why}", style="dim"), "", "", "")
+                table.add_row("", Text(f"  {why}", style="dim"), "", "")
     return table

@@ -139,7 +139,7 @@ def test_version(capsys: Capture) -> None:
 def test_a_command_module_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gameday.cli, "COMMAND_MODULES", ("gameday.cli.plans", "gameday.cli.not_there"))
     callbacks = [command.callback for command in gameday.cli.build_app().registered_commands]
-    assert callbacks == [plans.validate, plans.plans, plans.schema]
+    assert callbacks == [plans.validate, plans.schema]
 
 
 def test_validate_loads_nothing_heavy() -> None:

@@ -85,23 +85,6 @@ def test_colour_only_where_it_is_wanted(
     assert ("\x1b[32m" in capsys.readouterr().out) is coloured
 
 
-def test_plans_lists_what_ships(capsys: Capture) -> None:
-    assert run(["plans"]) == ExitCode.PASSED
-    out = capsys.readouterr().out
-    assert "gpu-fell-off-the-bus: A GPU falls off the bus" in out
-    row = next(line for line in out.splitlines() if line.strip().startswith("gpu-fell-off-the-bus "))
-    assert "xid 79" in row
-    assert "GPUFellOffTheBus within 15s" in row
-    assert row.rstrip().endswith("reboot")
-
-
-def test_plans_as_json_is_for_programs(capsys: Capture) -> None:
-    assert run(["plans", "--json"]) == ExitCode.PASSED
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["xid-13-application-error"]["expected"] == ["stays schedulable for 15s"]
-    assert rows["gpu-fell-off-the-bus"]["remediation"] == "reboot"
-
-
 def test_schema_goes_to_stdout_or_a_file(tmp_path: Path, capsys: Capture) -> None:
     target = tmp_path / "s.json"
     assert run(["schema"]) == run(["schema", "-o", str(target)]) == ExitCode.PASSED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
         "PREFECT_HOME": str(tmp_path / "prefect"),
         "PREFECT_API_URL": f"{clean_arena.cluster.urls['prefect']}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_LOGGING_LEVEL": "INFO",
     }
 
     def prefect(*arguments: str) -> str:
@@ -63,7 +64,16 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     deployed = [run["state"] for run in runs if run["deployment_id"] and run["parameters"].get("plan") == str(plan)]
     assert [state["name"] for state in deployed] == ["Passed"], deployed
     artifacts = httpx.post(f"{api}/artifacts/filter", json={}, timeout=10).json()
-    assert {"verdicts", "report"} <= {artifact["key"] for artifact in artifacts}
+    (shown,) = [artifact["data"] for artifact in artifacts if artifact["key"] == "report"]
+    assert shown.startswith("**Passed**, cluster clean.")
+    assert "| held | " in shown
+    (flow_run,) = [one for one in runs if one["deployment_id"] and one["parameters"].get("plan") == str(plan)]
+    assert re.fullmatch(rf"{QUICK['name']} on gpu-node-\d+ GPU \d, {run.name}", flow_run["name"])
+    assert {QUICK["name"], "xid", "rehearsal"} <= set(flow_run["tags"])
+    logs = httpx.post(f"{api}/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}}, timeout=10)
+    said = [log["message"] for log in logs.json()]
+    assert any("fault xid is in on gpu-node-" in line for line in said), said
+    assert any("qa node: done" in line for line in said)
 
 
 @pytest.fixture

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.cli.live import _line
 from gameday.detectors.resolve import load_complete_plan
 from gameday.guard import preview
 from gameday.guard.preview import approval_question, planned_changes
 from gameday.guard.rights import Right, rights_for, rights_for_every_plan, rights_of_the_control_plane
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.plan.catalogue import control_plane_plans
+from gameday.report.live_lines import words_of
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget
 from gameday.values.nodes import NodeSnapshot, Target
 from gameday.values.results import Step
-from tests.report.run_builder import Timed, history_of
 
 ROOT = Path(__file__).parents[2]
 LIMITED = load_complete_plan(control_plane_plans()["apiserver-list-storm-limited-to-two"], ()).played[0]
@@ -107,7 +106,6 @@ def test_a_target_without_a_gpu_is_named_without_one(run: ReadOnlyRun) -> None:
 
 
 def _text(event: Any) -> str:
-    (record,) = history_of([Timed(0, event)]).records
-    line = _line(record)
-    assert line is not None
-    return line.plain
+    words = words_of(event)
+    assert words is not None
+    return words.text

@@ -11,6 +11,7 @@ from gameday.history.events import FaultInjected, RunStarted, TaintSeen
 from gameday.report.compare import Trend, trends
 from gameday.report.durations import SINCE, durations
 from gameday.report.lanes import Lanes, story_lanes
+from gameday.report.next_command import NextCommand, next_command
 from gameday.report.noticed import SIGNAL_PHRASES, first_taint, noticed, signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed, RunDuration
@@ -39,6 +40,7 @@ class VerdictStrip(BaseModel):
     numbers: tuple[BigNumber, ...]
     story: Lanes
     problems: int
+    next: NextCommand | None
 
 
 def build(run: RunFolder) -> VerdictStrip:
@@ -59,6 +61,7 @@ def build(run: RunFolder) -> VerdictStrip:
         numbers=tuple(_big(number, compared[number.measure]) for number in measured),
         story=story_lanes(run),
         problems=len(run.problems),
+        next=next_command(started, run.result),
     )
 
 

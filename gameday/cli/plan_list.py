@@ -1,0 +1,208 @@
+"""`gameday plans`: the shipped plans by the layer where their fault goes in, and those a person asks for."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gameday.cli.help_page import Panel, add_command
+from gameday.errors import CommandError
+from gameday.text import printable
+
+if TYPE_CHECKING:
+    from gameday.detectors.models import DetectorProfile
+    from gameday.plan.models import FaultParameters, Plan
+
+_PIPE_WIDTH = 1000
+"""Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""
+_INDENT = 6
+
+
+def register(app: typer.Typer) -> None:
+    """Add `gameday plans`."""
+    add_command(
+        app,
+        plans,
+        "gameday plans",
+        "gameday plans --layer network",
+        "gameday plans --fault xid --detector konduktor",
+        panel=Panel.START,
+    )
+
+
+def plans(
+    layer: Annotated[
+        str | None, typer.Option(help="Only plans whose fault goes in there, such as 'kernel log' or network.")
+    ] = None,
+    fault: Annotated[str | None, typer.Option(help="Only plans with this fault, such as xid.")] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(help="Only plans whose fault this detector sees: a profile's name or file (`gameday detectors`)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
+) -> None:
+    """List the shipped plans.
+
+    They are grouped by the layer where the fault goes in. Under each plan stand its fault, what it expects and who
+    repairs the node. A plan marked `dangerous` runs only where the cluster's profile allows its fault.
+    """
+    from gameday.faults.base import Layer  # noqa: PLC0415 - see the package's docstring
+    from gameday.faults.registry import known_faults, parameter_models  # noqa: PLC0415
+    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
+
+    _refuse_unknown("layer", layer, list(Layer))
+    _refuse_unknown("fault", fault, known_faults())
+    profile = _detector(detector)
+    found = [
+        plan
+        for plan in (loaded.plan for loaded in load_shipped(parameter_models()))
+        if layer in (None, _layer(plan))
+        and (fault is None or fault in _types(plan.fault))
+        and (profile is None or _sees(profile, plan))
+    ]
+    if as_json:
+        typer.echo(json.dumps([_row(plan) for plan in found], indent=2, ensure_ascii=False))
+    elif found:
+        _print(found, profile)
+    else:
+        raise CommandError("no shipped plan is like that; `gameday plans` lists them all")
+
+
+def _refuse_unknown(option: str, value: str | None, known: Collection[str]) -> None:
+    if value is None or value in known:
+        return
+    near = difflib.get_close_matches(value[:64], known, n=1, cutoff=0.5)
+    advice = f"did you mean --{option} '{near[0]}'?" if near else f"one of: {', '.join(known)}"
+    raise CommandError(f"there is no {option} {printable(value)}; {advice}")
+
+
+def _detector(name: str | None) -> DetectorProfile | None:
+    from gameday.detectors.load import load_detector  # noqa: PLC0415
+
+    return load_detector(name) if name else None
+
+
+def _sees(profile: DetectorProfile, plan: Plan) -> bool:
+    from gameday.detectors.facts import rule_for  # noqa: PLC0415
+
+    rule = rule_for(profile, plan.fault)
+    return rule is not None and not rule.cannot_see
+
+
+def _layer(plan: Plan) -> str:
+    from gameday.faults.registry import fault_for  # noqa: PLC0415
+
+    return fault_for(plan.fault).layer
+
+
+def _types(fault: FaultParameters) -> set[str]:
+    """Return the fault's type, and those of the faults that it is made of."""
+    return {fault.type}.union(*(_types(part) for part in _parts(fault)))
+
+
+def _parts(fault: FaultParameters) -> tuple[FaultParameters, ...]:
+    from gameday.faults.compound import CompoundParameters  # noqa: PLC0415
+    from gameday.faults.repeated import RepeatedParameters  # noqa: PLC0415
+
+    match fault:
+        case CompoundParameters(parts=parts):
+            return parts
+        case RepeatedParameters(fault=repeated):
+            return (repeated,)
+    return ()
+
+
+def _print(found: list[Plan], profile: DetectorProfile | None) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    for layer, plans_there in groupby(sorted(found, key=_layer_position), _layer):
+        console.print(Text(f"{layer[0].upper()}{layer[1:]}", style="bold underline"))
+        for plan in plans_there:
+            console.print(Text.assemble("  ", (plan.name, "bold"), ("  dangerous" if plan.dangers() else "", "red")))
+            for line, style in ((plan.title, ""), (_details(plan), "dim")):
+                console.print(Padding(Text(line, style=style), (0, 0, 0, _INDENT), expand=False))
+        console.print()
+    console.print(f"{len(found)} plans. `gameday rehearse NAME` plays one on virtual nodes.", soft_wrap=True)
+    if profile:
+        console.print(f"`gameday detectors show {profile.name}` says what it does about each fault.", soft_wrap=True)
+
+
+def _layer_position(plan: Plan) -> int:
+    from gameday.faults.base import Layer  # noqa: PLC0415
+
+    return list(Layer).index(Layer(_layer(plan)))
+
+
+def _details(plan: Plan) -> str:
+    """Return the fault in words, what is expected, and who repairs."""
+    words = [_words(plan.fault), *_expected(plan)]
+    if plan.recover.repair != "none":
+        words.append(f"repair: {plan.recover.repair}")
+    return " · ".join(words)
+
+
+def _words(fault: FaultParameters) -> str:
+    """Return a fault with the parameters that differ from their defaults, as 'xid 79' or 'clock_lock (gpu 0)'."""
+    chosen = fault.model_dump(mode="json", exclude={"type", "hold", "parts", "fault"}, exclude_defaults=True)
+    if parts := _parts(fault):
+        return ", ".join([" + ".join(map(_words, parts)), *map(_pair, chosen.items())])
+    own = chosen.pop(fault.type, None)
+    name = fault.type if own is None else f"{fault.type} {own}"
+    return name + (f" ({', '.join(map(_pair, chosen.items()))})" if chosen else "")
+
+
+def _pair(item: tuple[str, Any]) -> str:
+    match item:
+        case key, True:
+            return key
+        case key, dict(value):
+            return f"{key} {' '.join(f'{name}={one}' for name, one in value.items())}"
+        case key, list(value):
+            return f"{key} {' '.join(map(str, value))}"
+        case key, float(value):
+            return f"{key} {value:g}"
+    return " ".join(map(str, item))
+
+
+def _expected(plan: Plan) -> Iterator[str]:
+    from gameday.documents.fields import format_duration  # noqa: PLC0415
+
+    expect = plan.expect
+    bounded = (
+        *((one.name or one.meaning, one.within) for one in expect.alerts),
+        *((f"{one.key}:{one.effect}", one.within) for one in expect.taints),
+        *((f"{one.type}={one.status}", one.within) for one in expect.conditions),
+        *((f"Event {one.reason}", one.within) for one in expect.events),
+        *((f"device taint {one}", one.within) for one in expect.device_taints),
+        *((f"label {one.key}", one.within) for one in expect.labels),
+        *([("cordoned", expect.cordoned.within)] if expect.cordoned else ()),
+        *([("fewer GPUs offered", expect.allocatable_falls.within)] if expect.allocatable_falls else ()),
+    )
+    yield from (f"{what} within {format_duration(within)}" for what, within in bounded)
+    if plan.names_detector:
+        yield f"what {plan.detector} should do"
+    if expect.stays_schedulable_for:
+        yield f"stays schedulable for {format_duration(expect.stays_schedulable_for)}"
+
+
+def _row(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "title": plan.title,
+        "layer": _layer(plan),
+        "fault": _words(plan.fault),
+        "dangerous": sorted(plan.dangers()),
+        "targets": plan.targets.nodes,
+        "expected": list(_expected(plan)),
+        "remediation": plan.recover.repair,
+    }

@@ -1,0 +1,33 @@
+"""A thread that reads a history beside the run that writes it."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+_ENDS_WITHIN_S = 10.0
+"""Seconds, our own choice. The reader of the view may have stopped reading, and what is viewed has to go on."""
+
+
+class BackgroundView(ABC):
+    """A view in a thread of its own for the length of a block."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._thread = threading.Thread(target=self.follow, name=type(self).__name__, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopped.set()
+        self._thread.join(_ENDS_WITHIN_S)
+
+    @abstractmethod
+    def follow(self) -> None:
+        """Show what comes until `stopped`, and then what came last."""

@@ -1,0 +1,24 @@
+"""A run in short as Markdown, for its page in Prefect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gameday.report.durations import durations
+from gameday.report.markdown import markdown
+from gameday.report.next_command import next_command
+from gameday.report.run_folder import RunFolder
+
+
+def run_markdown(run: RunFolder, page: Path) -> str:
+    """Return outcome, durations and verdicts, with every value escaped; `page` is the whole report's file."""
+    return markdown(
+        "report",
+        "run.md",
+        outcome=run.result.outcome.capitalize(),
+        result=run.result,
+        next=next_command(run.started, run.result),
+        durations=durations(run),
+        verdicts=run.verdicts,
+        page=str(page),
+    )

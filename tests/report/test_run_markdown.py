@@ -1,0 +1,43 @@
+"""A run in short for Prefect's page: what it says, and that nothing in it becomes markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from gameday.report.run_folder import load_run_folder
+from gameday.report.run_markdown import run_markdown
+from gameday.values.results import Step, StepOutcome
+from tests.report.run_builder import VARIANTS, Timed, ended, passing, write
+
+
+def said(folder: Path, timed: Iterable[Timed]) -> str:
+    return run_markdown(load_run_folder(write(folder, timed)), Path("/runs/r/report.html"))
+
+
+def test_outcome_durations_and_verdicts_are_there(tmp_path: Path) -> None:
+    words = said(tmp_path, passing())
+    assert words.startswith("**Passed**, cluster clean. All 14 expectations held")
+    assert "| Time to taint | 0.97 s | ≤ 15 s |\n" in words
+    assert "| held | Alert GpuXidCritical fires for gpu-node-03 | ≤ 30 s | 5.4 s |\n" in words
+    assert words.endswith("The whole report is /runs/r/report.html on the machine of the worker.")
+
+
+def test_a_run_that_did_not_pass_says_what_to_do(tmp_path: Path) -> None:
+    words = said(tmp_path, VARIANTS["detector-off"]())
+    assert words.startswith("**Failed**")
+    assert "\nTo run it again: gameday rehearse" in words
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_every_row_of_a_table_has_all_cells(tmp_path: Path, variant: str) -> None:
+    rows = [line for line in said(tmp_path, VARIANTS[variant]()).splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {4, 5}
+
+
+def test_a_hostile_reason_stays_text(tmp_path: Path) -> None:
+    events = ended(passing(), Step.QA_NODE, StepOutcome.BROKEN, "a|b <script> [x](javascript:y) `c`\n# d")
+    words = said(tmp_path, events)
+    assert "a\\|b &lt;script&gt; \\[x\\](javascript:y) \\`c\\` \\# d" in words
