@@ -82,7 +82,7 @@ def test_a_dry_run_writes_nothing_and_lists_what_the_run_then_does(clean_arena: 
 
 def nameless(name: str) -> str:
     """An object's name without its run's id."""
-    return re.sub(r"gd-\d{8}-\d{6}-", "gd-", name)
+    return re.sub(r"gd-\d{8}-\d{6}-[0-9a-f]{6}-", "gd-", name)
 
 
 @pytest.mark.parametrize(
