@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -108,6 +109,8 @@ def test_a_fault_of_another_package_is_known_with_the_package_it_is_from(site: S
 def test_a_package_that_cannot_be_used_is_named_and_leaves_ours_as_they_are(
     site: Site, caplog: pytest.LogCaptureFixture, source: str, why: str
 ) -> None:
+    # A test of the command line may have imported Prefect quietly, which silences the root logger of the process.
+    caplog.set_level(logging.WARNING, plugins.__name__)
     site.install(Group.FAULTS, "acme.broken", {"acme/broken.py": source})
     found = faults.found_faults()
     assert found.packages == {}

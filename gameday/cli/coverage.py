@@ -13,7 +13,7 @@ import typer
 from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
-from gameday.cli.gpu_stack_options import exporter_for
+from gameday.cli.gpu_stack_options import Exporter, exporter_for
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.rehearsal import (
     DEFAULT_DETECTOR,
@@ -92,6 +92,7 @@ def coverage(
     detector: Watcher = None,
     cluster: Cluster = "embedded",
     guest: GuestOption = None,
+    exporter: Exporter = None,
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
 ) -> int:
@@ -109,6 +110,8 @@ def coverage(
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     if guest and not rehearse:
         raise CommandError("--guest starts a detector beside virtual nodes: add --rehearse, or leave it out")
+    if exporter and not rehearse:
+        raise CommandError("--exporter chooses what virtual nodes export: add --rehearse, or leave it out")
     watching = guest_of(guest, cluster, detector)
     detector = detector or DEFAULT_DETECTOR
     if rehearse:
@@ -130,9 +133,10 @@ def coverage(
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--cluster", cluster]
     command += ["--guest", guest] if guest else ["--detector", detector]
     spare, flow = nodes // _SPARE, "gameday.flows.season"
-    exporter = exporter_for(None, checked)
+    release = exporter_for(exporter, checked)
+    command += ["--exporter", release]
     with embedded(
-        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=exporter, guest=watching
+        out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
         here.code = _play(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
     return here.code

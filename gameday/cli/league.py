@@ -90,14 +90,14 @@ def _new_record(file: Path) -> LeagueRecord:
     """Return the record of a league that begins. Raises DocumentError or CommandError where anything is wrong."""
     from gameday.documents.fields import format_duration  # noqa: PLC0415
     from gameday.league.document import read_league  # noqa: PLC0415
-    from gameday.league.record import STARTED_FORMAT, LeagueRecord  # noqa: PLC0415
+    from gameday.league.record import LeagueRecord  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
 
     document = read_league(file)
-    started = datetime.now(UTC)
     return LeagueRecord(
-        id=f"league-{document.name}-{started:{STARTED_FORMAT}}",
+        id=f"league-{document.name}-{new_run_id()}",
         title=document.title,
-        started=started,
+        started=datetime.now(UTC),
         source=file.read_text(encoding="utf-8"),
         nodes=document.nodes,
         gpus=document.gpus,

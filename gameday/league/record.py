@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from gameday.values.models import FrozenModel
 from gameday.values.nodes import NodeRole
 
 LEAGUE_FILE = "league.json"
-STARTED_FORMAT = "%Y%m%d-%H%M%S"
-"""The time in a league's id, in UTC."""
+_STARTED = re.compile(r"-\d{8}-\d{6}(-[0-9a-f]{6})?$")
+"""The end of a league's id: when it started, in UTC, and what distinguishes it from others of that second."""
 _LAYERS = (Layer.KERNEL_LOG, Layer.DCGM_CACHE, Layer.NVML)
 _QUARANTINE = "quarantine"
 _NOT_TO_QUARANTINE = ("workload", "event", "ignore")
@@ -69,7 +70,7 @@ class LeagueRecord(FrozenModel):
     @property
     def name(self) -> str:
         """The name that its document gives it."""
-        return self.id.removeprefix("league-").removesuffix(f"-{self.started:{STARTED_FORMAT}}")
+        return _STARTED.sub("", self.id.removeprefix("league-"))
 
     def with_problem(self, entry: LeagueEntry, problem: str) -> LeagueRecord:
         """Return the record with what kept an entry's rehearsal from its end, or empty where nothing does any more."""

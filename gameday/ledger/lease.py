@@ -120,7 +120,7 @@ class Leases:
                 By default such a holder is believed.
 
         Raises:
-            LeaseHeldError: Somebody holds it; also another run of the same id, which began in the same second.
+            LeaseHeldError: Somebody holds it; also another run of the same id.
             KubernetesError: The lease cannot be read or written.
         """
         attempt = self._create

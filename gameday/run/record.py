@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -145,5 +146,9 @@ def folder_of_run(reports: Path, run_id: str) -> Path:
 
 
 def new_run_id() -> str:
-    """Return a run id of the current second: sortable, fit for an object's name, unique among runs under one lease."""
-    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    """Return a run id like 20260303-090000-7f3a1c: of the current second, and unique among the runs of that second.
+
+    It fits into an object's name, and ids sort by their seconds. Its end is random, as no folder and no cluster is
+    common to all machines that may begin a run.
+    """
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,3 +44,31 @@ def test_an_unusable_profile_is_reported_before_its_plans(argv: list[str], tmp_p
 def test_a_guest_watches_virtual_nodes_only(argv: list[str], capsys: Capture) -> None:
     assert run([*argv, "--guest", "true"]) == ExitCode.USAGE
     assert "add --rehearse" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("asked", "release"), [([], "newer"), (["--exporter", "3.3.5"], "3.3.5")])
+def test_a_seasons_page_names_the_exporters_release(
+    asked: list[str], release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[str] = []
+    started: list[str] = []
+
+    @contextmanager
+    def embedded(*_: object, exporter: str, **__: object) -> Iterator[SimpleNamespace]:
+        started.append(exporter)
+        yield SimpleNamespace(cluster=SimpleNamespace(profile=None), code=0)
+
+    def play(out: object, season: object, profile: object, command: str, trigger: str) -> int:
+        commands.append(command)
+        return 0
+
+    monkeypatch.setattr("gameday.cli.coverage.embedded", embedded)
+    monkeypatch.setattr("gameday.cli.coverage._play", play)
+    assert run(["coverage", "dcgm-recovery-action", "--rehearse", *asked]) == 0
+    assert started == [release]
+    assert f"--exporter {release}" in commands[0]
+
+
+def test_the_exporter_of_real_nodes_cannot_be_chosen(capsys: Capture) -> None:
+    assert run(["coverage", "--exporter", "newer"]) == ExitCode.USAGE
+    assert "--exporter chooses what virtual nodes export: add --rehearse" in capsys.readouterr().err

@@ -216,6 +216,19 @@ def test_a_node_in_repair_keeps_its_quarantine_over_the_reboot_until_it_is_given
     assert repairer.begun == [("n1", RepairKind.REBOOT, PCI)]
 
 
+class FailingRepairer(Repairer):
+    """A repair that fails, so that the node is not given back."""
+
+    async def repair(self, node: str, kind: RepairKind, pci: str, give_back: Callable[[], Awaitable[None]]) -> None:
+        self.begun.append((node, kind, pci))
+
+
+def test_a_repair_that_fails_keeps_the_quarantine_until_something_else_ends_it(tmp_path: Path) -> None:
+    assert play(quick(tmp_path), lambda *_: None, repairer=FailingRepairer()) == DONE
+    reboot = play(quick(tmp_path), lambda _, nodes: nodes.reboot(), repairer=FailingRepairer())
+    assert reboot == DONE + TAKEN_BACK
+
+
 def test_a_fault_that_is_left_to_a_person_is_not_repaired(tmp_path: Path) -> None:
     person = quick(tmp_path, "    ends_with: [gpu-reset, reboot]\n", "    repaired_by: []\n")
     repairer = Repairer()

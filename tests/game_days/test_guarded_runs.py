@@ -101,7 +101,7 @@ def test_a_dry_run_lists_every_rank_of_an_all_reduce_and_shows_no_secret(clean_a
 
 def nameless(name: str) -> str:
     """An object's name without its run's id."""
-    return re.sub(r"gd-\d{8}-\d{6}-", "gd-", name)
+    return re.sub(r"gd-\d{8}-\d{6}-[0-9a-f]{6}-", "gd-", name)
 
 
 @pytest.mark.parametrize(

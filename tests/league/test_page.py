@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
 from gameday.documents.source import parse
 from gameday.errors import DocumentError
@@ -46,6 +47,18 @@ def test_hostile_text_stays_text_and_nothing_is_fetched(rendered: RenderedLeague
 
 def test_what_was_missed_is_said_in_words(rendered: RenderedLeague) -> None:
     assert "npd, lost: missed." in rendered.html.read_text()
+
+
+def test_why_a_cell_is_as_it_is_can_be_read_without_a_mouse(rendered: RenderedLeague) -> None:
+    page = rendered.html.read_text()
+    reasons = page.partition('<section id="reasons"')[2].partition("</section>")[0]
+    told = [cell for row in rendered.content.table.rows for cell in row.cells if cell.reason]
+    assert len(told) >= 2
+    assert reasons.count("<li>") == len(told)
+    for cell in told:
+        assert f"{cell.plan}: {cell.state}." in reasons
+        assert str(escape(cell.reason[1:])) in reasons
+    assert "title=" not in page.partition("<main")[2]
 
 
 def test_the_page_is_drawn_again_from_disk(rendered: RenderedLeague) -> None:

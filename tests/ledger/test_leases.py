@@ -107,7 +107,7 @@ def test_a_held_lease_is_refused_with_its_holders_name(world: World, runner: Kub
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 
-def test_a_run_that_began_in_the_same_second_is_refused_too(runner: Kubernetes, world: World) -> None:
+def test_another_run_of_the_same_id_is_refused_too(runner: Kubernetes, world: World) -> None:
     Leases(runner, "20260102-030405", lambda _: None).acquire(CLUSTER_LEASE)
     twin = Leases(runner, "20260102-030405", lambda _: None)
     with pytest.raises(LeaseHeldError):

@@ -111,8 +111,12 @@ class FakeDetector:
             return
         self._in_repair.add(node)
         pci = active.cause.key.rpartition(" ")[2]
-        repair = self._repairer.repair(node, kind, pci, partial(self._give_back, node))
-        self._keep(asyncio.create_task(repair))
+        self._keep(asyncio.create_task(self._repair(self._repairer, node, kind, pci)))
+
+    async def _repair(self, repairer: FakeRepairer, node: str, kind: RepairKind, pci: str) -> None:
+        """Repair the node; where that fails its quarantine stays, until what the rule ends with happens."""
+        await repairer.repair(node, kind, pci, partial(self._give_back, node))
+        self._in_repair.discard(node)
 
     async def _give_back(self, node: str) -> None:
         """Take the quarantine of a repaired node off."""

@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 
 from gameday.detectors.models import Repairs
+from gameday.errors import HostError
+from gameday.host.base import ProgramResult
 from gameday.plan.repair_chain import Sign
 from gameday.rehearsal.fake_detector.actions import Actions
 from gameday.values.results import RepairHop, RepairKind
@@ -41,7 +43,7 @@ class FakeRepairer:
         self._hosts_url = hosts_url
 
     async def repair(self, node: str, kind: RepairKind, pci: str, give_back: Callable[[], Awaitable[None]]) -> None:
-        """Play all hops of the profile, one after the other.
+        """Play all hops of the profile, one after the other, up to the one that fails; the node is not given back then.
 
         Args:
             node: The quarantined node.
@@ -59,7 +61,7 @@ class FakeRepairer:
                 await asyncio.sleep(_TEST_S)
                 await self._show(node, RepairHop.VALIDATED)
             await give_back()
-        except (ApiError, httpx.HTTPError) as error:
+        except (ApiError, HostError, httpx.HTTPError) as error:
             log.warning("repair of %s given up: %s", node, error)
 
     async def _drain(self, node: str) -> None:
@@ -92,15 +94,24 @@ class FakeRepairer:
             while _boot(self._nodes.store.get(node)) in (boot_before, None):
                 await asyncio.sleep(_LOOK_EVERY_S)
         else:
-            await self._run(node, ["nvidia-smi", "--gpu-reset", "-i", pci])
+            await self._reset(node, pci)
         while not _is_ready(self._nodes.store.get(node)):
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _run(self, node: str, argv: list[str]) -> None:
+    async def _reset(self, node: str, pci: str) -> None:
+        """Reset the GPU with persistence mode off meanwhile. Raises HostError where nvidia-smi refuses."""
+        await self._run(node, ["nvidia-smi", "-i", pci, "-pm", "0"])
+        reset = await self._run(node, ["nvidia-smi", "--gpu-reset", "-i", pci])
+        await self._run(node, ["nvidia-smi", "-i", pci, "-pm", "1"])
+        if reset.exit_status != 0:
+            raise HostError(f"nvidia-smi refused to reset GPU {pci}: {reset.output_line}")
+
+    async def _run(self, node: str, argv: list[str]) -> ProgramResult:
         body = {"argv": argv, "timeout_s": _ORDER_TIMEOUT_S}
         async with httpx.AsyncClient(timeout=2 * _ORDER_TIMEOUT_S, trust_env=False) as http:
             answer = await http.post(f"{self._hosts_url}/hosts/{node}/run", json=body)
             answer.raise_for_status()
+        return ProgramResult.model_validate_json(answer.content)
 
     async def _show(self, node: str, hop: RepairHop) -> None:
         """Write the first sign of the hop that a stand-in can write; custom resources are none."""
