@@ -15,7 +15,7 @@ from gameday.agent.task import (
     UndoTask,
 )
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
+from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
 from gameday.plan.canary import Measure
 from gameday.remediations.registry import remediation_for
 
@@ -40,7 +40,7 @@ def api_account_of(task: Task) -> str | None:
     return None
 
 
-def security_of(task: Task) -> PodSecurity:
+def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each role
     """Return the rights that a task needs. Raises ValueError for a fault or remediation that nobody knows."""
     match task:
         case InjectTask() | UndoTask():
@@ -54,5 +54,8 @@ def security_of(task: Task) -> PodSecurity:
             return _PINGS if measure.uses_ping else GPU_WORK if measure is Measure.COPY else GPU_PROGRAMS
         case ApiCanaryTask():
             return API_CLIENT
-        case MarkTask() | SampleTask():
-            return GPU_PROGRAMS if isinstance(task, MarkTask) and task.reset_gpu is not None else KERNEL_LOG
+        case MarkTask():
+            log = KERNEL_LOG if task.reset_gpu is None else GPU_PROGRAMS
+            return combined((log, DAEMONS) if task.dcgm_engines else (log,))
+        case SampleTask():
+            return KERNEL_LOG

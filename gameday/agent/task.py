@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from gameday.faults.dcgm_engines import EnginesSeen
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
@@ -63,6 +64,7 @@ class MarkTask(AgentMessage):
     reset_gpu: int | None = Field(
         default=None, description="a GPU to be reset: also query nvidia-smi for it, and print its users"
     )
+    dcgm_engines: bool = Field(default=False, description="also print the node's DCGM host engines")
 
 
 class RemediateTask(AgentMessage):
@@ -169,6 +171,24 @@ class GpuUserNote(AgentMessage):
 
     note: Literal["gpu-user"] = "gpu-user"
     user: GpuUser
+
+
+_Engines = Annotated[tuple[Annotated[str, Field(max_length=1000)], ...], Field(max_length=64)]
+
+
+class DcgmEnginesNote(AgentMessage):
+    """The note of the DCGM host engines beside the one that dcgmi asks: `EnginesSeen`, bounded."""
+
+    note: Literal["dcgm-engines"] = "dcgm-engines"
+    blind: _Engines
+    others: _Engines
+    unseen: _Engines
+
+    @classmethod
+    def of(cls, seen: EnginesSeen) -> DcgmEnginesNote:
+        """Return what was seen, cut to the note's bounds."""
+        cut = {key: [str(line)[:1000] for line in lines[:64]] for key, lines in seen}
+        return cls.model_validate(cut)
 
 
 class GpuPodsNote(AgentMessage):

@@ -23,38 +23,9 @@ DECIMALS = 3
 """The decimals that `dmon` prints of a floating-point field."""
 _TIMEOUT_S = 15.0
 """Timeout of one call: a host engine answers immediately or is down, and dmon waits for one real sample."""
-_REMOTE_ENGINE = "DCGM_REMOTE_HOSTENGINE_INFO"
-_REMOTE_ENGINE_OPTIONS = {"-r", "--remote-hostengine-info"}
 _NOT_FOUND = 127
 _INJECTED = "Successfully injected field info."
 _ROW = re.compile(r"^GPU +(?P<gpu>\d+) +(?P<value>\S+)", re.MULTILINE)
-
-
-def refuse_embedded_engine(host: Host) -> None:
-    """Refuse a node whose dcgm-exporter is a pod that runs a host engine of its own.
-
-    It does so unless it is configured to ask another (NVIDIA's reference of dcgm-exporter), and then its metrics show
-    nothing of what happens in the node's host engine. An exporter that is no pod is taken to ask the node's.
-
-    Raises:
-        HostError: The exporter runs an engine of its own, or the container runtime does not answer.
-    """
-    try:
-        pods = pods_of(host, Component.EXPORTER)
-    except NoCrictlError:
-        return
-    for pod in pods:
-        if not any(_asks_another(container) for container in containers_of(host, pod)):
-            raise HostError(
-                f"pod {pod} runs a DCGM host engine of its own, so that its metrics would not show "
-                f"what is injected into the node's. Set {_REMOTE_ENGINE} for it (GPU operator: dcgm.enabled=true)"
-            )
-
-
-def _asks_another(container: Container) -> bool:
-    """Return True where the exporter is configured to ask another host engine than its own."""
-    options = {argument.partition("=")[0] for argument in container.argv}
-    return bool(container.environment.get(_REMOTE_ENGINE) or options & _REMOTE_ENGINE_OPTIONS)
 
 
 def inject_value(host: Host, gpu: int, field: int, value: str, offset_s: int) -> None:

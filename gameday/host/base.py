@@ -157,6 +157,22 @@ class GpuUser(HostModel):
     pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
 
 
+class DcgmEngine(HostModel):
+    """A process that runs a DCGM host engine."""
+
+    pid: int
+    command: str
+    pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
+    embedded: bool = Field(description="a program with an engine of its own; False: nv-hostengine, for others to ask")
+
+
+class DcgmEngines(HostModel):
+    """The DCGM host engines of a node, as far as they can be seen."""
+
+    engines: tuple[DcgmEngine, ...] = ()
+    unseen: tuple[str, ...] = Field(default=(), description="what could not be looked at, and why")
+
+
 class ApiServer(HostModel):
     """The API server as this pod reaches it, with the service account that the pod runs under."""
 
@@ -233,6 +249,9 @@ class Host(Protocol):
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         """Return every process that has the GPU open, monitors and daemons included."""
+
+    def dcgm_engines(self) -> DcgmEngines:
+        """Return every process that runs a DCGM host engine, and what could not be looked at."""
 
     def api_server(self) -> ApiServer:
         """Return how to reach the API server with the account that this pod runs under.

@@ -14,7 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gameday.errors import HostError
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import (
+    ApiServer,
+    DcgmEngines,
+    GpuSample,
+    GpuUser,
+    LoadResult,
+    ProgramResult,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.kernel_log import encode_record, render_record
 from gameday.host.work import WorkByGpu
 
@@ -161,6 +170,11 @@ class RealHost:
         if not pci:
             raise HostError(f"NVML shows no PCI address of a GPU {gpu}, so the GPU's users cannot be found")
         return device_users(self._root / "proc", pci)
+
+    def dcgm_engines(self) -> DcgmEngines:
+        from gameday.host.processes import dcgm_engines  # noqa: PLC0415
+
+        return dcgm_engines(self._root / "proc")
 
     def api_server(self) -> ApiServer:
         from gameday.host.api_account import IN_CLUSTER_FOLDER, in_cluster  # noqa: PLC0415 - few roles use the API

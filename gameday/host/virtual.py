@@ -18,7 +18,16 @@ from urllib.parse import quote, urlsplit
 from pydantic import BaseModel, ValidationError
 
 from gameday.errors import HostError
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import (
+    ApiServer,
+    DcgmEngines,
+    GpuSample,
+    GpuUser,
+    LoadResult,
+    ProgramResult,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.kernel_log import encode_record
 from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.host.work import FIRST_REPORT_TIMEOUT_S, Work, WorkByGpu
@@ -132,6 +141,9 @@ class VirtualHost:
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         self._require_driver()
         return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
+
+    def dcgm_engines(self) -> DcgmEngines:
+        return self._read(DcgmEngines, "GET", "/dcgm-engines")
 
     def _require_driver(self) -> None:
         if self._environment.get(NO_DRIVER_VARIABLE):

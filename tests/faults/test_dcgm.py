@@ -39,7 +39,7 @@ def test_an_exporter_with_an_engine_of_its_own_is_refused_before_anything_is_cha
     host: ModelHost, fault: Fault[Any], parameters: Any
 ) -> None:
     host.machine.components.sandboxes = lambda: [sandbox("nvidia-dcgm-exporter", PROXY, ALONE)]
-    with pytest.raises(HostError, match=r"dcgm-exporter-x runs a DCGM host engine of its own.*dcgm\.enabled"):
+    with pytest.raises(HostError, match=r"dcgm-exporter-x\) runs a DCGM host engine of its own.*dcgm\.enabled"):
         fault.inject(parameters, 0, host)
     assert not any("dcgmi" in argv for argv in host.ran)
 

@@ -14,6 +14,7 @@ from gameday.host.base import (
     ApiServer,
     Burn,
     CopyToGpu,
+    DcgmEngines,
     GpuSample,
     GpuUser,
     LoadResult,
@@ -77,6 +78,7 @@ class FakeHost:
         self.steered: list[float] = []
         self.api: ApiServer | None = None
         self.pods: dict[str, tuple[str, ...]] = {}
+        self.engines = DcgmEngines()
         self.users: dict[int, tuple[GpuUser, ...]] = {}
 
     def write_kernel_log(self, record: str) -> None:
@@ -146,6 +148,10 @@ class FakeHost:
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         self._maybe_refuse("gpu_users")
         return self.users.get(gpu, ())
+
+    def dcgm_engines(self) -> DcgmEngines:
+        self._maybe_refuse("dcgm_engines")
+        return self.engines
 
     def api_server(self) -> ApiServer:
         self._maybe_refuse("api_server")

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 
 from gameday.errors import HostError
 from gameday.faults.registry import fault_for
-from gameday.host.base import ApiServer, GpuSample, GpuUser, LoadResult, ProgramResult, WorkOrder, WorkReport
+from gameday.host.base import (
+    ApiServer,
+    DcgmEngines,
+    GpuSample,
+    GpuUser,
+    LoadResult,
+    ProgramResult,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.plan.models import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.files import read_file, write_file
@@ -104,6 +113,9 @@ class ModelHost:
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         return self.machine.gpu_users(gpu)
+
+    def dcgm_engines(self) -> DcgmEngines:
+        return self.machine.dcgm_engines()
 
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
         raise HostError("a model of a node alone has no kubelet")

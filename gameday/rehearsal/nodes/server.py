@@ -79,6 +79,7 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_get(f"{host}/work", _work_runs)
     app.router.add_delete(f"{host}/work", _end_work)
     app.router.add_get(f"{host}/gpu-users", _gpu_users)
+    app.router.add_get(f"{host}/dcgm-engines", _dcgm_engines)
     app.router.add_get(f"{host}/snapshot", _snapshot)
     app.router.add_get("/guests", _guests)
     app.router.add_get("/guests/{instance}/output", _guest_output)
@@ -233,6 +234,10 @@ async def _gpu_users(request: web.Request) -> web.Response:
     machine = _machine(request)
     machine.cell(_gpu(request))
     return web.json_response({"users": [user.model_dump() for user in machine.gpu_users(_gpu(request))]})
+
+
+async def _dcgm_engines(request: web.Request) -> web.Response:
+    return _model(_machine(request).dcgm_engines())
 
 
 async def _guests(request: web.Request) -> web.Response:
