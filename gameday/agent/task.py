@@ -84,13 +84,14 @@ class Proof(AgentMessage):
     floors: QaFloors
     burn_in_s: float | None = Field(ge=LEAST_BURN_IN.total_seconds(), description="None: QA only reads")
     virtual_burn_in_s: float = Field(gt=0, description="the same on a virtual node; a real host never takes it")
+    dcgm_diag: Literal[1, 2, 3] | None = Field(default=None, description="level of `dcgmi diag`; None: it is not run")
 
 
 def proof_of(proof: NodeProof) -> Proof:
     """Return a plan's or a policy's proof as the agent takes it."""
     burn_in = proof.burn_in.total_seconds() if proof.burn_in else None
     virtual = proof.virtual_burn_in.total_seconds()
-    return Proof(floors=proof.floors, burn_in_s=burn_in, virtual_burn_in_s=virtual)
+    return Proof(floors=proof.floors, burn_in_s=burn_in, virtual_burn_in_s=virtual, dcgm_diag=proof.dcgm_diag)
 
 
 class QaTask(AgentMessage):

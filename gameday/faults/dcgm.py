@@ -88,12 +88,20 @@ def _switch(host: Host, option: str) -> str:
 
 
 def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
-    """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod."""
-    done = host.run(["dcgmi", *arguments], _TIMEOUT_S)
+    return run_dcgmi(host, _TIMEOUT_S, *arguments)
+
+
+def run_dcgmi(host: Host, timeout_s: float, *arguments: str) -> ProgramResult:
+    """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod.
+
+    Raises:
+        HostError: There is no dcgmi, or it does not end in time.
+    """
+    done = host.run(["dcgmi", *arguments], timeout_s)
     if done.exit_status != _NOT_FOUND and not _is_unreachable(done.output_line):
         return done
     if container := _engine_in_a_pod(host):
-        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], _TIMEOUT_S)
+        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], timeout_s)
     if done.exit_status == _NOT_FOUND:
         raise HostError(
             f"no dcgmi on this node ({done.output_line or 'not found'}), and no pod of a host engine that has it: "

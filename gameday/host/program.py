@@ -12,8 +12,12 @@ from collections.abc import Sequence
 from gameday.errors import HostError
 from gameday.host.base import ProgramResult
 
-MAX_OUTPUT_BYTES = 64 * 1024
-"""The most that is kept of stdout and of stderr. The rest is read and dropped, so that the program never blocks."""
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""The most that is kept of stdout and of stderr. The rest is read and dropped, so that the program never blocks. The
+longest that is read whole are crictl's list of a node's pods and the JSON of `dcgmi diag`, some hundred kB each."""
+_GRACE_S = 5.0
+"""Seconds between SIGTERM and SIGKILL: a `dcgmi diag` that is asked to end stops the tests, which run in DCGM's host
+engine and would otherwise go on."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
 """The program gets nothing of the agent's environment, which holds its task and may hold secrets."""
@@ -24,7 +28,7 @@ def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | No
 
     Args:
         argv: The program and its arguments.
-        timeout_s: Seconds after which the program is killed with its process group.
+        timeout_s: Seconds after which the program's process group is asked to end, and then killed.
         shown: The command as the result and errors show it, where `argv` has a wrapper in front; None: `argv`.
 
     Raises:
@@ -48,10 +52,12 @@ def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | No
             out, err = _drain(process, deadline)
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
+            _signal_group(process.pid, signal.SIGTERM)
+            _drain(process, time.monotonic() + _GRACE_S)
             raise HostError(f"{' '.join(shown)!r} did not end within {timeout_s:g} s and was killed") from None
         finally:
             # Also after a good end: nothing may outlive the program.
-            _kill_group(process.pid)
+            _signal_group(process.pid, signal.SIGKILL)
     return ProgramResult(
         argv=shown,
         exit_status=process.returncode,
@@ -78,8 +84,8 @@ def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, by
     return bytes(out), bytes(err)
 
 
-def _kill_group(group: int) -> None:
+def _signal_group(group: int, number: signal.Signals) -> None:
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
         return

@@ -138,7 +138,7 @@ def test_a_failing_program_is_a_result(root: Path) -> None:
 
 
 def test_output_is_bounded_and_the_program_is_not_blocked(root: Path) -> None:
-    result = RealHost(root).run(["head", "-c", "1000000", "/dev/zero"], 10)
+    result = RealHost(root).run(["head", "-c", "3000000", "/dev/zero"], 10)
     assert (result.exit_status, len(result.stdout)) == (0, MAX_OUTPUT_BYTES)
 
 
@@ -152,6 +152,14 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(root: Path, tmp
     while is_running(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_program_that_is_out_of_time_may_first_stop_what_it_began_elsewhere(root: Path, tmp_path: Path) -> None:
+    stopped = tmp_path / "stopped"
+    script = f"trap 'kill $!; echo yes > {stopped}; exit 1' TERM; sleep 60 & wait"
+    with pytest.raises(HostError, match=r"did not end within 1 s"):
+        RealHost(root).run(["sh", "-c", script], 1)
+    assert stopped.read_text() == "yes\n"
 
 
 def is_running(pid: str) -> bool:
