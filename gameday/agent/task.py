@@ -65,6 +65,7 @@ class MarkTask(AgentMessage):
         default=None, description="a GPU to be reset: also query nvidia-smi for it, and print its users"
     )
     dcgm_engines: bool = Field(default=False, description="also print the node's DCGM host engines")
+    needs_dcgmi: bool = Field(default=False, description="also see that dcgmi reaches a host engine, as QA will use it")
 
 
 class RemediateTask(AgentMessage):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 
 from gameday.errors import HostError, NoCrictlError
 from gameday.faults.component_pods import Component, Container, containers_of, pods_of
@@ -91,17 +92,23 @@ def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
     return run_dcgmi(host, _TIMEOUT_S, *arguments)
 
 
-def run_dcgmi(host: Host, timeout_s: float, *arguments: str) -> ProgramResult:
+def run_dcgmi(host: Host, timeout_s: float, *arguments: str, ended: threading.Event | None = None) -> ProgramResult:
     """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod.
+
+    Args:
+        host: The node.
+        timeout_s: As that of `Host.run`.
+        arguments: Those of dcgmi.
+        ended: As that of `Host.run`. In the host engine's pod it ends crictl, and dcgmi goes on.
 
     Raises:
         HostError: There is no dcgmi, or it does not end in time.
     """
-    done = host.run(["dcgmi", *arguments], timeout_s)
+    done = host.run(["dcgmi", *arguments], timeout_s, ended)
     if done.exit_status != _NOT_FOUND and not _is_unreachable(done.output_line):
         return done
     if container := _engine_in_a_pod(host):
-        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], timeout_s)
+        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], timeout_s, ended)
     if done.exit_status == _NOT_FOUND:
         raise HostError(
             f"no dcgmi on this node ({done.output_line or 'not found'}), and no pod of a host engine that has it: "

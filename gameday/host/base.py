@@ -7,6 +7,7 @@ is free again even when everything else has failed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
@@ -202,8 +203,14 @@ class Host(Protocol):
     def read_kernel_log(self) -> list[str]:
         """Return the ring buffer's messages, oldest first, each with its `[seconds.micros] ` stamp as in dmesg."""
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
-        """Run a host program without a shell. A non-zero exit is a result, not an error."""
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
+        """Run a host program without a shell. A non-zero exit is a result, not an error.
+
+        Args:
+            argv: The program and its arguments.
+            timeout_s: Seconds after which it is ended, which is an error.
+            ended: Ends it as well, as soon as it is set: for programs that run long.
+        """
 
     def read_file(self, path: str) -> str: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,10 +90,10 @@ class RealHost:
         finally:
             os.close(descriptor)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         from gameday.host.program import run_program  # noqa: PLC0415 - few roles run programs
 
-        return run_program([*self._host_prefix(argv[0]), *argv], timeout_s, shown=argv)
+        return run_program([*self._host_prefix(argv[0]), *argv], timeout_s, shown=argv, ended=ended)
 
     def read_file(self, path: str) -> str:
         descriptor = self._open(path, os.O_RDONLY)

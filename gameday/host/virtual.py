@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -95,7 +96,8 @@ class VirtualHost:
     def read_kernel_log(self) -> list[str]:
         return self._read(_Lines, "GET", "/kernel-log").lines
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
+        # The model's programs that run long on metal are short: `ended` has nothing to end.
         body = {"argv": list(argv), "timeout_s": timeout_s}
         return self._read(ProgramResult, "POST", "/run", body, timeout_s)
 

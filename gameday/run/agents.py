@@ -96,6 +96,7 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
         marker=marker,
         reset_gpu=target.gpu if resets else None,
         dcgm_engines=asks_dcgm(run.plan),
+        needs_dcgmi=run.plan.qa.dcgm_diag is not None and run.plan.recover.gives_node_back,
     )
 
 

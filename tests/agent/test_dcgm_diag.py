@@ -237,7 +237,7 @@ def test_whatever_dcgmi_prints_is_judged(tests: list[Any], exit_status: int) -> 
 def test_a_node_without_dcgmi_is_unknown_and_does_not_pass() -> None:
     host = FakeHost()
     host.programs = lambda argv: result(argv, 127, stderr="nsenter: failed to execute dcgmi")
-    diag = diagnose(host, 1)
+    diag = diagnose(host, 1, threading.Event())
     assert "no dcgmi on this node" in diag.why_unproved
     assert qa_of(diag)["dcgm-diag", None].ok is None
 
@@ -245,12 +245,12 @@ def test_a_node_without_dcgmi_is_unknown_and_does_not_pass() -> None:
 def test_the_level_has_its_time_limit_and_one_that_does_not_end_is_unknown() -> None:
     host, limits = FakeHost(), []
 
-    def run(argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(argv: Sequence[str], timeout_s: float, _: threading.Event) -> ProgramResult:
         limits.append((tuple(argv), timeout_s))
         raise HostError("'dcgmi diag' did not end within 480 s and was killed")
 
     host.run = run  # type: ignore[method-assign]
-    assert "did not end within" in diagnose(host, 2).why_unproved
+    assert "did not end within" in diagnose(host, 2, threading.Event()).why_unproved
     assert limits == [(("dcgmi", "diag", "-r", "2", "-j"), DIAG_LIMITS[2].total_seconds())]
 
 
@@ -270,7 +270,7 @@ def model() -> ModelHost:
 
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_the_model_of_a_node_passes_every_level(model: ModelHost, level: int) -> None:
-    diag = diagnose(model, level)
+    diag = diagnose(model, level, threading.Event())
     assert not diag.why_unproved
     assert {one.ok for one in diag.ran} == {True}
     assert len({one.test for one in diag.ran}) == {1: 1, 2: 3, 3: 5}[level]
@@ -279,15 +279,15 @@ def test_the_model_of_a_node_passes_every_level(model: ModelHost, level: int) ->
 def test_the_model_fails_for_what_is_broken_in_it(model: ModelHost) -> None:
     model.fleet.remap_pending[0, 1] = True
     model.fleet.pcie_width[0, 0] = 8
-    failed = {(one.test, one.gpu) for one in diagnose(model, 2).ran if not one.ok}
+    failed = {(one.test, one.gpu) for one in diagnose(model, 2, threading.Event()).ran if not one.ok}
     assert failed == {("software", 1), ("pcie", 0)}
 
 
 def test_a_paused_engine_runs_no_diagnosis(model: ModelHost) -> None:
     DcgmPauseFault().inject(DcgmPauseParameters(), 0, model)
-    assert "paused" in diagnose(model, 1).why_unproved
+    assert "paused" in diagnose(model, 1, threading.Event()).why_unproved
     model.machine.set_unit("nvidia-dcgm", active=False)
-    assert "establish a connection" in diagnose(model, 1).why_unproved
+    assert "establish a connection" in diagnose(model, 1, threading.Event()).why_unproved
 
 
 def test_qa_of_the_model_judges_burn_in_and_diagnosis_together(model: ModelHost) -> None:

@@ -63,6 +63,17 @@ def test_the_dcgm_engines_are_printed_only_if_the_task_asks(host: FakeHost, tmp_
     assert engines_in("\n".join(printed(host, TASK, tmp_path, capsys))) is None
 
 
+def test_a_dcgmi_that_qa_needs_is_missed_before_anything_is_broken(host: FakeHost, tmp_path: Path) -> None:
+    asks = TASK.model_copy(update={"needs_dcgmi": True})
+    assert security_of(asks) == combined((KERNEL_LOG, DAEMONS))
+    host.programs = lambda argv: result(argv, 127, stderr="nsenter: failed to execute dcgmi: No such file")
+    with pytest.raises(HostError, match="no dcgmi on this node"):
+        mark(asks, Context(host, Ending(), tmp_path, tmp_path / "log"))
+    running = {"body": {"Core": {"children": {"State": {"value": "Loaded"}}}}}
+    host.programs = lambda argv: result(argv, stdout=json.dumps(running))
+    assert mark(asks, Context(host, Ending(), tmp_path, tmp_path / "log")).ok
+
+
 def test_a_mark_task_that_looks_for_engines_sees_the_hosts_processes() -> None:
     assert security_of(ASKS_DCGM) == combined((KERNEL_LOG, DAEMONS))
     assert security_of(ASKS_DCGM).host_pid

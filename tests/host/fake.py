@@ -89,7 +89,7 @@ class FakeHost:
         self._maybe_refuse("read_kernel_log")
         return list(self.log)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         self._maybe_refuse("run")
         self.ran.append(tuple(argv))
         return self.programs(argv)

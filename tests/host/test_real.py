@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,25 @@ def test_a_program_that_is_out_of_time_may_first_stop_what_it_began_elsewhere(ro
     assert stopped.read_text() == "yes\n"
 
 
+def test_a_program_that_runs_long_ends_with_the_agent(root: Path, tmp_path: Path) -> None:
+    begun, stopped, ended = tmp_path / "begun", tmp_path / "stopped", threading.Event()
+    script = f"trap 'kill $!; echo yes > {stopped}; exit 1' TERM; sleep 60 & echo yes > {begun}; wait"
+
+    def end_once_it_runs() -> None:
+        deadline = time.monotonic() + 10
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        ended.set()
+
+    watcher = threading.Thread(target=end_once_it_runs)
+    watcher.start()
+    with pytest.raises(HostError, match="was ended, as the agent has to end"):
+        RealHost(root).run(["sh", "-c", script], 60, ended)
+    watcher.join()
+    assert stopped.read_text() == "yes\n"
+    assert RealHost(root).run(["echo", "quick"], 5, threading.Event()).stdout == "quick\n"
+
+
 def is_running(pid: str) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
@@ -178,7 +198,7 @@ def test_a_container_enters_the_hosts_namespaces(root: Path, monkeypatch: pytest
     _in_container(root)
     ran: list[list[str]] = []
 
-    def run_program(argv: list[str], timeout_s: float, shown: list[str]) -> None:
+    def run_program(argv: list[str], timeout_s: float, shown: list[str], ended: None) -> None:
         ran.append(argv)
 
     monkeypatch.setattr("gameday.host.program.run_program", run_program)
@@ -193,7 +213,9 @@ def test_nvidia_smi_runs_in_the_drivers_container_where_there_is_one(
 ) -> None:
     _in_container(root)
     ran: list[tuple[list[str], list[str]]] = []
-    monkeypatch.setattr("gameday.host.program.run_program", lambda argv, timeout_s, shown: ran.append((argv, shown)))
+    monkeypatch.setattr(
+        "gameday.host.program.run_program", lambda argv, timeout_s, shown, ended: ran.append((argv, shown))
+    )
     host = RealHost(root)
     host.run(["nvidia-smi", "-L"], 5)
     tool = root / "proc/1" / "root" / "run/nvidia/driver/usr/bin/nvidia-smi"

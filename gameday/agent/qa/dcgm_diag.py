@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -125,10 +126,10 @@ class _Report(_Loose):
     runtime_error: str = ""
 
 
-def diagnose(host: Host, level: int) -> DcgmDiag:
-    """Run `dcgmi diag` on the node. Never raises HostError: the result has the reason."""
+def diagnose(host: Host, level: int, ended: threading.Event) -> DcgmDiag:
+    """Run `dcgmi diag` on the node, until it or QA ends. Never raises HostError: the result has the reason."""
     try:
-        done = run_dcgmi(host, DIAG_LIMITS[level].total_seconds(), "diag", "-r", str(level), "-j")
+        done = run_dcgmi(host, DIAG_LIMITS[level].total_seconds(), "diag", "-r", str(level), "-j", ended=ended)
     except HostError as error:
         return DcgmDiag(level, why_not=f"no diagnosis: {error}")
     return read_diag(level, done)

@@ -146,7 +146,7 @@ def read_node(
     diag = None
     if proof.dcgm_diag and not ended.is_set():
         level = proof.dcgm_diag
-        diag, _ = _timed("dcgm diag", lambda: diagnose(host, level), seconds)
+        diag, _ = _timed("dcgm diag", lambda: diagnose(host, level, ended), seconds)
     log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     lines = tuple(log or ())
     run_start = next((index for index, line in enumerate(lines) if line.endswith(marker_line(marker))), 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ class ModelHost:
     def read_kernel_log(self) -> list[str]:
         return self.machine.log.lines()
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         self.did.append(f"run: {shlex.join(argv)}")
         return asyncio.run(run_program(self.machine, list(argv), timeout_s))
 
