@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gameday.agent.task import DcgmEnginesNote
 from gameday.cluster.prometheus import AlertingRule
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
@@ -25,8 +26,11 @@ from gameday.reaper.reap import reap_under
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import (
     AGENT_START_TIMEOUT,
+    ENGINES_HINT,
     GPU_RESET_HINT,
     PRIORITY_CLASS_HINT,
+    asks_dcgm,
+    engines_in,
     gpu_users_left,
     mark_task,
     run_agent,
@@ -190,6 +194,8 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
         raise RefusedError(error.cause, PRIORITY_CLASS_HINT) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
+    if engines := engines_in(run.kubernetes.pod_log(name)) if asks_dcgm(run.plan) else None:
+        _refuse_blind_readers(target, engines)
     if resets:
         leaving |= uids_before_reset(run, target.node)
         _refuse_reset_with_users(target, gpu_users_left(run.kubernetes.pod_log(name), leaving))
@@ -228,6 +234,12 @@ def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
             "when the node is drained",
             GPU_RESET_HINT,
         )
+
+
+def _refuse_blind_readers(target: ChosenTarget, engines: DcgmEnginesNote) -> None:
+    """Refuse where the program that is to see the fault asks another DCGM engine than the one it goes into."""
+    if engines.blind:
+        raise RefusedError(f"{target.node}: {'; '.join(engines.blind)}", ENGINES_HINT)
 
 
 def _await_baseline_window(run: Run, node: str) -> None:

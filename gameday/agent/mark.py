@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from gameday.agent.context import Context
 from gameday.agent.task import (
     AgentResult,
+    DcgmEnginesNote,
     GpuPodsNote,
     GpuUserNote,
     GpuUsersTask,
@@ -16,6 +17,8 @@ from gameday.agent.task import (
     SampledNote,
     SampleTask,
 )
+from gameday.faults.dcgm import is_collection_paused
+from gameday.faults.dcgm_engines import look_at_engines
 from gameday.faults.gpu import nvidia_smi, responding_gpu
 from gameday.values.results import Cleanliness
 
@@ -29,10 +32,11 @@ def marker_line(marker: str) -> str:
 
 
 def mark(task: MarkTask, context: Context) -> AgentResult:
-    """Write the run's marker to the kernel log and read it back; print the users of a GPU that is to be reset.
+    """Write the run's marker to the kernel log and read it back; print what the task asks for beside it.
 
     Raises:
-        HostError: The kernel log cannot be written or read, or nvidia-smi does not answer for the GPU.
+        HostError: The kernel log cannot be written or read, or nvidia-smi does not answer for the GPU, or dcgmi
+            for the node.
     """
     text = marker_line(task.marker)
     written_at = datetime.now(UTC)
@@ -43,6 +47,11 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
         nvidia_smi(context.host, gpu, "--query-gpu=uuid", "--format=csv,noheader")
         for user in context.host.gpu_users(task.reset_gpu):
             context.print_note(GpuUserNote(user=user))
+    if task.needs_dcgmi:
+        is_collection_paused(context.host)  # raises where dcgmi is missing or reaches no engine
+    if task.dcgm_engines:
+        seen = look_at_engines(context.host)
+        context.print_note(DcgmEnginesNote.of(seen))
     return AgentResult(
         role=task.role,
         ok=found,

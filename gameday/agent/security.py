@@ -16,7 +16,7 @@ from gameday.agent.task import (
     UndoTask,
 )
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity
+from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
 from gameday.plan.canary import Measure
 from gameday.remediations.registry import remediation_for
 
@@ -64,5 +64,8 @@ def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each
             return _ALL_REDUCE
         case ApiCanaryTask():
             return API_CLIENT
-        case MarkTask() | SampleTask():
-            return GPU_PROGRAMS if isinstance(task, MarkTask) and task.reset_gpu is not None else KERNEL_LOG
+        case MarkTask():
+            log = KERNEL_LOG if task.reset_gpu is None else GPU_PROGRAMS
+            return combined((log, DAEMONS) if task.dcgm_engines or task.needs_dcgmi else (log,))
+        case SampleTask():
+            return KERNEL_LOG

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from gameday.faults.dcgm_engines import EnginesSeen
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.canary import INTERFACE_NAME, Measure
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
@@ -64,6 +65,8 @@ class MarkTask(AgentMessage):
     reset_gpu: int | None = Field(
         default=None, description="a GPU to be reset: also query nvidia-smi for it, and print its users"
     )
+    dcgm_engines: bool = Field(default=False, description="also print the node's DCGM host engines")
+    needs_dcgmi: bool = Field(default=False, description="also see that dcgmi reaches a host engine, as QA will use it")
 
 
 class RemediateTask(AgentMessage):
@@ -83,13 +86,14 @@ class Proof(AgentMessage):
     floors: QaFloors
     burn_in_s: float | None = Field(ge=LEAST_BURN_IN.total_seconds(), description="None: QA only reads")
     virtual_burn_in_s: float = Field(gt=0, description="the same on a virtual node; a real host never takes it")
+    dcgm_diag: Literal[1, 2, 3] | None = Field(default=None, description="level of `dcgmi diag`; None: it is not run")
 
 
 def proof_of(proof: NodeProof) -> Proof:
     """Return a plan's or a policy's proof as the agent takes it."""
     burn_in = proof.burn_in.total_seconds() if proof.burn_in else None
     virtual = proof.virtual_burn_in.total_seconds()
-    return Proof(floors=proof.floors, burn_in_s=burn_in, virtual_burn_in_s=virtual)
+    return Proof(floors=proof.floors, burn_in_s=burn_in, virtual_burn_in_s=virtual, dcgm_diag=proof.dcgm_diag)
 
 
 class QaTask(AgentMessage):
@@ -199,6 +203,24 @@ class GpuUserNote(AgentMessage):
 
     note: Literal["gpu-user"] = "gpu-user"
     user: GpuUser
+
+
+_Engines = Annotated[tuple[Annotated[str, Field(max_length=1000)], ...], Field(max_length=64)]
+
+
+class DcgmEnginesNote(AgentMessage):
+    """The note of the DCGM host engines beside the one that dcgmi asks: `EnginesSeen`, bounded."""
+
+    note: Literal["dcgm-engines"] = "dcgm-engines"
+    blind: _Engines
+    others: _Engines
+    unseen: _Engines
+
+    @classmethod
+    def of(cls, seen: EnginesSeen) -> DcgmEnginesNote:
+        """Return what was seen, cut to the note's bounds."""
+        cut = {key: [str(line)[:1000] for line in lines[:64]] for key, lines in seen}
+        return cls.model_validate(cut)
 
 
 class GpuPodsNote(AgentMessage):

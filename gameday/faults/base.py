@@ -147,6 +147,10 @@ class OptionalParts(Generic[P]):
         """Return the resources that no second fault may take. Left out: one fault of the kind at a time."""
         return (Claim(parameters.type), Claim(NODE, shared=True))
 
+    def asks_dcgm(self, parameters: P) -> bool:
+        """Return True where the fault goes into the node's DCGM host engine, which only its own clients see."""
+        return False
+
     def needs_idle_gpu(self, parameters: P) -> bool:
         """Return True where no process may have the GPU open: a reset, a removal, an effect on unused GPUs only."""
         return False

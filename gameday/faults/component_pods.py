@@ -116,7 +116,7 @@ def find_pod(host: Host, component: Component, namespace: str | None) -> PodSand
 
 def pods_of(host: Host, component: Component) -> list[PodSandbox]:
     """Return all ready pods of this component on the node, our own included. Raises HostError."""
-    return [pod for pod in _sandboxes(host) if set(LABELS[component]) & pod.labels]
+    return [pod for pod in ready_pods(host) if set(LABELS[component]) & pod.labels]
 
 
 def containers_of(host: Host, pod: PodSandbox) -> list[Container]:
@@ -157,7 +157,8 @@ def _expanded(name: str) -> str:
     return "".join(f"/{'-'.join(parts[:count])}{_SLICE}" for count in range(1, len(parts) + 1))
 
 
-def _sandboxes(host: Host) -> list[PodSandbox]:
+def ready_pods(host: Host) -> list[PodSandbox]:
+    """Return all ready pods of the node. Raises HostError."""
     items = _at(_crictl(host, "pods", "--state", "ready"), "items")
     if not isinstance(items, list):
         raise HostError("`crictl pods` does not list pods: is it a version before 1.0?")

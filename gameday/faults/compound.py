@@ -127,6 +127,9 @@ class CompoundFault(Fault[CompoundParameters]):
             seen_by=tuple(dict.fromkeys(seen for _, reach in reaches for seen in reach.seen_by)),
         )
 
+    def asks_dcgm(self, parameters: CompoundParameters) -> bool:
+        return any(part.fault.asks_dcgm(part.parameters) for part in _parts(parameters))
+
     def needs_idle_gpu(self, parameters: CompoundParameters) -> bool:
         return any(part.fault.needs_idle_gpu(part.parameters) for part in _parts(parameters))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 
 from gameday.errors import HostError, NoCrictlError
 from gameday.faults.component_pods import Component, Container, containers_of, pods_of
@@ -23,38 +24,9 @@ DECIMALS = 3
 """The decimals that `dmon` prints of a floating-point field."""
 _TIMEOUT_S = 15.0
 """Timeout of one call: a host engine answers immediately or is down, and dmon waits for one real sample."""
-_REMOTE_ENGINE = "DCGM_REMOTE_HOSTENGINE_INFO"
-_REMOTE_ENGINE_OPTIONS = {"-r", "--remote-hostengine-info"}
 _NOT_FOUND = 127
 _INJECTED = "Successfully injected field info."
 _ROW = re.compile(r"^GPU +(?P<gpu>\d+) +(?P<value>\S+)", re.MULTILINE)
-
-
-def refuse_embedded_engine(host: Host) -> None:
-    """Refuse a node whose dcgm-exporter is a pod that runs a host engine of its own.
-
-    It does so unless it is configured to ask another (NVIDIA's reference of dcgm-exporter), and then its metrics show
-    nothing of what happens in the node's host engine. An exporter that is no pod is taken to ask the node's.
-
-    Raises:
-        HostError: The exporter runs an engine of its own, or the container runtime does not answer.
-    """
-    try:
-        pods = pods_of(host, Component.EXPORTER)
-    except NoCrictlError:
-        return
-    for pod in pods:
-        if not any(_asks_another(container) for container in containers_of(host, pod)):
-            raise HostError(
-                f"pod {pod} runs a DCGM host engine of its own, so that its metrics would not show "
-                f"what is injected into the node's. Set {_REMOTE_ENGINE} for it (GPU operator: dcgm.enabled=true)"
-            )
-
-
-def _asks_another(container: Container) -> bool:
-    """Return True where the exporter is configured to ask another host engine than its own."""
-    options = {argument.partition("=")[0] for argument in container.argv}
-    return bool(container.environment.get(_REMOTE_ENGINE) or options & _REMOTE_ENGINE_OPTIONS)
 
 
 def inject_value(host: Host, gpu: int, field: int, value: str, offset_s: int) -> None:
@@ -117,12 +89,26 @@ def _switch(host: Host, option: str) -> str:
 
 
 def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
-    """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod."""
-    done = host.run(["dcgmi", *arguments], _TIMEOUT_S)
+    return run_dcgmi(host, _TIMEOUT_S, *arguments)
+
+
+def run_dcgmi(host: Host, timeout_s: float, *arguments: str, ended: threading.Event | None = None) -> ProgramResult:
+    """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod.
+
+    Args:
+        host: The node.
+        timeout_s: As that of `Host.run`.
+        arguments: Those of dcgmi.
+        ended: As that of `Host.run`. In the host engine's pod it ends crictl, and dcgmi goes on.
+
+    Raises:
+        HostError: There is no dcgmi, or it does not end in time.
+    """
+    done = host.run(["dcgmi", *arguments], timeout_s, ended)
     if done.exit_status != _NOT_FOUND and not _is_unreachable(done.output_line):
         return done
     if container := _engine_in_a_pod(host):
-        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], _TIMEOUT_S)
+        return host.run(["crictl", "exec", container.id, "dcgmi", *arguments], timeout_s, ended)
     if done.exit_status == _NOT_FOUND:
         raise HostError(
             f"no dcgmi on this node ({done.output_line or 'not found'}), and no pod of a host engine that has it: "

@@ -13,7 +13,8 @@ from pydantic import Field, field_validator, model_validator
 from gameday.documents.fields import conflict
 from gameday.errors import HostError
 from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject_value, read_value, refuse_embedded_engine
+from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject_value, read_value
+from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
@@ -207,6 +208,10 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     counter that comes back from a higher value looks like one that began anew, so a rule on its increase may fire once
     more. A restart of the host engine clears everything that was ever injected.
 
+    A value in the node's host engine is seen by that engine's clients alone. The injector looks for every engine on the
+    node, nv-hostengine or embedded in a program. An embedded one of a dcgm-exporter, NVSentinel's gpu-health-monitor,
+    EKS' or Azure's agent is refused; any other, and what the injector could not see, is in the evidence.
+
     GPUs are counted as NVML counts them, which is how DCGM numbers them when its host engine starts. dcgmi is the
     host's own; where the host has none, or no host engine answers it, that of the host engine's pod.
     """
@@ -216,8 +221,8 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
     summary: ClassVar[str] = "Puts a value for one GPU into DCGM's cache and keeps it there against real samples"
     does_not_reach: ClassVar[str] = (
-        "NVML (nvidia-smi, the device plugin, gpud) and the kernel log: the GPU itself is well; and a dcgm-exporter "
-        "that runs a host engine of its own instead of asking the node's: one that is a pod is refused"
+        "NVML (nvidia-smi, the device plugin, gpud) and the kernel log: the GPU itself is well; and a program that "
+        "runs a DCGM host engine of its own instead of asking the node's: a known one is refused, others are named"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "dcgm-exporter's metric of the field's name, where its counters file lists it",
@@ -241,9 +246,12 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()
 
+    def asks_dcgm(self, parameters: DcgmFieldParameters) -> bool:
+        return True
+
     def prior_state(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> dict[str, str]:
         index = target_gpu(parameters, gpu, host).index
-        refuse_embedded_engine(host)
+        refuse_blind_readers(host)
         before = read_value(host, index, parameters.bounds.id)
         if before == parameters.injected:
             raise HostError(f"{parameters.field} of GPU {index} is {before} already: nothing would change")
@@ -251,13 +259,14 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
 
     def inject(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> Evidence:
         state = self.prior_state(parameters, gpu, host)
-        index = int(state["gpu"])
+        index, beside = int(state["gpu"]), look_at_engines(host).lines
         written_at = datetime.now(UTC)
         after = _put(host, index, parameters)
         lines = (
             f"before: {parameters.field} of GPU {index} is {state.get('before', 'N/A')}",
             f"dcgmi test --inject --gpuid {index} -f {parameters.bounds.id} -v {parameters.injected}",
             f"after: dcgmi dmon shows {after}",
+            *beside,
         )
         return Evidence(lines=lines, written_at=written_at, undo_state=state)
 

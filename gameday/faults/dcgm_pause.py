@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.dcgm import is_collection_paused, pause_collection, refuse_embedded_engine, resume_collection
+from gameday.faults.dcgm import is_collection_paused, pause_collection, resume_collection
+from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -38,8 +39,8 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     security: ClassVar[PodSecurity] = DAEMONS
     summary: ClassVar[str] = "Stops DCGM's sampling on a node: its metrics stand still, and look alive"
     does_not_reach: ClassVar[str] = (
-        "NVML, the kernel log, running work; rules on absent series, as none goes away; a dcgm-exporter that runs a "
-        "host engine of its own: one that is a pod is refused"
+        "NVML, the kernel log, running work; rules on absent series, as none goes away; a program that runs a DCGM "
+        "host engine of its own: a known one is refused, others are named in the evidence"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "alerts on values that do not change (DcgmHostengineFrozen)",
@@ -49,8 +50,11 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     def claims(self, parameters: DcgmPauseParameters) -> tuple[Claim, ...]:
         return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
+    def asks_dcgm(self, parameters: DcgmPauseParameters) -> bool:
+        return True
+
     def prior_state(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> dict[str, str]:
-        refuse_embedded_engine(host)
+        refuse_blind_readers(host)
         if is_collection_paused(host):
             raise HostError(
                 "DCGM's collection is paused already, and not by this run (a `dcgmi diag`?); end that, or run "
@@ -59,13 +63,13 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
         return {"before": "running"}
 
     def inject(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> Evidence:
-        state = self.prior_state(parameters, gpu, host)
+        state, beside = self.prior_state(parameters, gpu, host), look_at_engines(host).lines
         written_at = datetime.now(UTC)
         output = pause_collection(host)
         if not is_collection_paused(host):
             raise HostError(f"dcgmi test --pause printed {output!r}, and DCGM's core module is not paused")
         lines = ("before: DCGM's core module runs", f"dcgmi test --pause: {output}", "after: core module paused")
-        return Evidence(lines=lines, written_at=written_at, undo_state=state)
+        return Evidence(lines=(*lines, *beside), written_at=written_at, undo_state=state)
 
     def hold(self, parameters: DcgmPauseParameters, gpu: int, host: Host, ended: threading.Event) -> None:
         while not ended.wait(_LOOK_EVERY_S):

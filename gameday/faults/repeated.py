@@ -83,6 +83,9 @@ class RepeatedFault(Fault[RepeatedParameters]):
     def claims(self, parameters: RepeatedParameters) -> tuple[Claim, ...]:
         return _inner(parameters).claims(parameters.fault)
 
+    def asks_dcgm(self, parameters: RepeatedParameters) -> bool:
+        return _inner(parameters).asks_dcgm(parameters.fault)
+
     def needs_idle_gpu(self, parameters: RepeatedParameters) -> bool:
         return _inner(parameters).needs_idle_gpu(parameters.fault)
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.agent.security import api_account_of, security_of
-from gameday.agent.task import ApiCanaryTask, InjectTask
+from gameday.agent.task import ApiCanaryTask, DcgmEnginesNote, InjectTask
 from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
@@ -41,8 +41,11 @@ from gameday.plan.models import FaultParameters
 from gameday.reaper.excluded_nodes import node_reasons
 from gameday.run.agents import (
     AGENT_START_TIMEOUT,
+    ENGINES_HINT,
     GPU_RESET_HINT,
     agent_manifest,
+    asks_dcgm,
+    engines_in,
     gpu_users_left,
     injector_deadline,
     mark_task,
@@ -62,6 +65,7 @@ _MOST_PODS = 500
 _HOW_TO_CONSENT = (
     "put the label and the library into the pods' template (docs/cuda-errors.md), or choose a node that runs such a pod"
 )
+_ENGINES = "DCGM's readers see the fault"
 _OUR_DETECTOR = "gameday"  # the profile of our node-health controller
 
 
@@ -428,6 +432,9 @@ def _agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisi
     if not targets:
         return
     node, image = targets[0].node, run.profile.agent_image
+    if asks_dcgm(run.plan):
+        detail = f"{node}: only the agent can look for the engines that programs run themselves"
+        yield Prerequisite("agent", _ENGINES, None, detail, "--send-pod looks")
     images = run.kubernetes.node(node).status.images or []
     pulled = any(image in (listed.names or []) for listed in images)
     found = "is in" if pulled else "is not in"
@@ -473,7 +480,8 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
                 lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_START_TIMEOUT.total_seconds()
             )
             seen_at, outcome, pod = datetime.now(UTC), termination_message(pods, name), pods.seen(name)
-            log = run.kubernetes.pod_log(name) if outcome and task.reset_gpu is not None else ""
+            prints = task.reset_gpu is not None or task.dcgm_engines
+            log = run.kubernetes.pod_log(name) if outcome and prints else ""
         finally:
             uid = run.kubernetes.delete_pod(name)
             pods.wait_gone(name, uid, _POD_GONE_TIMEOUT_S)
@@ -491,11 +499,28 @@ def _agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
         detail = f"open in: {'; '.join(users)}" if users else "no process that a drain leaves has it open"
         fix = GPU_RESET_HINT if users else ""
         yield Prerequisite("agent", f"GPU {task.reset_gpu} can be reset", not users, detail, fix)
+    if task.dcgm_engines and outcome.ok:
+        yield _engines(node, engines_in(log))
     if outcome.written_at:
         early, late = (sent - outcome.written_at).total_seconds(), (outcome.written_at - seen_at).total_seconds()
         ahead = max(late, 0.0) - max(early, 0.0)
         span = (seen_at - sent).total_seconds()
         yield _clock(node, ahead, f"the agent's clock against ours, known to {span:.1f} s")
+
+
+def _engines(node: str, seen: DcgmEnginesNote | None) -> Prerequisite:
+    """Return whether all of the node's readers of DCGM can see a fault in its host engine."""
+    if seen is None:
+        return Prerequisite(
+            "agent", _ENGINES, None, f"{node}: the agent printed nothing of the engines", "run it once more"
+        )
+    if seen.blind:
+        return Prerequisite("agent", _ENGINES, False, f"{node}: {'; '.join(seen.blind)}", ENGINES_HINT)
+    doubts = [f"not {one}" for one in seen.others] + [f"cannot see {one}" for one in seen.unseen]
+    detail = "; ".join(doubts) or "no process has a DCGM host engine beside the node's"
+    return Prerequisite(
+        "agent", _ENGINES, None if doubts else True, f"{node}: {detail}", ENGINES_HINT if doubts else ""
+    )
 
 
 def _clock(node: str, ahead_s: float, how: str) -> Prerequisite:

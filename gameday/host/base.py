@@ -8,6 +8,7 @@ is free again even when everything else has failed.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol
@@ -168,6 +169,22 @@ class GpuUser(HostModel):
     pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
 
 
+class DcgmEngine(HostModel):
+    """A process that runs a DCGM host engine."""
+
+    pid: int
+    command: str
+    pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
+    embedded: bool = Field(description="a program with an engine of its own; False: nv-hostengine, for others to ask")
+
+
+class DcgmEngines(HostModel):
+    """The DCGM host engines of a node, as far as they can be seen."""
+
+    engines: tuple[DcgmEngine, ...] = ()
+    unseen: tuple[str, ...] = Field(default=(), description="what could not be looked at, and why")
+
+
 class ApiServer(HostModel):
     """The API server as this pod reaches it, with the service account that the pod runs under."""
 
@@ -206,8 +223,14 @@ class Host(Protocol):
     def read_kernel_log(self) -> list[str]:
         """Return the ring buffer's messages, oldest first, each with its `[seconds.micros] ` stamp as in dmesg."""
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
-        """Run a host program without a shell. A non-zero exit is a result, not an error."""
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
+        """Run a host program without a shell. A non-zero exit is a result, not an error.
+
+        Args:
+            argv: The program and its arguments.
+            timeout_s: Seconds after which it is ended, which is an error.
+            ended: Ends it as well, as soon as it is set: for programs that run long.
+        """
 
     def read_file(self, path: str) -> str: ...
 
@@ -253,6 +276,9 @@ class Host(Protocol):
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         """Return every process that has the GPU open, monitors and daemons included."""
+
+    def dcgm_engines(self) -> DcgmEngines:
+        """Return every process that runs a DCGM host engine, and what could not be looked at."""
 
     def api_server(self) -> ApiServer:
         """Return how to reach the API server with the account that this pod runs under.

@@ -1,4 +1,4 @@
-"""The GPU processes of a real node, read from /proc: our workers, and the users of a GPU's device.
+"""The GPU processes of a real node, read from /proc: our workers, a GPU device's users, DCGM's host engines.
 
 The agent's pod has hostPID, so its /proc is the node's.
 """
@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from gameday.errors import HostError
-from gameday.host.base import GpuUser, WorkOrder
+from gameday.host.base import DcgmEngine, DcgmEngines, GpuUser, WorkOrder
 from gameday.host.work import Work
 
 _MODULE = "gameday.host.worker"
@@ -24,6 +26,11 @@ _COMMAND_CHARACTERS = 100
 _POD = re.compile(r"[-/]pod([0-9a-f][0-9a-f_-]{31,35})\b")
 """A pod's UID in a cgroup's path. The systemd cgroup driver writes `_` for `-`; a static pod's UID has no dashes."""
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
+_ENGINE_THREAD, _HOST_ENGINE = "cache_mgr_main", "nv-hostengine"
+"""The thread that every engine has and no client of one, and the program that is nothing but an engine
+(docs/sources.md, DCGM engines)."""
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+"""The namespace that sees every process of the machine: PROC_PID_INIT_INO of Linux, include/linux/proc_ns.h."""
 
 
 def start_worker(gpu: int, order: WorkOrder) -> Work:
@@ -114,6 +121,56 @@ def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
         for pid, argv in _processes(proc)
         if _has_open(proc / str(pid) / "fd", device)
     )
+
+
+def dcgm_engines(proc: Path) -> DcgmEngines:
+    """Return the processes that run a DCGM host engine, known by its thread; thread names need no right to be read.
+
+    Args:
+        proc: The node's /proc.
+    """
+    engines: list[DcgmEngine] = []
+    hidden: list[int] = []
+    for pid, argv in _processes(proc):
+        process = proc / str(pid)
+        try:
+            threads = _threads(process)
+        except PermissionError:
+            hidden.append(pid)
+            continue
+        if _ENGINE_THREAD in threads:
+            command = " ".join(argv)[:_COMMAND_CHARACTERS]
+            embedded = _HOST_ENGINE not in threads
+            engines.append(DcgmEngine(pid=pid, command=command, pod=_pod_of(process), embedded=embedded))
+    return DcgmEngines(engines=tuple(engines), unseen=tuple(_unseen(proc, hidden)))
+
+
+def _threads(process: Path) -> set[str]:
+    """Return the names of a process's threads; none where it has ended. Raises PermissionError."""
+    names: set[str] = set()
+    try:
+        for thread in (process / "task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # only this thread has ended
+                names.add((thread / "comm").read_text("utf-8", "replace").rstrip("\n"))
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    return names
+
+
+def _unseen(proc: Path, hidden: list[int]) -> Iterator[str]:
+    """Yield why processes of the machine may have been missed."""
+    try:
+        namespace = str((proc / "self/ns/pid").readlink())
+    except OSError as error:
+        yield f"processes: /proc/self/ns/pid cannot be read ({error.strerror})"
+    else:
+        if namespace != _FIRST_PID_NAMESPACE:
+            yield "processes outside this PID namespace: the pod lacks hostPID, or the node is a container itself"
+    if not (proc / "1").exists():
+        yield "other users' processes: /proc hides them (mount option hidepid)"
+    if hidden:
+        more = f" and {len(hidden) - 1} more" if hidden[1:] else ""
+        yield f"the threads of process {hidden[0]}{more}: permission denied"
 
 
 def _pod_of(process: Path) -> str:

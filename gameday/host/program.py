@@ -6,29 +6,42 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 
 from gameday.errors import HostError
 from gameday.host.base import ProgramResult
 
-MAX_OUTPUT_BYTES = 64 * 1024
-"""The most that is kept of stdout and of stderr. The rest is read and dropped, so that the program never blocks."""
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""The most that is kept of stdout and of stderr. The rest is read and dropped, so that the program never blocks. The
+longest that is read whole are crictl's list of a node's pods and the JSON of `dcgmi diag`, some hundred kB each."""
+_GRACE_S = 5.0
+"""Seconds between SIGTERM and SIGKILL: a `dcgmi diag` that is asked to end stops the tests, which run in DCGM's host
+engine and would otherwise go on."""
+_LOOK_EVERY_S = 0.25
+"""Seconds between two looks at the event that ends a program."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
 """The program gets nothing of the agent's environment, which holds its task and may hold secrets."""
 
 
-def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | None = None) -> ProgramResult:
+def run_program(
+    argv: Sequence[str],
+    timeout_s: float,
+    shown: Sequence[str] | None = None,
+    ended: threading.Event | None = None,
+) -> ProgramResult:
     """Run a program to its end, and then kill what is left of its process group.
 
     Args:
         argv: The program and its arguments.
-        timeout_s: Seconds after which the program is killed with its process group.
+        timeout_s: Seconds after which the program's process group is asked to end, and then killed.
         shown: The command as the result and errors show it, where `argv` has a wrapper in front; None: `argv`.
+        ended: Ends the program as `timeout_s` does, as soon as it is set.
 
     Raises:
-        HostError: The program cannot be started, or does not end in time.
+        HostError: The program cannot be started, does not end in time, or was ended.
     """
     shown = tuple(shown or argv)
     try:
@@ -45,13 +58,17 @@ def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | No
     deadline = time.monotonic() + timeout_s
     with process:
         try:
-            out, err = _drain(process, deadline)
+            out, err = _drain(process, deadline, ended)
+            if ended and ended.is_set():
+                _end(process)
+                raise HostError(f"{' '.join(shown)!r} was ended, as the agent has to end")
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
+            _end(process)
             raise HostError(f"{' '.join(shown)!r} did not end within {timeout_s:g} s and was killed") from None
         finally:
             # Also after a good end: nothing may outlive the program.
-            _kill_group(process.pid)
+            _signal_group(process.pid, signal.SIGKILL)
     return ProgramResult(
         argv=shown,
         exit_status=process.returncode,
@@ -60,8 +77,16 @@ def run_program(argv: Sequence[str], timeout_s: float, shown: Sequence[str] | No
     )
 
 
-def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
-    """Return both outputs up to their end or the deadline, each cut to MAX_OUTPUT_BYTES."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a program's process group to end, and give it a moment for that."""
+    _signal_group(process.pid, signal.SIGTERM)
+    _drain(process, time.monotonic() + _GRACE_S)
+
+
+def _drain(
+    process: subprocess.Popen[bytes], deadline: float, ended: threading.Event | None = None
+) -> tuple[bytes, bytes]:
+    """Return both outputs up to their end, the deadline or the event, each cut to MAX_OUTPUT_BYTES."""
     assert process.stdout
     assert process.stderr
     kept = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
@@ -69,7 +94,9 @@ def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, by
         for descriptor in kept:
             selector.register(descriptor, selectors.EVENT_READ)
         while selector.get_map() and (remaining_s := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(remaining_s):
+            if ended and ended.is_set():
+                break
+            for key, _ in selector.select(min(remaining_s, _LOOK_EVERY_S) if ended else remaining_s):
                 chunk = os.read(key.fd, 65536)
                 if not chunk:
                     selector.unregister(key.fd)
@@ -78,8 +105,8 @@ def _drain(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, by
     return bytes(out), bytes(err)
 
 
-def _kill_group(group: int) -> None:
+def _signal_group(group: int, number: signal.Signals) -> None:
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from gameday.errors import HostError
 from gameday.host.base import (
     ApiServer,
+    DcgmEngines,
     GpuSample,
     GpuUser,
     Listener,
@@ -90,10 +92,10 @@ class RealHost:
         finally:
             os.close(descriptor)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         from gameday.host.program import run_program  # noqa: PLC0415 - few roles run programs
 
-        return run_program([*self._host_prefix(argv[0]), *argv], timeout_s, shown=argv)
+        return run_program([*self._host_prefix(argv[0]), *argv], timeout_s, shown=argv, ended=ended)
 
     def read_file(self, path: str) -> str:
         descriptor = self._open(path, os.O_RDONLY)
@@ -171,6 +173,11 @@ class RealHost:
         if not pci:
             raise HostError(f"NVML shows no PCI address of a GPU {gpu}, so the GPU's users cannot be found")
         return device_users(self._root / "proc", pci)
+
+    def dcgm_engines(self) -> DcgmEngines:
+        from gameday.host.processes import dcgm_engines  # noqa: PLC0415
+
+        return dcgm_engines(self._root / "proc")
 
     def api_server(self) -> ApiServer:
         from gameday.host.api_account import IN_CLUSTER_FOLDER, in_cluster  # noqa: PLC0415 - few roles use the API

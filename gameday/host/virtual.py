@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from gameday.errors import HostError, LinkError
 from gameday.host.base import (
     ApiServer,
+    DcgmEngines,
     GpuSample,
     GpuUser,
     Listener,
@@ -106,7 +108,8 @@ class VirtualHost:
     def read_kernel_log(self) -> list[str]:
         return self._read(_Lines, "GET", "/kernel-log").lines
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
+        # The model's programs that run long on metal are short: `ended` has nothing to end.
         body = {"argv": list(argv), "timeout_s": timeout_s}
         return self._read(ProgramResult, "POST", "/run", body, timeout_s)
 
@@ -169,6 +172,9 @@ class VirtualHost:
             return socket.create_connection((_LOOPBACK, way.port), timeout_s)
         except OSError as error:
             raise LinkError(f"{interface} to {address}: {error.strerror or error}") from None
+
+    def dcgm_engines(self) -> DcgmEngines:
+        return self._read(DcgmEngines, "GET", "/dcgm-engines")
 
     def _require_driver(self) -> None:
         if self._environment.get(NO_DRIVER_VARIABLE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,6 +23,11 @@ def _long_enough(value: timedelta) -> timedelta:
         )
     return value
 
+
+DIAG_LIMITS = {1: timedelta(minutes=2), 2: timedelta(minutes=8), 3: timedelta(hours=1)}
+"""The longest time of `dcgmi diag` by its level: four times what NVIDIA states (docs/sources.md, DCGM diag)."""
+_LOADING_LEVEL = 2
+"""The lowest level of `dcgmi diag` that puts work on the GPUs."""
 
 BurnIn = Annotated[Duration, AfterValidator(_long_enough)]
 
@@ -78,10 +83,16 @@ class NodeProof(DocumentModel):
     virtual_burn_in: Bound = timedelta(seconds=1)
     """The same on the virtual nodes of a rehearsal, whose GPUs are a model; a real node never takes it."""
 
+    dcgm_diag: Literal[1, 2, 3] | None = None
+    """Level of `dcgmi diag` that the node must pass, after the burn-in: 1 only reads; 2 and 3 put work on the GPUs, and
+    need a burn_in (docs/sources.md, DCGM diag). Where it cannot run, the node does not pass. null: it is not run. That
+    is the default, as a node without DCGM could not pass, and level 3 takes a quarter of an hour."""
+
     @property
-    def longest_burn_in(self) -> timedelta:
-        """The longest burn-in of any node; 0 where QA only reads."""
-        return max(self.burn_in, self.virtual_burn_in) if self.burn_in else timedelta()
+    def longest_work(self) -> timedelta:
+        """The longest time of burn-in and diagnosis on any node; 0 where QA only reads."""
+        burn_in = max(self.burn_in, self.virtual_burn_in) if self.burn_in else timedelta()
+        return burn_in + (DIAG_LIMITS[self.dcgm_diag] if self.dcgm_diag else timedelta())
 
     @model_validator(mode="after")
     def _floors_are_measured(self) -> NodeProof:
@@ -91,6 +102,12 @@ class NodeProof(DocumentModel):
                 f"nothing would measure {', '.join(f'floors.{key}' for key in unmeasured)} without a load: write a "
                 "burn_in, or leave the floor out",
             )
+        if self.burn_in is None and (self.dcgm_diag or 0) >= _LOADING_LEVEL:
+            raise conflict(
+                ("dcgm_diag",),
+                f"level {self.dcgm_diag} puts work on the GPUs, and burn_in: null leaves running work alone: write "
+                "level 1, or a burn_in",
+            )
         return self
 
 
@@ -98,9 +115,9 @@ class Qa(NodeProof):
     """The proof that the node is good, before it takes work again."""
 
     within: Duration = timedelta(minutes=10)
-    """Longest time from the start of the step to the result of the last check, beside the burn-in."""
+    """Longest time from the start of the step to the result of the last check, beside burn-in and `dcgmi diag`."""
 
     @property
     def longest(self) -> timedelta:
-        """The longest time of the step, burn-in included."""
-        return self.within + self.longest_burn_in
+        """The longest time of the step, burn-in and diagnosis included."""
+        return self.within + self.longest_work

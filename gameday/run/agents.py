@@ -12,6 +12,7 @@ from gameday.agent.task import (
     AllReduceTask,
     ApiCanaryTask,
     CanaryTask,
+    DcgmEnginesNote,
     GpuUserNote,
     InjectedNote,
     InjectTask,
@@ -45,6 +46,8 @@ GPU_RESET_HINT = (
     "plan recover.remediation: reboot"
 )
 """The hint for a monitor that keeps a GPU open that is to be reset."""
+ENGINES_HINT = "docs/faults.md, dcgm_field: the fault goes into one engine, and only that engine's clients see it"
+"""The hint for a program that runs a DCGM host engine of its own."""
 PRIORITY_CLASS_HINT = (
     "kubectl apply -f deploy/rbac/priority.yaml, or set canary_priority_class in the cluster profile to a class of the "
     "cluster's that preempts nobody"
@@ -88,7 +91,24 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
     """Return the order to look at a target before anything is broken, and to mark its kernel log."""
     resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
     marker = run.record.log_marker(target.index)
-    return MarkTask(run_id=run.id, node=target.node, marker=marker, reset_gpu=target.gpu if resets else None)
+    return MarkTask(
+        run_id=run.id,
+        node=target.node,
+        marker=marker,
+        reset_gpu=target.gpu if resets else None,
+        dcgm_engines=asks_dcgm(run.plan),
+        needs_dcgmi=run.plan.qa.dcgm_diag is not None and run.plan.recover.gives_node_back,
+    )
+
+
+def asks_dcgm(plan: Plan) -> bool:
+    """Return whether the plan's fault goes into the node's DCGM host engine."""
+    return fault_for(plan.fault).asks_dcgm(plan.fault)
+
+
+def engines_in(mark_log: str) -> DcgmEnginesNote | None:
+    """Return what the mark agent saw of the node's DCGM engines; None where it was not asked, or its log is lost."""
+    return next(reversed(notes_in(mark_log, DcgmEnginesNote)), None)
 
 
 def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:

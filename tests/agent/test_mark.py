@@ -13,12 +13,13 @@ from gameday.agent.mark import gpu_users, mark
 from gameday.agent.security import security_of
 from gameday.agent.task import GpuPodsNote, GpuUserNote, GpuUsersTask, MarkTask, notes_in
 from gameday.errors import HostError
-from gameday.host.base import GpuUser
-from gameday.host.privileges import GPU_PROGRAMS, GPU_WORK, KERNEL_LOG
-from gameday.run.agents import gpu_users_left
+from gameday.host.base import DcgmEngine, DcgmEngines, GpuUser
+from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, combined
+from gameday.run.agents import engines_in, gpu_users_left
 from tests.host.fake import FakeHost, result
 
 TASK = MarkTask(run_id="r", node="n", marker="marker-12")
+ASKS_DCGM = TASK.model_copy(update={"dcgm_engines": True})
 RESETS = TASK.model_copy(update={"reset_gpu": 1})
 
 
@@ -31,7 +32,7 @@ def host() -> FakeHost:
 
 def printed(host: FakeHost, task: MarkTask, folder: Path, capsys: Any) -> list[str]:
     assert mark(task, Context(host, Ending(), folder, folder / "log")).ok
-    return [str(line) for line in capsys.readouterr().out.splitlines()]
+    return [str(line) for line in capsys.readouterr().out.split("\n")[:-1]]
 
 
 def test_the_users_of_a_gpu_are_printed_only_if_it_is_to_be_reset(host: FakeHost, tmp_path: Path, capsys: Any) -> None:
@@ -49,6 +50,33 @@ def test_a_missing_nvidia_smi_is_found_before_anything_is_broken(host: FakeHost,
 
 def test_only_a_mark_task_with_a_gpu_to_reset_needs_more_than_the_kernel_log() -> None:
     assert (security_of(TASK), security_of(RESETS)) == (KERNEL_LOG, GPU_PROGRAMS)
+
+
+def test_the_dcgm_engines_are_printed_only_if_the_task_asks(host: FakeHost, tmp_path: Path, capsys: Any) -> None:
+    own = DcgmEngine(pid=9, command="/usr/bin/dcgm-exporter\u2028", pod="uid-3", embedded=True)
+    stranger = DcgmEngine(pid=10, command="statistics", embedded=True)
+    host.engines = DcgmEngines(engines=(own, *([stranger] * 99)), unseen=("x" * 5000,))
+    seen = engines_in("\n".join(["noise", *printed(host, ASKS_DCGM, tmp_path, capsys)]))
+    assert seen
+    assert "process 9 (/usr/bin/dcgm-exporter" in seen.blind[0]
+    assert (len(seen.others), len(seen.unseen[0])) == (64, 1000)
+    assert engines_in("\n".join(printed(host, TASK, tmp_path, capsys))) is None
+
+
+def test_a_dcgmi_that_qa_needs_is_missed_before_anything_is_broken(host: FakeHost, tmp_path: Path) -> None:
+    asks = TASK.model_copy(update={"needs_dcgmi": True})
+    assert security_of(asks) == combined((KERNEL_LOG, DAEMONS))
+    host.programs = lambda argv: result(argv, 127, stderr="nsenter: failed to execute dcgmi: No such file")
+    with pytest.raises(HostError, match="no dcgmi on this node"):
+        mark(asks, Context(host, Ending(), tmp_path, tmp_path / "log"))
+    running = {"body": {"Core": {"children": {"State": {"value": "Loaded"}}}}}
+    host.programs = lambda argv: result(argv, stdout=json.dumps(running))
+    assert mark(asks, Context(host, Ending(), tmp_path, tmp_path / "log")).ok
+
+
+def test_a_mark_task_that_looks_for_engines_sees_the_hosts_processes() -> None:
+    assert security_of(ASKS_DCGM) == combined((KERNEL_LOG, DAEMONS))
+    assert security_of(ASKS_DCGM).host_pid
 
 
 def test_pods_that_are_drained_and_the_persistence_daemon_do_not_forbid_a_reset() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from gameday.host.base import ProgramResult
@@ -16,7 +17,7 @@ class ModelHost(in_process.ModelHost):
         self.ignore: set[str] = set()
         self.ran: list[tuple[str, ...]] = []
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         self.ran.append(tuple(argv))
         if self.ignore & set(argv):
             return ProgramResult(argv=tuple(argv), exit_status=0, stdout="All done.\n", stderr="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ class LiveHost(ModelHost):
         super().__init__()
         self.loop = asyncio.get_running_loop()
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         running: Coroutine[Any, Any, ProgramResult] = run_program(self.machine, list(argv), timeout_s)
         return asyncio.run_coroutine_threadsafe(running, self.loop).result(10)
 

@@ -39,7 +39,7 @@ def test_an_exporter_with_an_engine_of_its_own_is_refused_before_anything_is_cha
     host: ModelHost, fault: Fault[Any], parameters: Any
 ) -> None:
     host.machine.components.sandboxes = lambda: [sandbox("nvidia-dcgm-exporter", PROXY, ALONE)]
-    with pytest.raises(HostError, match=r"dcgm-exporter-x runs a DCGM host engine of its own.*dcgm\.enabled"):
+    with pytest.raises(HostError, match=r"dcgm-exporter-x\) runs a DCGM host engine of its own.*dcgm\.enabled"):
         fault.inject(parameters, 0, host)
     assert not any("dcgmi" in argv for argv in host.ran)
 
@@ -59,14 +59,14 @@ def test_an_exporter_that_asks_the_nodes_engine_is_fine(host: ModelHost, exporte
 
 def test_a_node_without_crictl_has_its_exporter_as_a_service(host: ModelHost) -> None:
     run = host.run
-    host.run = lambda argv, s: result(argv, 127) if argv[0] == "crictl" else run(argv, s)  # type: ignore[method-assign]
+    host.run = lambda argv, *more: result(argv, 127) if argv[0] == "crictl" else run(argv, *more)  # type: ignore[method-assign]
     assert FIELD.prior_state(of(TEMPERATURE), 0, host)
 
 
 def test_dcgmi_is_run_in_the_host_engines_pod_where_the_host_has_none(host: ModelHost) -> None:
     host.machine.components.sandboxes = lambda: [sandbox("nvidia-dcgm", SandboxContainer("nvidia-dcgm-ctr"))]
     run = host.run
-    host.run = lambda argv, s: result(argv, 127) if argv[0] == "dcgmi" else run(argv, s)  # type: ignore[method-assign]
+    host.run = lambda argv, *more: result(argv, 127) if argv[0] == "dcgmi" else run(argv, *more)  # type: ignore[method-assign]
     state = FIELD.inject(of(TEMPERATURE), 0, host).undo_state
     assert cached(host, TEMPERATURE) == 95
     assert ("crictl", "exec", "nvidia-dcgm-ctr-1a2b1a2b", "dcgmi", "test", "--inject") in {

@@ -15,6 +15,7 @@ from gameday.host.base import (
     ApiServer,
     Burn,
     CopyToGpu,
+    DcgmEngines,
     GpuSample,
     GpuUser,
     Listener,
@@ -79,6 +80,7 @@ class FakeHost:
         self.steered: list[float] = []
         self.api: ApiServer | None = None
         self.pods: dict[str, tuple[str, ...]] = {}
+        self.engines = DcgmEngines()
         self.users: dict[int, tuple[GpuUser, ...]] = {}
 
     def write_kernel_log(self, record: str) -> None:
@@ -89,7 +91,7 @@ class FakeHost:
         self._maybe_refuse("read_kernel_log")
         return list(self.log)
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         self._maybe_refuse("run")
         self.ran.append(tuple(argv))
         return self.programs(argv)
@@ -148,6 +150,10 @@ class FakeHost:
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         self._maybe_refuse("gpu_users")
         return self.users.get(gpu, ())
+
+    def dcgm_engines(self) -> DcgmEngines:
+        self._maybe_refuse("dcgm_engines")
+        return self.engines
 
     def api_server(self) -> ApiServer:
         self._maybe_refuse("api_server")

@@ -1,8 +1,9 @@
-"""Workers and users of a GPU in /proc; every process that is killed here belongs to the test."""
+"""Workers and users of a GPU and DCGM's engines in /proc; every process that is killed here belongs to the test."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, GpuSample, GpuUser
-from gameday.host.processes import device_users, start_worker, workers
+from gameday.host.base import Burn, DcgmEngine, DcgmEngines, GpuSample, GpuUser
+from gameday.host.processes import dcgm_engines, device_users, start_worker, workers
 from gameday.host.real import RealHost
 
 
@@ -139,3 +140,87 @@ def test_a_worker_that_cannot_be_started_is_a_host_error(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(HostError, match=r"cannot start gameday.host.worker"):
         start_worker(0, Burn())
+
+
+@pytest.fixture
+def threads(proc: Path) -> Path:
+    """Add threads: process 11 is nv-hostengine, 12 a client of it, 13 has an engine of its own, in a pod."""
+    for pid, names in ((11, ["nv-hostengine", "cache_mgr_main"]), (12, ["python", "dcgm_ipc"])):
+        add_threads(proc, pid, names)
+    add_threads(proc, 13, ["python3", "cache_mgr_event", "cache_mgr_main"])
+    (proc / "13/cgroup").write_text(f"0::/kubepods/besteffort/pod{POD}/4711\n")
+    (proc / "self/ns").mkdir(parents=True)
+    (proc / "self/ns/pid").symlink_to("pid:[4026531836]")
+    return proc
+
+
+def add_threads(proc: Path, pid: int, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        thread = proc / f"{pid}/task/{pid + number}"
+        thread.mkdir(parents=True)
+        (thread / "comm").write_text(f"{name}\n")
+
+
+def test_an_engine_is_known_by_its_thread_and_a_client_is_none(threads: Path) -> None:
+    assert RealHost(threads.parent).dcgm_engines() == DcgmEngines(
+        engines=(
+            DcgmEngine(pid=11, command="/usr/bin/nvidia-persistenced --verbose", embedded=False),
+            DcgmEngine(pid=13, command="nvidia-smi", pod=POD, embedded=True),
+        )
+    )
+
+
+def test_a_thread_that_ends_during_the_search_hides_no_engine(threads: Path) -> None:
+    (threads / "13/task/99").mkdir()
+    assert [one.pid for one in dcgm_engines(threads).engines] == [11, 13]
+
+
+def test_another_pid_namespace_is_said(threads: Path) -> None:
+    (threads / "self/ns/pid").unlink()
+    (threads / "self/ns/pid").symlink_to("pid:[4026532999]")
+    (why,) = dcgm_engines(threads).unseen
+    assert "outside this PID namespace" in why
+    (threads / "self/ns/pid").unlink()
+    assert "cannot be read" in dcgm_engines(threads).unseen[0]
+
+
+def test_processes_that_proc_hides_are_said(threads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_text
+
+    def denied(path: Path, *arguments: str) -> str:
+        if path.name == "comm" and path.parents[2].name == "13":
+            raise PermissionError(13, "Permission denied")
+        return read(path, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    found = dcgm_engines(threads)
+    assert [one.pid for one in found.engines] == [11]
+    assert found.unseen == ("the threads of process 13: permission denied",)
+    shutil.rmtree(threads / "1")
+    assert any("hidepid" in why for why in dcgm_engines(threads).unseen)
+
+
+@pytest.fixture
+def embedding() -> Iterator[int]:
+    """Start a process that names a thread as DCGM does, and yield its id."""
+    script = (
+        "import ctypes, sys, threading\n"
+        "ready, stop = threading.Event(), threading.Event()\n"
+        "def run():\n"
+        "    ctypes.CDLL(None).prctl(15, b'cache_mgr_main', 0, 0, 0)\n"
+        "    ready.set(); stop.wait()\n"
+        "threading.Thread(target=run, daemon=True).start()\n"
+        "ready.wait(); print('ready', flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdout.readline() == b"ready\n"
+    yield process.pid
+    process.kill()
+    process.communicate()
+
+
+def test_this_machines_own_proc_shows_a_thread_of_that_name(embedding: int) -> None:
+    (found,) = [one for one in RealHost().dcgm_engines().engines if one.pid == embedding]
+    assert found.embedded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_a_failing_program_is_a_result(root: Path) -> None:
 
 
 def test_output_is_bounded_and_the_program_is_not_blocked(root: Path) -> None:
-    result = RealHost(root).run(["head", "-c", "1000000", "/dev/zero"], 10)
+    result = RealHost(root).run(["head", "-c", "3000000", "/dev/zero"], 10)
     assert (result.exit_status, len(result.stdout)) == (0, MAX_OUTPUT_BYTES)
 
 
@@ -152,6 +153,33 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(root: Path, tmp
     while is_running(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_program_that_is_out_of_time_may_first_stop_what_it_began_elsewhere(root: Path, tmp_path: Path) -> None:
+    stopped = tmp_path / "stopped"
+    script = f"trap 'kill $!; echo yes > {stopped}; exit 1' TERM; sleep 60 & wait"
+    with pytest.raises(HostError, match=r"did not end within 1 s"):
+        RealHost(root).run(["sh", "-c", script], 1)
+    assert stopped.read_text() == "yes\n"
+
+
+def test_a_program_that_runs_long_ends_with_the_agent(root: Path, tmp_path: Path) -> None:
+    begun, stopped, ended = tmp_path / "begun", tmp_path / "stopped", threading.Event()
+    script = f"trap 'kill $!; echo yes > {stopped}; exit 1' TERM; sleep 60 & echo yes > {begun}; wait"
+
+    def end_once_it_runs() -> None:
+        deadline = time.monotonic() + 10
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        ended.set()
+
+    watcher = threading.Thread(target=end_once_it_runs)
+    watcher.start()
+    with pytest.raises(HostError, match="was ended, as the agent has to end"):
+        RealHost(root).run(["sh", "-c", script], 60, ended)
+    watcher.join()
+    assert stopped.read_text() == "yes\n"
+    assert RealHost(root).run(["echo", "quick"], 5, threading.Event()).stdout == "quick\n"
 
 
 def is_running(pid: str) -> bool:
@@ -170,7 +198,7 @@ def test_a_container_enters_the_hosts_namespaces(root: Path, monkeypatch: pytest
     _in_container(root)
     ran: list[list[str]] = []
 
-    def run_program(argv: list[str], timeout_s: float, shown: list[str]) -> None:
+    def run_program(argv: list[str], timeout_s: float, shown: list[str], ended: None) -> None:
         ran.append(argv)
 
     monkeypatch.setattr("gameday.host.program.run_program", run_program)
@@ -185,7 +213,9 @@ def test_nvidia_smi_runs_in_the_drivers_container_where_there_is_one(
 ) -> None:
     _in_container(root)
     ran: list[tuple[list[str], list[str]]] = []
-    monkeypatch.setattr("gameday.host.program.run_program", lambda argv, timeout_s, shown: ran.append((argv, shown)))
+    monkeypatch.setattr(
+        "gameday.host.program.run_program", lambda argv, timeout_s, shown, ended: ran.append((argv, shown))
+    )
     host = RealHost(root)
     host.run(["nvidia-smi", "-L"], 5)
     tool = root / "proc/1" / "root" / "run/nvidia/driver/usr/bin/nvidia-smi"

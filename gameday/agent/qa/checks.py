@@ -77,7 +77,7 @@ class GpuCheck:
 
 
 def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:
-    """Yield the results of all checks, first of the node, then GPU by GPU."""
+    """Yield the results of all checks: first of the node, then GPU by GPU, then those of `dcgmi diag`, test by test."""
     for node_check in NODE_CHECKS:
         if finding := node_check.judge(readings, floors):
             yield _result(node_check, None, finding, readings)
@@ -85,6 +85,9 @@ def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:
         for check in GPU_CHECKS if not gpu.rest.lost else GPU_CHECKS[:1]:
             if finding := check.judge(gpu, floors):
                 yield _result(check, gpu.rest.index, finding, readings)
+    for test in readings.diag.ran if readings.diag else ():
+        finding = Finding(test.status, "pass", test.ok, test.detail)
+        yield _result(NodeCheck(f"dcgm-{test.test}", "", "dcgm diag", _dcgm_diag), test.gpu, finding, readings)
 
 
 def _result(check: NodeCheck | GpuCheck, gpu: int | None, finding: Finding, readings: Readings) -> QaResult:
@@ -408,6 +411,20 @@ def _burn_in(readings: Readings, floors: QaFloors) -> Finding | None:
     return Finding(shortest, bound, shortest >= round(readings.burn_in_s, 1))
 
 
+def _dcgm_diag(readings: Readings, floors: QaFloors) -> Finding | None:
+    """Judge whether the level was proved; a test that DCGM left out is named, and is no pass."""
+    diag = readings.diag
+    if diag is None:
+        return None
+    bound = f"all of level {diag.level} pass"
+    if diag.why_unproved:
+        return Finding(None, bound, None, diag.why_unproved)
+    oks = [result.ok for result in diag.ran]
+    ok = False if False in oks else None if None in oks else True
+    left_out = f"left out by DCGM: {diag.left_out}" if diag.left_out else ""
+    return Finding(f"{oks.count(True)} of {len(oks)}", bound, ok, left_out)
+
+
 _GEMM = _Rate(
     lambda gpu: gpu.load.gemm_tflops if gpu.load else None,
     lambda floors: floors.gemm_tflops,
@@ -430,6 +447,7 @@ _LINK = _Rate(
 NODE_CHECKS = (
     NodeCheck("gpu-count", "", "nvml", _gpu_count),
     NodeCheck("burn-in", "s", "burn-in", _burn_in),
+    NodeCheck("dcgm-diag", "results", "dcgm diag", _dcgm_diag),
     NodeCheck("kernel-log", "", "kernel log", _kernel_log),
 )
 

@@ -1,4 +1,4 @@
-"""The readings that QA takes of a node: NVML at rest and in the burn-in, the load's own figures, the kernel log."""
+"""The readings that QA takes of a node: NVML at rest and in the burn-in, loads' figures, dcgmi diag, the kernel log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Literal, TypeVar
 
 from gameday.agent.mark import marker_line
 from gameday.agent.qa.burn_in import GpuBurn, Moment, burn_in
+from gameday.agent.qa.dcgm_diag import DcgmDiag, diagnose
 from gameday.agent.task import Proof
 from gameday.errors import HostError
 from gameday.host.base import CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkReport
 from gameday.host.cpus import parse_cpus
 
 T = TypeVar("T")
-Source = Literal["nvml", "burn-in", "load", "link", "memory", "kernel log"]
+Source = Literal["nvml", "burn-in", "load", "link", "memory", "dcgm diag", "kernel log"]
 
 LOAD_S = 1.0
 """Seconds of the measured load that follows the burn-in, on all GPUs at once: enough for hundreds of GEMMs."""
@@ -97,6 +98,8 @@ class Readings:
     burn_in_s: float | None = None
     """The burn-in that was asked for; None: QA only read."""
     expected_gpus: int | None = None
+    diag: DcgmDiag | None = None
+    """The run of `dcgmi diag`; None: it was not asked for."""
     nvml_error: str = ""
     """The reason why NVML could not be read; empty where it was."""
     log_error: str = ""
@@ -121,7 +124,7 @@ def read_node(
 ) -> Readings:
     """Take all readings of a node. Never raises HostError: the readings hold the errors.
 
-    The kernel log is read last, because the load may be what makes a GPU fail.
+    The kernel log is read last, because load and diagnosis may be what makes a GPU fail.
 
     Args:
         host: The host.
@@ -140,6 +143,10 @@ def read_node(
     gpus = tuple(map(GpuReadings, rest or []))
     if asked is not None and not ended.is_set():
         gpus = _under_load(host, gpus, asked, proof, ended, seconds, pace)
+    diag = None
+    if proof.dcgm_diag and not ended.is_set():
+        level = proof.dcgm_diag
+        diag, _ = _timed("dcgm diag", lambda: diagnose(host, level, ended), seconds)
     log, log_error = _timed("kernel log", host.read_kernel_log, seconds)
     lines = tuple(log or ())
     run_start = next((index for index, line in enumerate(lines) if line.endswith(marker_line(marker))), 0)
@@ -150,6 +157,7 @@ def read_node(
         seconds=seconds,
         burn_in_s=asked,
         expected_gpus=expected_gpus,
+        diag=diag,
         nvml_error=nvml_error,
         log_error=log_error,
     )

@@ -87,12 +87,12 @@ class QaGate(NodeProof):
     """The least time of the proof: for so long from its beginning no new fault may come. Ten seconds are enough for a
     GPU that is still broken after its repair; the burn-in is part of this time."""
     within: Bound = timedelta(minutes=10)
-    """The longest time for the proof, beside the burn-in."""
+    """The longest time for the proof, beside burn-in and `dcgmi diag`."""
 
     @property
     def longest(self) -> timedelta:
-        """The longest time for the proof, burn-in included."""
-        return self.within + self.longest_burn_in
+        """The longest time for the proof, burn-in and diagnosis included."""
+        return self.within + self.longest_work
 
     @model_validator(mode="after")
     def _length_fits(self) -> QaGate:

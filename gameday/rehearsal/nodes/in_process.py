@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from gameday.errors import HostError
 from gameday.faults.registry import fault_for
 from gameday.host.base import (
     ApiServer,
+    DcgmEngines,
     GpuSample,
     GpuUser,
     Listener,
@@ -67,7 +69,7 @@ class ModelHost:
     def read_kernel_log(self) -> list[str]:
         return self.machine.log.lines()
 
-    def run(self, argv: Sequence[str], timeout_s: float) -> ProgramResult:
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         self.did.append(f"run: {shlex.join(argv)}")
         return asyncio.run(run_program(self.machine, list(argv), timeout_s))
 
@@ -114,6 +116,9 @@ class ModelHost:
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         return self.machine.gpu_users(gpu)
+
+    def dcgm_engines(self) -> DcgmEngines:
+        return self.machine.dcgm_engines()
 
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
         raise HostError("a model of a node alone has no kubelet")

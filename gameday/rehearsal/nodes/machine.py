@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from gameday.errors import HostError, MachineDownError
-from gameday.faults.component_pods import Component
-from gameday.host.base import GpuSample, GpuUser, LoadResult
+from gameday.faults.component_pods import Component, component_of
+from gameday.faults.dcgm_engines import asks_another_engine
+from gameday.host.base import DcgmEngine, DcgmEngines, GpuSample, GpuUser, LoadResult
 from gameday.rehearsal.nodes.components import Components
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import (
@@ -59,6 +60,7 @@ _READ_BY_DCGM = re.compile(r"NVRM: Xid \(PCI:(?P<pci>[0-9a-fA-F:]+)\): (?P<code>
 _DAY_S = 86_400.0
 _LOAD_SETTLES_S = 0.05
 _PERSISTENCED_PID = 1187
+_ENGINE_PID = 1190
 
 
 class MachineListener:
@@ -351,6 +353,20 @@ class Machine:
         if self.units["nvidia-persistenced"] and self.fleet.persistence[self.index, gpu]:
             users.append(GpuUser(pid=_PERSISTENCED_PID, command="/usr/bin/nvidia-persistenced --verbose"))
         return tuple(users)
+
+    def dcgm_engines(self) -> DcgmEngines:
+        """Return the node's host engine, a unit or a pod, and that of each exporter's pod that asks no other."""
+        pods = [(component_of(sandbox.labels), sandbox) for sandbox in self.components.sandboxes()]
+        engines = []
+        if self.units[HOST_ENGINE] and Component.HOST_ENGINE not in self.away:
+            pod = next((sandbox.uid for component, sandbox in pods if component is Component.HOST_ENGINE), "")
+            engines.append(DcgmEngine(pid=_ENGINE_PID, command="nv-hostengine -n", pod=pod, embedded=False))
+        for pid, (component, sandbox) in enumerate(pods, _ENGINE_PID + 1):
+            asks = any(asks_another_engine(one.argv, dict(one.environment)) for one in sandbox.containers)
+            if component is Component.EXPORTER and not asks:
+                command = "/usr/bin/dcgm-exporter"
+                engines.append(DcgmEngine(pid=pid, command=command, pod=sandbox.uid, embedded=True))
+        return DcgmEngines(engines=tuple(engines))
 
     def _gpus_changed(self) -> None:
         for listener in self.listeners:

@@ -97,6 +97,7 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_get(f"{host}/gpu-users", _gpu_users)
     app.router.add_get(f"{host}/address", _address)
     app.router.add_post(f"{host}/ways", _open_way)
+    app.router.add_get(f"{host}/dcgm-engines", _dcgm_engines)
     app.router.add_get(f"{host}/snapshot", _snapshot)
     app.router.add_get("/guests", _guests)
     app.router.add_get("/guests/{instance}/output", _guest_output)
@@ -263,6 +264,10 @@ async def _open_way(request: web.Request) -> web.Response:
     body = _Way.model_validate_json(await request.read())
     way = await request.app[WAYS].open(_machine(request), body.interface, body.address, body.port)
     return web.json_response({"port": way})
+
+
+async def _dcgm_engines(request: web.Request) -> web.Response:
+    return _model(_machine(request).dcgm_engines())
 
 
 async def _guests(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""`dcgmi` on the model: `test` (inject, introspect, pause, resume), `dmon`, `modules -l`, and the real one's traps.
+"""`dcgmi` on the model: `test` (inject, introspect, pause, resume), `dmon`, `modules -l`, `diag`, and its traps.
 
 Words and exit statuses are dcgmi's own (DCGM 4.6: dcgmi/DcgmiTest.cpp,
 DeviceMonitor.cpp, Module.cpp, Command.cpp); a status is DCGM's negative return
@@ -20,6 +20,7 @@ from gameday.faults.component_pods import Component
 from gameday.rehearsal.nodes.dcgm import BY_ID, DOUBLE_FIELDS, is_blank
 from gameday.rehearsal.nodes.machine import HOST_ENGINE, Machine
 from gameday.rehearsal.nodes.programs.base import Options, Printed, Refused
+from gameday.rehearsal.nodes.programs.dcgmi_diag import run_tests
 
 _BAD_PARAMETER = 255  # DCGM_ST_BADPARAM -1
 _BAD_USAGE = 254  # what main() makes of a command line that cannot be parsed: -2
@@ -38,7 +39,7 @@ _Subsystem = Callable[[list[str], Machine], Awaitable[Printed]]
 
 async def dcgmi(args: list[str], machine: Machine) -> Printed:
     await machine.components.until_thawed(Component.HOST_ENGINE)  # a frozen one takes the connection, and says nothing
-    subsystems: dict[str, _Subsystem] = {"test": _test, "dmon": _dmon, "modules": _modules}
+    subsystems: dict[str, _Subsystem] = {"test": _test, "dmon": _dmon, "modules": _modules, "diag": _diag}
     subsystem = subsystems.get(args[0] if args else "")
     if subsystem is None:
         return Printed("ERROR: Invalid subsystem.\n\n", exit_status=_BAD_PARAMETER)
@@ -173,6 +174,16 @@ async def _modules(args: list[str], machine: Machine) -> Printed:
         for number, (name, state) in enumerate(states.items())
     }
     return Printed(json.dumps({"body": body, "header": ["List Modules", "Status: Success"]}, indent=3) + "\n")
+
+
+async def _diag(args: list[str], machine: Machine) -> Printed:
+    parser = _parser("diag")
+    parser.add_argument("-r", "--run", type=int, choices=(1, 2, 3), required=True)
+    parser.add_argument("-j", "--json", action="store_true", required=True)
+    options = parser.parse_args(args)
+    if not machine.is_active(HOST_ENGINE):
+        return _unreachable(options.host)
+    return await run_tests(machine, options.run)
 
 
 def _parser(subsystem: str) -> Options:
