@@ -32,6 +32,9 @@ figures)."""
 TEMPERATURE_SPREAD_C = 15.0
 """Most degrees above the median of the node's other GPUs. Our own figure: in an air-cooled server the GPUs that stand
 behind others are some degrees hotter, and a blocked fan or lost contact is more."""
+EVEN_HEAT_AFTER_S = 20.0
+"""Seconds of burn-in after which the heat of earlier work no longer counts. Our own figure: a GPU that comes from 560 W
+is some 30 °C above an idle one, and a third of that is left after the 20 s in which the model's heat settles."""
 _BUSY_PCT = 5
 """Utilisation above which a GPU counts as shared with others' work, percent."""
 _POWER_LIMIT_TOLERANCE_W = 1.0
@@ -285,7 +288,10 @@ def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _temperature_spread(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Compare the highest temperature of the burn-in with that of the other GPUs, which had the same work and air."""
+    """Compare the highest temperature of the burn-in with that of the other GPUs, which had the same work and air.
+
+    Its first seconds do not count: they show the heat of what each GPU did before.
+    """
     highest = _highest_temperature(gpu)
     others = [value for peer in gpu.peers if (value := _highest_temperature(peer)) is not None]
     if highest is None or not others:
@@ -296,7 +302,8 @@ def _temperature_spread(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _highest_temperature(gpu: GpuReadings) -> float | None:
-    return max((one.temperature_c for one in gpu.loaded if one.temperature_c is not None), default=None)
+    warm = [one.gpu.temperature_c for one in gpu.burnt if one.seconds >= EVEN_HEAT_AFTER_S]
+    return max((value for value in warm if value is not None), default=None)
 
 
 @dataclass(frozen=True)
