@@ -36,6 +36,11 @@ class JobWatch:
         pods = self._pods()
         # Others of the same labels are no concern of this fault, unless they are created later.
         self._others = {pod.metadata.uid for pod in pods if pod.spec.node_name not in nodes}
+        self._ended_before = {
+            (pod.metadata.uid, status.restart_count)
+            for pod in pods
+            if (status := self._container_status(pod)) and not _is_alive(pod, status)
+        }
         self._look(pods)
 
     @property
@@ -77,7 +82,9 @@ class JobWatch:
             if pod.metadata.uid in self._others or status is None or not pod.spec.node_name:
                 continue
             key = (pod.metadata.uid, status.restart_count)
-            if status.state and status.state.running and not pod.metadata.deletion_timestamp:
+            if key in self._ended_before:
+                continue
+            if _is_alive(pod, status):
                 alive.add(key)
             if key in self._seen or len(self._seen) < _MOST_CONTAINERS:
                 self._read(pod, status.restart_count)
@@ -137,6 +144,10 @@ class JobWatch:
             if step is not None and (at := _moment(stamp)):
                 found.append((at, step))
         return found
+
+
+def _is_alive(pod: Any, status: Any) -> bool:
+    return bool(status.state and status.state.running and not pod.metadata.deletion_timestamp)
 
 
 def _moment(stamp: str) -> datetime | None:

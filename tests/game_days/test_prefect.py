@@ -63,11 +63,12 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     runs = httpx.post(f"{api}/flow_runs/filter", json={}, timeout=10).json()
     deployed = [run["state"] for run in runs if run["deployment_id"] and run["parameters"].get("plan") == str(plan)]
     assert [state["name"] for state in deployed] == ["Passed"], deployed
+    (flow_run,) = [one for one in runs if one["deployment_id"] and one["parameters"].get("plan") == str(plan)]
     artifacts = httpx.post(f"{api}/artifacts/filter", json={}, timeout=10).json()
-    (shown,) = [artifact["data"] for artifact in artifacts if artifact["key"] == "report"]
+    made = [artifact for artifact in artifacts if artifact["flow_run_id"] == flow_run["id"]]
+    (shown,) = [artifact["data"] for artifact in made if artifact["key"] == "report"]
     assert shown.startswith("**Passed**, cluster clean.")
     assert "| held | " in shown
-    (flow_run,) = [one for one in runs if one["deployment_id"] and one["parameters"].get("plan") == str(plan)]
     assert re.fullmatch(rf"{QUICK['name']} on gpu-node-\d+ GPU \d, {run.name}", flow_run["name"])
     assert {QUICK["name"], "xid", "rehearsal"} <= set(flow_run["tags"])
     logs = httpx.post(f"{api}/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}}, timeout=10)

@@ -102,6 +102,18 @@ def test_nothing_is_noted_twice_and_a_pod_that_goes_has_ended() -> None:
     assert cluster.noted[-1] is last
 
 
+def test_a_container_that_had_ended_before_the_fault_is_no_part_of_the_job() -> None:
+    cluster = Cluster()
+    pod = cluster.add("a", "n1", lines(1, 9))
+    state = pod.status.container_statuses[0].state
+    state.running, state.terminated = None, object()
+    watch = cluster.watch()
+    watch._look(watch._pods())
+    assert not watch.has_steps
+    state.running, pod.status.container_statuses[0].restart_count = object(), 1
+    assert cluster.look(watch).restarts == 1
+
+
 def test_a_container_that_restarts_is_another_one() -> None:
     cluster = Cluster()
     pod = cluster.add("a", "n1", lines(1, 9))
