@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: Path) -> None:
     environment = {
-        **os.environ,
+        # A command that ran in this process before may have set Prefect quiet.
+        **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
         "PREFECT_HOME": str(tmp_path / "prefect"),
         "PREFECT_API_URL": f"{clean_arena.cluster.urls['prefect']}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
