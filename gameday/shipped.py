@@ -8,6 +8,7 @@ there are two places.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -30,13 +31,26 @@ def shipped(kind: Literal["plans", "templates", "deploy"]) -> Path:
     Raises:
         IncompleteInstallationError: The folder is missing.
     """
+    return _found(kind, Path.is_dir)
+
+
+def shipped_prefect_file() -> Path:
+    """Return the shipped prefect.yaml.
+
+    Raises:
+        IncompleteInstallationError: It is missing.
+    """
+    return _found("prefect.yaml", Path.is_file)
+
+
+def _found(name: str, is_there: Callable[[Path], bool]) -> Path:
     # The package's own first: beside an installed package, a folder of this name belongs to another one.
-    candidates = (_INSTALLED / kind, _PACKAGE.parent / kind)
-    for folder in candidates:
-        if folder.is_dir():
-            return folder
+    candidates = (_INSTALLED / name, _PACKAGE.parent / name)
+    for path in candidates:
+        if is_there(path):
+            return path
     searched = " and ".join(map(str, candidates))
     raise IncompleteInstallationError(
-        f"this installation of gpu-gameday lacks its folder {kind!r}; searched for in {searched}. "
+        f"this installation of gpu-gameday lacks {name!r}; searched for in {searched}. "
         "Reinstall it (pip install --force-reinstall gpu-gameday), or work from a whole checkout"
     )

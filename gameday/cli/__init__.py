@@ -26,6 +26,7 @@ from gameday.text import printable, printable_lines
 
 COMMAND_MODULES = (
     "gameday.cli.rehearsal",
+    "gameday.cli.up",
     "gameday.cli.plan_list",
     "gameday.cli.plans",
     "gameday.cli.detectors",

@@ -55,10 +55,15 @@ def give_events_up_at_once() -> None:
 
 
 @contextmanager
-def prefect_server(out: Console) -> Iterator[None]:
-    """Have a Prefect server for the block: the one that Prefect's settings name, else one that lasts as long.
+def prefect_server(out: Console, *, whole: bool = False) -> Iterator[None]:
+    """Provide the Prefect server that Prefect's settings name, else start one for the block.
 
-    Raises CommandError where none starts.
+    Args:
+        out: The terminal of the person who waits.
+        whole: A server that is started has pages and a scheduler.
+
+    Raises:
+        CommandError: None starts.
     """
     from prefect.settings import get_current_settings  # noqa: PLC0415
 
@@ -70,7 +75,7 @@ def prefect_server(out: Console) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             with out.status("Prefect starts"):
-                server = stack.enter_context(TemporaryPrefect(folder / "prefect.log"))
+                server = stack.enter_context(TemporaryPrefect(folder / "prefect.log", whole=whole))
         except (ChildError, OSError) as error:
             raise CommandError(
                 f"{error}; start a server yourself with `prefect server start`, and set PREFECT_API_URL to its API",

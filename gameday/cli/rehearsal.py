@@ -264,7 +264,7 @@ def embedded(
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
-    (watcher, fake_detector), control_plane = _detector(detector, guest), _control_plane(cluster)
+    (watcher, fake_detector), control_plane = detector_of(detector, guest), _control_plane(cluster)
     if exporter is not exporter_for(None, []):
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
@@ -290,7 +290,7 @@ def embedded(
         _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
         # Prefect and pandas load for seconds, just as the cluster does.
         threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
-        with _running(here.cluster, out), _prefect_of(here.cluster):
+        with running_cluster(here.cluster, out), _prefect_of(here.cluster):
             yield here
     except StartError as error:
         here.code = ExitCode.REFUSED
@@ -341,7 +341,10 @@ def up(
     repaired = is_repaired(repair)
     size = Size(nodes, gpus, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
     watching = guest_of(guest, cluster, detector)
-    control_plane, (watcher, fake_detector) = _control_plane(cluster), _detector(detector or DEFAULT_DETECTOR, watching)
+    control_plane, (watcher, fake_detector) = (
+        _control_plane(cluster),
+        detector_of(detector or DEFAULT_DETECTOR, watching),
+    )
     options = LabOptions(
         apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
     )
@@ -361,7 +364,7 @@ def up(
     )
     ended = threading.Event()
     try:
-        with _running(running, out):
+        with running_cluster(running, out):
             for which in _SIGNALS:
                 signal.signal(which, lambda *_: ended.set())
             _print_how_to(out, running)
@@ -388,7 +391,7 @@ def status(folder: Folder = _FOLDER) -> int:
 
 
 @contextmanager
-def _running(cluster: RehearsalCluster, out: Console) -> Iterator[None]:
+def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[None]:
     """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end."""
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
 
@@ -437,7 +440,7 @@ def guest_of(value: str | None, cluster: str, detector: str | None) -> LoadedGue
     return loaded
 
 
-def _detector(name: str, guest: LoadedGuest | None) -> tuple[Detector, DetectorProfile | None]:
+def detector_of(name: str, guest: LoadedGuest | None = None) -> tuple[Detector, DetectorProfile | None]:
     """Return our controller's policy, or a foreign detector's profile, beside which our controller is off.
 
     It is off beside a guest, too.

@@ -9,7 +9,7 @@ import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,20 +130,42 @@ class Child:
         Raises:
             ChildError: It ended, or hung for `stalled_after_s`.
         """
+        with httpx.Client(timeout=1.0, trust_env=False, verify=tls or True) as client:
+            self.await_condition(
+                lambda: client.get(url).status_code == httpx.codes.OK, f"does not answer {url}", stalled_after_s
+            )
+
+    def await_condition(
+        self,
+        condition: Callable[[], bool],
+        otherwise: str,
+        stalled_after_s: float = STALLED_AFTER_S,
+        every_s: float = _POLL_S,
+    ) -> None:
+        """Wait for a condition, for as long as the process gets on.
+
+        Args:
+            condition: May raise httpx.HTTPError where a server does not answer yet.
+            otherwise: The words for a process that hung: "does not answer".
+            stalled_after_s: Seconds with next to no processor time after which it hangs.
+            every_s: Seconds between two looks.
+
+        Raises:
+            ChildError: It ended, or hung.
+        """
         assert self.process is not None
         progress = Progress(self.process.pid, stalled_after_s)
-        with httpx.Client(timeout=1.0, trust_env=False, verify=tls or True) as client:
-            while True:
-                if self.process.poll() is not None:
-                    raise self.error("ended before it was ready")
-                try:
-                    if client.get(url).status_code == httpx.codes.OK:
-                        return
-                except httpx.HTTPError:
-                    pass
-                if progress.has_stalled():
-                    raise self.error(f"does not answer {url}, and did nothing for {stalled_after_s:g} s")
-                time.sleep(_POLL_S)
+        while True:
+            if self.process.poll() is not None:
+                raise self.error("ended before it was ready")
+            try:
+                if condition():
+                    return
+            except httpx.HTTPError:
+                pass
+            if progress.has_stalled():
+                raise self.error(f"{otherwise}, and did nothing for {stalled_after_s:g} s")
+            time.sleep(every_s)
 
     def wrote(self, words: str) -> bool:
         """Return whether this process wrote the words into its log, in whatever case."""

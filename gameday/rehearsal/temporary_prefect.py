@@ -1,4 +1,4 @@
-"""A Prefect server that lasts one command, on the user's own Prefect database.
+"""A Prefect server that lasts one command, on the Prefect database of the settings.
 
 Prefect itself starts such a server where no API URL is set. It gives it up after 20 s, whatever the server does, lets
 it go on and starts the next one: on a busy machine none of them ever answers
@@ -15,15 +15,17 @@ from gameday.rehearsal.children import Child
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import QUIET, server_argv
 
-_ENVIRONMENT = {**QUIET, "PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
+_SMALL = {"PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
 """No pages, and of the services only those that Prefect runs in a temporary server."""
 
 
 class TemporaryPrefect:
     """Serves for as long as its block runs."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *, whole: bool = False) -> None:
+        """Prepare the server; `whole`: with its pages and its scheduler."""
         self._log = log
+        self._whole = whole
         self._ports: HeldPorts | None = None
         self._child: Child | None = None
         self.api_url = ""
@@ -57,7 +59,8 @@ class TemporaryPrefect:
         self._ports = HeldPorts(1)
         (port,) = self._ports.numbers
         self.api_url = f"http://127.0.0.1:{port}/api"
-        self._child = Child("prefect", server_argv(port), self._log, _ENVIRONMENT, says_ready=False)
+        environment = QUIET | ({"PREFECT_UI_API_URL": self.api_url} if self._whole else _SMALL)
+        self._child = Child("prefect", server_argv(port), self._log, environment, says_ready=False)
         self._child.start()
         self._child.await_url(f"{self.api_url}/health")
 

@@ -1,0 +1,261 @@
+"""`gameday up` and `gameday deploy`: Prefect's pages with this project's deployments, for people who work there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.help_page import Panel, add_command
+from gameday.cli.rehearsal import (
+    DEFAULT_DETECTOR,
+    Folder,
+    Gpus,
+    Nodes,
+    Repair,
+    detector_of,
+    hold_outs,
+    is_repaired,
+    running_cluster,
+)
+from gameday.errors import ChildError, CommandError
+from gameday.exit_codes import ExitCode
+from gameday.shipped import shipped_prefect_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gameday.rehearsal.children import Child
+    from gameday.rehearsal.cluster import RehearsalCluster
+
+_FOLDER = Path(".gameday")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_POOL = "gameday"
+"""The work pool of prefect.yaml."""
+_WORKER = "gameday-up"
+_WORKER_ENVIRONMENT = {
+    # The lines of a game-day are on its page in Prefect.
+    "PREFECT_LOGGING_LEVEL": "INFO",
+    "PREFECT_LOGGING_TO_API_ENABLED": "true",
+    # A person waits: Prefect's own 10 s would be the longest part of a start.
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
+}
+
+Profiles = Annotated[
+    list[Path] | None,
+    typer.Option("--profile", help="Cluster profile for the forms to offer, the default one first. May be repeated."),
+]
+Plans = Annotated[
+    Path, typer.Option(help="Folder of your own plans (*.yaml), which the forms offer beside the shipped ones.")
+]
+Reports = Annotated[Path, typer.Option(help="Folder of the runs' own folders.")]
+PrefectFile = Annotated[
+    Path | None, typer.Option(help="A prefect.yaml of your own, such as one with other times; none: the shipped one.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `gameday up` and `gameday deploy`."""
+    add_command(app, up, "gameday up", "gameday up --profile cluster.yaml", panel=Panel.START)
+    add_command(
+        app,
+        deploy,
+        "gameday deploy --profile cluster.yaml",
+        "gameday deploy --profile eu.yaml --profile us.yaml --plans our-plans",
+        panel=Panel.CLUSTER,
+    )
+
+
+def up(
+    profile: Annotated[
+        Path | None, typer.Option(help="Profile of a real cluster; none: a cluster of virtual nodes is started.")
+    ] = None,
+    nodes: Nodes = 8,
+    gpus: Gpus = 8,
+    detector: Annotated[
+        str, typer.Option(help="Who watches the virtual cluster, as in `gameday rehearse`.")
+    ] = DEFAULT_DETECTOR,
+    repair: Repair = "off",
+    plans: Plans = Path("plans"),
+    reports: Reports = Path("reports"),
+    prefect_file: PrefectFile = None,
+    folder: Folder = _FOLDER,
+) -> int:
+    """Start all that game-days from Prefect's pages need, and keep it until Ctrl-C: server, worker, cluster.
+
+    Without --profile the cluster is one of virtual GPU nodes. With it, the game-days break the real one. A Prefect
+    server that your settings name (PREFECT_API_URL) is used, and with --profile only; else one is started.
+    """
+    from gameday.errors import StartError  # noqa: PLC0415
+
+    out, ended = console(), threading.Event()
+    try:
+        with ExitStack() as stack:
+            if profile:
+                _check_profiles([profile])
+                stack.enter_context(_server_for(out))
+            else:
+                cluster = _virtual(nodes, gpus, detector, folder, repaired=is_repaired(repair))
+                stack.enter_context(running_cluster(cluster, out))
+                stack.enter_context(_server_of(cluster))
+                profile = cluster.profile
+            with out.status("deployments and worker start"):
+                names = _register(prefect_file, plans, [profile], reports)
+                worker = stack.enter_context(_worker(folder))
+            for which in _SIGNALS:
+                signal.signal(which, lambda *_: ended.set())
+            _print_how_to(out, names, profile)
+            while not ended.wait(1.0):
+                if not worker.alive:
+                    raise CommandError(f"{worker.error('died')}; the rest is ended", ExitCode.INTERNAL)
+            _end_runs(out, worker)
+    except (StartError, ChildError) as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    return ExitCode.PASSED
+
+
+def deploy(
+    profile: Profiles = None,
+    plans: Plans = Path("plans"),
+    reports: Reports = Path("reports"),
+    prefect_file: PrefectFile = None,
+) -> int:
+    """Register the deployments at your Prefect server, with forms that offer the plans and clusters there are now.
+
+    Run it again when plans or profiles come or go. A worker runs the flows in the folder where you call this.
+    """
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+
+    if not PREFECT_API_URL.value():
+        raise CommandError(
+            "no Prefect server is named: `export PREFECT_API_URL=http://HOST:4200/api`, or run `gameday up`",
+            ExitCode.REFUSED,
+        )
+    _check_profiles(profile or [])
+    for name in _register(prefect_file, plans, profile or [], reports):
+        typer.echo(name)
+    return ExitCode.PASSED
+
+
+def _check_profiles(profiles: Sequence[Path]) -> None:
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import ProfileError  # noqa: PLC0415
+
+    for profile in profiles:
+        try:
+            load_profile(profile)
+        except ProfileError as error:
+            raise CommandError(str(error)) from None
+
+
+def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bool) -> RehearsalCluster:
+    from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+
+    watcher, fake_detector = detector_of(detector)
+    # A spare for each node: a season breaks several at once, and what they evict finds room.
+    size = Size(nodes, gpus, spare=nodes // 2, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
+    return RehearsalCluster(folder, size, watcher, fake_detector=fake_detector, repair=repaired)
+
+
+@contextmanager
+def _server_for(out: Console) -> Iterator[None]:
+    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+
+    set_defaults()
+    with prefect_server(out, whole=True):
+        yield
+
+
+@contextmanager
+def _server_of(cluster: RehearsalCluster) -> Iterator[None]:
+    from gameday.cli.prefect_client import api_url, own_server, set_defaults  # noqa: PLC0415
+
+    set_defaults()
+    with api_url(f"{cluster.urls['prefect']}/api"), own_server(cluster.child("prefect")):
+        yield
+
+
+def _register(prefect_file: Path | None, plans: Path, profiles: Sequence[Path], reports: Path) -> list[str]:
+    """Register the deployments, and return their names. Raises CommandError and DocumentError."""
+    import httpx  # noqa: PLC0415
+    from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
+
+    from gameday.cli.deployments import Choices, declared, register_deployments  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
+
+    choices = Choices(
+        plans=_offered(plans),
+        profiles=[str(profile.resolve()) for profile in profiles],
+        reports=str(reports.resolve()),
+    )
+    try:
+        return register_deployments(declared(prefect_file or shipped_prefect_file()), choices, Path.cwd())
+    except (DeploymentApplyError, httpx.TransportError) as error:
+        raise CommandError(gone_message(error) or str(error), ExitCode.REFUSED) from None
+
+
+def _offered(folder: Path) -> list[str]:
+    """Return the shipped plans' names, and the paths of the folder's own plans before them."""
+    from gameday.plan.catalogue import control_plane_plans, shipped_plans  # noqa: PLC0415
+    from gameday.shipped import shipped  # noqa: PLC0415
+
+    own = [] if folder.resolve() == shipped("plans").resolve() else sorted(folder.glob("*.yaml"))
+    return [*(str(path.resolve()) for path in own), *shipped_plans(), *control_plane_plans()]
+
+
+@contextmanager
+def _worker(folder: Path) -> Iterator[Child]:
+    """Run a worker of the pool for the block, once the server has heard of it. Raises ChildError."""
+    from gameday.cli.prefect_runs import is_heard  # noqa: PLC0415
+    from gameday.rehearsal.children import Child  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", _POOL, "--type", "process", "--name", _WORKER]
+    worker = Child("worker", argv, folder / "worker.log", _WORKER_ENVIRONMENT, says_ready=False)
+    began = datetime.now(UTC)
+    worker.start()
+    try:
+        worker.await_condition(lambda: is_heard(_POOL, _WORKER, began), "is not heard by Prefect", every_s=0.5)
+        yield worker
+    finally:
+        worker.end()
+
+
+def _end_runs(out: Console, worker: Child) -> None:
+    """Cancel what the worker runs, and wait until each has undone its fault and written its report."""
+    import httpx  # noqa: PLC0415
+
+    from gameday.cli.prefect_runs import cancel_all  # noqa: PLC0415
+
+    again = threading.Event()
+    for which in _SIGNALS:
+        signal.signal(which, lambda *_: again.set())
+    assert worker.process is not None
+    try:
+        cancel_all(_POOL, worker.process.pid, again, lambda line: out.print(line, soft_wrap=True))
+    except httpx.HTTPError:
+        raise CommandError(
+            "Prefect does not answer, so what still ran was not cancelled: `gameday reap` undoes it", ExitCode.UNKNOWN
+        ) from None
+
+
+def _print_how_to(out: Console, names: Sequence[str], profile: Path) -> None:
+    pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
+    lines = [
+        f"Prefect's pages: {pages}",
+        f"  run one:     {pages}/deployments, then game-day/manual, Run, Custom run",
+        f"  deployments: {', '.join(names)}",
+        f"  cluster:     {shlex.quote(str(profile))}",
+        "Ctrl-C ends all of it; what still runs is undone first.",
+    ]
+    out.print("\n".join(lines), soft_wrap=True)

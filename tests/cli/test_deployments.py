@@ -1,0 +1,88 @@
+"""The deployments of prefect.yaml and the forms that Prefect draws of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gameday.cli.deployments import Choices, DeclaredDeployment, _built, declared
+from gameday.errors import DocumentError
+from gameday.shipped import shipped_prefect_file
+
+CHOICES = Choices(plans=["/team/own.yaml", "xid-48"], profiles=["/p/eu.yaml", "/p/us.yaml"], reports="/r")
+SHIPPED = {one.name: one for one in declared(shipped_prefect_file())}
+
+
+def form(name: str, choices: Choices = CHOICES) -> dict[str, dict[str, object]]:
+    return dict(_built(SHIPPED[name], choices, Path("/work"))._parameter_openapi_schema.properties)
+
+
+def test_the_form_of_a_game_day_offers_plans_and_clusters_and_nothing_that_programs_set() -> None:
+    shown = form("manual")
+    assert list(shown) == ["plan", "profile", "approved_by", "arm"]
+    assert (shown["plan"]["enum"], shown["plan"]["default"]) == (list(CHOICES.plans), "gpu-fell-off-the-bus")
+    assert (shown["profile"]["title"], shown["profile"]["enum"]) == ("Cluster", list(CHOICES.profiles))
+    assert shown["profile"]["default"] == "/p/eu.yaml"
+    assert shown["arm"]["type"] == "string"
+    assert "default" not in shown["arm"]
+
+
+def test_the_form_of_a_season_offers_plans_as_a_list() -> None:
+    shown = form("weekly")
+    assert shown["plans"]["items"] == {"type": "string", "enum": list(CHOICES.plans)}
+    assert shown["at_once"]["default"] == 2
+    assert not {"trigger", "season_id", "command", "reports"} & set(shown)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_parameter_has_words_and_one_type(name: str) -> None:
+    for parameter, shown in form(name).items():
+        assert shown["title"], parameter
+        assert shown["description"], parameter
+        assert "anyOf" not in shown, parameter
+
+
+def test_without_a_profile_the_environment_describes_the_cluster() -> None:
+    built = _built(SHIPPED["manual"], Choices(["xid-48"], [], "/r"), Path("/work"))
+    assert built.parameters == {"reports": "/r"}
+    assert "enum" not in built._parameter_openapi_schema.properties["profile"]
+
+
+def test_a_run_begins_in_the_folder_itself_and_not_in_a_copy() -> None:
+    built = _built(SHIPPED["manual"], CHOICES, Path("/work"))
+    assert built.storage is not None
+    assert built.storage.to_pull_step() == {"prefect.deployments.steps.set_working_directory": {"directory": "/work"}}
+
+
+def test_what_a_schedule_sets_stays_set() -> None:
+    built = _built(SHIPPED["weekly"], CHOICES, Path("/work"))
+    assert built.parameters == {"profile": "/p/eu.yaml", "reports": "/r", "at_once": 2, "trigger": "scheduled"}
+    (schedule,) = built.schedules or []
+    assert (schedule.schedule.cron, schedule.schedule.timezone) == ("0 10 * * 2", "Etc/UTC")
+
+
+def test_a_limit_of_one_run_at_a_time_is_kept() -> None:
+    assert {one.name for one in SHIPPED.values() if one.concurrency_limit == 1} >= {"manual", "weekly", "reaper"}
+    assert _built(SHIPPED["manual"], CHOICES, Path("/work")).concurrency_limit == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x\ndeployments: 3\n", "prefect.yaml:2"),
+        ("name: x\ndeployments:\n  - name: a\n    scheduels: []\n", "scheduels"),
+        ("name: x\ndeployments: [\n", "prefect.yaml"),
+    ],
+)
+def test_a_prefect_yaml_that_cannot_be_used_is_refused_with_its_place(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "prefect.yaml"
+    file.write_text(text)
+    with pytest.raises(DocumentError, match=said):
+        declared(file)
+
+
+def test_a_schedule_is_a_cron_line_or_an_interval() -> None:
+    one = SHIPPED["weekly"].model_dump(by_alias=True) | {"schedules": [{"active": True}]}
+    with pytest.raises(ValueError, match="give cron or interval"):
+        DeclaredDeployment.model_validate(one)

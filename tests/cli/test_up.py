@@ -1,0 +1,108 @@
+"""`gameday up`: what it refuses, a game-day from its form, and an end that leaves nothing broken."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gameday.cli import run
+from gameday.exit_codes import ExitCode
+from gameday.history.events import Aborted, FaultInjected, RunEnded
+from gameday.history.journal import read_history
+from gameday.values.results import Cleanliness
+from tests.rehearsal.processes import naming, until
+
+Capture = pytest.CaptureFixture[str]
+PLAN = "xid-95-uncontained-ecc"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["up", "--profile", "none.yaml"], ExitCode.USAGE, "cannot read the cluster profile none.yaml"),
+        (["up", "--detector", "foo"], ExitCode.USAGE, "no detector profile of this name"),
+        (["up", "--repair", "maybe"], ExitCode.USAGE, "choose one of on, off, auto"),
+        (["deploy"], ExitCode.REFUSED, "export PREFECT_API_URL="),
+    ],
+)
+def test_refused_before_anything_is_started(
+    arguments: list[str], code: ExitCode, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert run(arguments) == code
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+class Up:
+    """A `gameday up` in a folder of its own, and its Prefect server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said = folder / "said.txt"
+        argv = [sys.executable, "-m", "gameday.cli", "up", "--nodes", "4", "--folder", str(folder / "up")]
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(
+                argv, cwd=folder, stdout=said, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        until(lambda: "Ctrl-C ends all of it" in self.words() or self.process.poll() is not None, 120, "it is up")
+        assert self.process.poll() is None, self.words()
+        pages = self.words().partition("Prefect's pages: ")[2].split()[0]
+        self.api = httpx.Client(base_url=f"{pages}/api", timeout=30, trust_env=False)
+
+    def words(self) -> str:
+        return self.said.read_text(encoding="utf-8")
+
+    def run(self, **parameters: Any) -> str:
+        """Start a game-day as the form does, and return its flow run."""
+        deployment = self.api.get("/deployments/name/game-day/manual").raise_for_status().json()["id"]
+        answer = self.api.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters})
+        return str(answer.raise_for_status().json()["id"])
+
+    def state(self, flow_run: str) -> str:
+        return str(self.api.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state_name"])
+
+    def histories(self) -> list[Path]:
+        return sorted((self.folder / "reports").glob("*/history.jsonl"))
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    started = Up(tmp_path)
+    yield started
+    started.api.close()
+    if started.process.poll() is None:
+        started.process.kill()
+        started.process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_game_day_from_the_form_passes_and_ctrl_c_undoes_the_next(up: Up) -> None:
+    refused = up.api.get("/deployments/name/game-day/manual").json()["id"]
+    answer = up.api.post(f"/deployments/{refused}/create_flow_run", json={"parameters": {"plan": "no-such-plan"}})
+    assert (answer.status_code, "no-such-plan" in answer.text) == (409, True)
+    first = up.run(plan=PLAN)
+    until(lambda: up.state(first) in ("Passed", "Failed", "Crashed"), 180, "the game-day ends")
+    assert up.state(first) == "Passed"
+
+    second = up.run(plan=PLAN)
+    until(lambda: len(up.histories()) == 2, 60, "the second begins")
+    history = next(path for path in up.histories() if not read_history(path).of(RunEnded))
+    until(lambda: bool(read_history(history).of(FaultInjected)), 60, "its fault is in")
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(120) == ExitCode.PASSED, up.words()
+    assert "cancelled, and undone now" in up.words()
+    read = read_history(history)
+    assert [one.cleanliness for one in read.of(RunEnded)] == [Cleanliness.CLEAN]
+    assert read.of(Aborted)
+    assert second
+    until(lambda: not naming(up.folder), 10, "its processes are gone")
