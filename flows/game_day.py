@@ -17,6 +17,7 @@ from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import StopRunError
+from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
@@ -100,4 +101,4 @@ def game_day(
         result = report(record)
     publish_run(cluster, record.folder)
     finished = Completed if result.outcome is RunOutcome.PASSED else Failed
-    return finished(message=result.why, data=result, name=result.outcome.capitalize())
+    return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())

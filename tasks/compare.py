@@ -1,4 +1,4 @@
-"""The last step of a comparison: its arms side by side on one page, published, and linked in the Prefect UI."""
+"""The last step of a comparison: its arms side by side on one page, published, and shown in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from prefect.artifacts import create_link_artifact
-
 from gameday.arms.page import RenderedComparison, render_comparison
 from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.run_row import render_run
+from gameday.report.markdown import escaped
 from gameday.season.record import SeasonResult
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.artifacts import show_page
 from gameday.tasks.publish import copy_out
 
 
 @step_task(name="compare")
 def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
-    """Render comparison.html and comparison.json, publish them, and link the page in the Prefect UI.
+    """Render comparison.html and comparison.json, publish them, and show them in the Prefect UI.
 
     Args:
         profile: The cluster's profile, whose `publish_to` gets the comparison's folder.
@@ -33,8 +32,7 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
         if dead.is_dir():
             render_run(dead, datetime.now(UTC))
     rendered, link = publish_comparison(profile, folder)
-    with where_prefect_answers():
-        create_link_artifact(key="comparison", link=link, link_text="comparison", description=rendered.result.why)
+    show_page("comparison", escaped(rendered.result.why), link, rendered.result.why)
     return rendered.result
 
 

@@ -6,20 +6,18 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
-
 from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.page import render_season
 from gameday.coverage.run_row import render_run
 from gameday.season.record import SeasonRecord, SeasonResult
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.artifacts import show_page
 from gameday.tasks.compare import publish_comparison
 
 
 @step_task(name="coverage")
 def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -> SeasonResult:
-    """Render coverage.html and coverage.json, render and publish the season's comparisons, and link the matrix.
+    """Render coverage.html and coverage.json, render and publish the season's comparisons, show the matrix in Prefect.
 
     Args:
         profile: The cluster's profile, whose `publish_to` gets the comparisons' folders.
@@ -35,7 +33,5 @@ def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -
     for compared in sorted({place.arm.comparison for place in SeasonRecord.load(folder).places if place.arm}):
         publish_comparison(profile, folder.parent / compared)
     rendered = render_season(folder, datetime.now(UTC))
-    with where_prefect_answers():
-        create_markdown_artifact(key="coverage", markdown=rendered.markdown, description=rendered.result.why)
-        create_link_artifact(key="coverage-page", link=rendered.html.resolve().as_uri(), link_text="coverage matrix")
+    show_page("coverage", rendered.markdown, rendered.html.resolve().as_uri(), rendered.result.why)
     return rendered.result

@@ -1,4 +1,4 @@
-"""The pages over a whole folder of runs, rendered and linked in the Prefect UI."""
+"""The pages over a whole folder of runs, rendered and shown in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 
 from prefect import get_run_logger
-from prefect.artifacts import create_link_artifact
 
 from gameday.archive.catalog import read_catalog
 from gameday.archive.publish import publish_pages
@@ -15,13 +14,14 @@ from gameday.digest.index import render_index
 from gameday.errors import PublishError
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
+from gameday.report.markdown import escaped
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.artifacts import show_page
 
 
 @step_task(name="digest")
 def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str | None) -> str:
-    """Render the digest and the index of runs, and link the digest in the Prefect UI.
+    """Render the digest and the index of runs, and show the digest in the Prefect UI.
 
     Args:
         reports: Folder of the runs' own folders.
@@ -47,6 +47,5 @@ def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str 
             )
         except PublishError as error:
             get_run_logger().warning("not published: %s", error)
-    with where_prefect_answers():
-        create_link_artifact(key="digest", link=link, link_text="season digest", description=made.digest.headline)
+    show_page("digest", escaped(made.digest.headline), link, made.digest.headline)
     return made.digest.headline

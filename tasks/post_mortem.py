@@ -1,11 +1,9 @@
-"""Render the report of an incident beside the runs of the reports folder, and link it in the Prefect UI."""
+"""Render the report of an incident beside the runs of the reports folder, and show it in the Prefect UI."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
 from gameday.archive.catalog import read_catalog
 from gameday.faults.registry import parameter_models
@@ -13,7 +11,7 @@ from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import write_form
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.artifacts import show_page
 from gameday.tasks.publish import copy_out
 
 
@@ -33,9 +31,7 @@ def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
     made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
     write_form(folder, "gameday post-mortem")
     markdown = made.markdown.read_text(encoding="utf-8")
-    with where_prefect_answers():
-        create_markdown_artifact(key="post-mortem", markdown=markdown, description=made.story.headline)
-        create_link_artifact(key="post-mortem-report", link=made.html.resolve().as_uri(), link_text=folder.name)
+    show_page("post-mortem", markdown, made.html.resolve().as_uri(), made.story.headline)
     if publish_to:
         copy_out(folder, publish_to, made.html.name)
     return made

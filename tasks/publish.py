@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger
-from prefect.artifacts import create_link_artifact
 from prefect.blocks.abstract import NotificationBlock
 from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
@@ -23,11 +22,12 @@ from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
 from gameday.report.annotation import annotation_of
 from gameday.report.earlier_runs import earlier_runs
+from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.artifacts import show_page
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
 """The logger of the same warnings for the command line, which mutes Prefect's log and adds a handler here."""
@@ -69,7 +69,7 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
 
 
 def copy_out(folder: Path, url: str, page: str) -> str | None:
-    """Copy a folder and link its page in the Prefect UI.
+    """Copy a folder and show its page in the Prefect UI.
 
     Args:
         folder: The folder.
@@ -84,8 +84,7 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
     except PublishError as error:
         warn("not published: %s", error)
         return None
-    with where_prefect_answers():
-        create_link_artifact(key="published-report", link=link, link_text=f"{folder.name}, published")
+    show_page("published-report", escaped(f"{folder.name}, published"), link, f"{folder.name}, published")
     return link
 
 

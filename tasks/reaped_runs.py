@@ -1,4 +1,4 @@
-"""Report dead runs after a reap: complete their histories, render and publish their reports, notify people.
+"""Report dead runs after a reap: complete histories, render and publish reports, settle states, notify people.
 
 A run that was killed can do none of that itself, and nobody may be watching.
 """
@@ -18,6 +18,7 @@ from gameday.reaper.reap import ReapResult
 from gameday.report.message import notice
 from gameday.run.record import folder_of_run
 from gameday.tasks.compare import publish_comparison
+from gameday.tasks.flow_run import settle_flow_run
 from gameday.tasks.publish import notify, publish_folder, warn
 from gameday.values.results import Cleanliness
 
@@ -66,7 +67,9 @@ def report_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> None:
 
 def _render_again(profile: ClusterProfile, folder: Path) -> None:
     try:
-        render_run(folder, datetime.now(UTC))
+        rendered = render_run(folder, datetime.now(UTC))
+        if rendered.run.started:
+            settle_flow_run(rendered.run.started.flow_run_id, rendered.result)
         publish_folder(profile, folder)
     except Exception as error:  # one run's folder must not cost the others theirs; the text may hold a secret
         warn("the report of run %s could not be rendered again: %s", folder.name, type(error).__name__)

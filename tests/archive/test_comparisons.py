@@ -58,9 +58,7 @@ def test_a_published_comparisons_links_lead_to_its_published_game_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linked: dict[str, str] = {}
-    monkeypatch.setattr(
-        gameday.tasks.publish, "create_link_artifact", lambda key, link, **_: linked.update({key: link})
-    )
+    monkeypatch.setattr(gameday.tasks.publish, "show_page", lambda key, words, url, why: linked.update({key: url}))
     folder, url = compared(tmp_path / "reports"), f"file://{tmp_path}/out"
     for run in folder.glob("arms-1-*"):
         (run / "report.html").touch()

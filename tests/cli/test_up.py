@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gameday.cli import run
 from gameday.exit_codes import ExitCode
@@ -36,8 +37,8 @@ def test_refused_before_anything_is_started(
     arguments: list[str], code: ExitCode, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert run(arguments) == code
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        assert run(arguments) == code
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

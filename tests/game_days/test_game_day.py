@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -8,10 +9,20 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.history.events import FaultInjected, FrameRead, GpusIdentified, NodeSeen, Refused, StepEnded, TargetsChosen
+from gameday.history.events import (
+    FaultInjected,
+    FrameRead,
+    GpusIdentified,
+    NodeSeen,
+    Refused,
+    RunStarted,
+    StepEnded,
+    TargetsChosen,
+)
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.report.notes import Notes, read_notes
@@ -221,9 +232,15 @@ def test_a_killed_run_is_taken_out_by_its_pods_deadline_and_reaped(clean_arena: 
     assert played.exit_code == -signal.SIGKILL
     assert played.folder is not None
     argv = [sys.executable, "-m", "gameday.cli", "reap", "--profile", str(clean_arena.cluster.profile)]
-    reaped = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=90)
+    argv += ["--reports", str(played.folder.parent)]
+    server = f"{clean_arena.cluster.urls['prefect']}/api"
+    environment = {**os.environ, "PREFECT_API_URL": server}
+    reaped = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=90, env=environment)
     assert reaped.returncode == 0, reaped.stdout + reaped.stderr
     assert "clean" in reaped.stdout
+    flow_run = played.history.of(RunStarted)[0].flow_run_id
+    state = httpx.get(f"{server}/flow_runs/{flow_run}", timeout=10).json()["state"]
+    assert (state["type"], state["name"]) == ("CRASHED", "Unknown")
     argv = [sys.executable, "-m", "gameday.cli", "report", str(played.folder)]
     rendered = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert rendered.returncode == 2, rendered.stdout + rendered.stderr

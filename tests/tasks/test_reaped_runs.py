@@ -80,7 +80,7 @@ def test_a_reaped_runs_history_records_it_and_its_report_is_renewed(killed: Path
 def test_a_reaped_game_day_of_a_comparison_renews_the_published_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gameday.tasks.publish, "create_link_artifact", lambda **_: None)
+    monkeypatch.setattr(gameday.tasks.publish, "show_page", lambda *_: None)
     folder = write_record(tmp_path / "reports", record(arm("a"), arm("b")))
     killed = write(folder / "arms-1-a", cut_off(passing(), 12.5))
     profile = PROFILE.model_copy(update={"publish_to": f"file://{tmp_path}/out", "notify": ()})

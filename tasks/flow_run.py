@@ -1,0 +1,34 @@
+"""The flow run of a dead game-day, whose state in Prefect nobody ends."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Crashed
+
+from gameday.checks.outcome import RunResult
+from gameday.exit_codes import ExitCode
+from gameday.tasks.artifacts import where_prefect_answers
+
+
+def settle_flow_run(flow_run: str | None, result: RunResult) -> None:
+    """Give the flow run of a game-day that died the state that its report has after the reap.
+
+    A flow run whose process was killed stays *Running* in Prefect, or says only *Crashed*. One that ended by itself
+    keeps its state. Nothing happens where the settings name no server, or one that does not know the flow run.
+
+    Args:
+        flow_run: Its id; None for a game-day that ran without Prefect.
+        result: The result after the reap.
+    """
+    if flow_run is None or not PREFECT_API_URL.value():
+        return
+    name = ExitCode(result.exit_code).name.capitalize()
+    with where_prefect_answers(), suppress(ObjectNotFound), get_client(sync_client=True) as client:
+        state = client.read_flow_run(UUID(flow_run)).state
+        if state is None or not state.is_final() or (state.is_crashed() and state.name != name):
+            client.set_flow_run_state(UUID(flow_run), Crashed(name=name, message=result.why), force=True)

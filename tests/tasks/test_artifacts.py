@@ -1,0 +1,40 @@
+"""Pages in the Prefect UI: words always, and a link only where a browser can open it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gameday.tasks.artifacts
+from gameday.tasks.artifacts import show_page
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    """The artifacts by their keys."""
+    artifacts: dict[str, dict[str, Any]] = {}
+    for name in ("create_link_artifact", "create_markdown_artifact"):
+        monkeypatch.setattr(gameday.tasks.artifacts, name, lambda key, **fields: artifacts.update({key: fields}))
+    return artifacts
+
+
+def test_a_page_on_the_web_has_words_and_a_link(made: dict[str, dict[str, Any]]) -> None:
+    show_page("digest", "All *held*.", "https://reports.example/digest.html", "All held.")
+    assert made["digest"] == {"markdown": "All *held*.", "description": "All held."}
+    assert made["digest-page"]["link"] == "https://reports.example/digest.html"
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("file:///srv/game%20days/a_b.html", r"/srv/game days/a\_b.html on the worker's machine"),
+        ("s3://bucket/digest.html", "s3://bucket/digest.html"),
+    ],
+)
+def test_a_page_that_no_browser_opens_has_its_place_in_words(
+    url: str, place: str, made: dict[str, dict[str, Any]]
+) -> None:
+    show_page("digest", "All held.", url, "All held.")
+    assert list(made) == ["digest"]
+    assert made["digest"]["markdown"] == f"All held.\n\nThe whole page: {place}"
