@@ -156,6 +156,7 @@ def _verdict(
         check=check,
         expectation=expectation,
         bound=at_most(within),
+        within_s=within.total_seconds(),
         measured="" if seconds is None else seconds_text(seconds),
         status=status,
         step=step,

@@ -30,6 +30,7 @@ class Verdict(BaseModel):
     check: str = Field(description="stable id, e.g. 'alert-fires'")
     expectation: str = Field(description="a sentence for people")
     bound: str = ""
+    within_s: float | None = Field(default=None, description="the bound in seconds, where it is a duration")
     measured: str = ""
     status: Status
     step: Step | None = Field(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import BaseModel
 
 from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
+from gameday.checks.verdict import Status
 from gameday.history.events import (
     AlertSeen,
     AllocatableSeen,
@@ -20,6 +21,8 @@ from gameday.history.events import (
     StepStarted,
     TaintSeen,
 )
+from gameday.report.charts import Tick, time_ticks
+from gameday.report.noticed import signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step
 
@@ -37,9 +40,15 @@ class Bar(BaseModel):
 
 
 class Lane(BaseModel):
+    """A signal, with the stretches in which it was there."""
+
     label: str
     detail: str
     bars: tuple[Bar, ...]
+    bound_s: float | None = None
+    """The latest moment at which it had to come, seconds after T+0; None where the plan sets none."""
+    missed: bool = False
+    """True for a signal that had to come and did not: its bar is where it could have begun."""
 
 
 class Lanes(BaseModel):
@@ -47,15 +56,17 @@ class Lanes(BaseModel):
 
     first_s: float
     last_s: float
+    ticks: tuple[Tick, ...]
     lanes: tuple[Lane, ...]
     left_out: int = 0
 
 
 def story_lanes(run: RunFolder) -> Lanes:
-    """The handful of lanes that show the run: the fault, the expected alerts, every quarantine, repair, QA."""
+    """The handful of lanes that show the run: the fault, what had to notice it, every quarantine, repair, QA."""
     expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
     taints = [seen for seen in run.history.of(TaintSeen) if not seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)]
-    lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_remediations(run), *_hops(run), *_qa(run)]
+    lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_missed(run)]
+    lanes += [*_remediations(run), *_hops(run), *_qa(run)]
     begin = min((bar.start_s for lane in lanes for bar in lane.bars), default=0.0)
     end = max((bar.end_s for lane in lanes for bar in lane.bars), default=0.0)
     return _on_axis(lanes, begin - 0.06 * (end - begin), end)
@@ -72,12 +83,19 @@ def signal_lanes(run: RunFolder) -> Lanes:
 
 def _on_axis(lanes: list[Lane], first_s: float, last_s: float) -> Lanes:
     drawn = [lane for lane in lanes if lane.bars]
+    last_s = max(last_s, first_s + 0.001)
     return Lanes(
         first_s=first_s,
-        last_s=max(last_s, first_s + 0.001),
-        lanes=tuple(drawn[:MOST_LANES]),
+        last_s=last_s,
+        ticks=tuple(time_ticks(first_s, last_s)),
+        lanes=tuple(_with_bound_on_axis(lane, last_s) for lane in drawn[:MOST_LANES]),
         left_out=max(0, len(drawn) - MOST_LANES),
     )
+
+
+def _with_bound_on_axis(lane: Lane, last_s: float) -> Lane:
+    """Return the lane without a bound that lies past the axis, where a mark would name another moment."""
+    return lane if lane.bound_s is None or lane.bound_s <= last_s else lane.model_copy(update={"bound_s": None})
 
 
 def _last_s(run: RunFolder) -> float:
@@ -101,13 +119,31 @@ def _alerts(run: RunFolder, seen: Iterable[AlertSeen]) -> list[Lane]:
     for alert in seen:
         lives[alert.label_set].append(alert)
     apart = distinguishing_labels([life[0] for life in lives.values()])
+    bounds = {alert.name: alert.within.total_seconds() for alert in run.plan.expect.alerts} if run.plan else {}
     lanes = []
     for life in lives.values():
         tones = {"pending": "pending", "firing": "alert"}
         changes = [(run.offset_s(alert.at), tones.get(alert.state)) for alert in life]
         detail = ", ".join(filter(None, (life[0].node or "no node", apart[life[0].label_set])))
-        lanes.append(Lane(label=f"Alert {life[0].alert}", detail=detail, bars=_spans(changes, _last_s(run))))
+        bars = _spans(changes, _last_s(run))
+        bound_s = bounds.get(life[0].alert) if life[0].expected else None
+        lanes.append(Lane(label=f"Alert {life[0].alert}", detail=detail, bars=bars, bound_s=bound_s))
     return lanes
+
+
+def _missed(run: RunFolder) -> list[Lane]:
+    """Return a lane for each signal that the cluster had to give and did not: its absence is the news."""
+    return [
+        Lane(
+            label=verdict.expectation,
+            detail="never came",
+            bars=(Bar(start_s=0.0, end_s=verdict.within_s, tone="missed"),),
+            bound_s=verdict.within_s,
+            missed=True,
+        )
+        for verdict in signal_verdicts(run)
+        if verdict.status is Status.BROKEN and verdict.seconds is None and verdict.within_s
+    ]
 
 
 def distinguishing_labels(alerts: Sequence[AlertSeen]) -> dict[str, str]:
@@ -130,8 +166,14 @@ def _taints(run: RunFolder, seen: Iterable[TaintSeen]) -> list[Lane]:
         tone = "quiet" if event.taint.key.startswith(NODE_LIFECYCLE_DOMAIN) else "taint"
         key = (event.taint.key, str(event.taint), event.node)
         by_taint[key].append((run.offset_s(event.at), tone if event.present else None))
+    bounds = {taint.key: taint.within.total_seconds() for taint in run.plan.expect.taints} if run.plan else {}
     return [
-        Lane(label=f"Taint {key.rpartition('/')[2]}", detail=f"{taint} on {node}", bars=_spans(changes, _last_s(run)))
+        Lane(
+            label=f"Taint {key.rpartition('/')[2]}",
+            detail=f"{taint} on {node}",
+            bars=_spans(changes, _last_s(run)),
+            bound_s=bounds.get(key),
+        )
         for (key, taint, node), changes in by_taint.items()
     ]
 

@@ -12,7 +12,7 @@ from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed
 
 SIGNAL_PHRASES = {
-    "alert-fires": ("alert firing", "no alert fired"),
+    "alert-fires": ("alert firing", "the expected alert did not fire"),
     "taint-set": ("node tainted", "the node was not tainted"),
     "device-tainted": ("device tainted", "no device was tainted"),
     "cordoned": ("node cordoned", "the node was not cordoned"),

@@ -49,6 +49,8 @@ class Section:
     body: Markup
     data: BaseModel | None
     failure: str = ""
+    is_open: bool = True
+    """True for a part of the summary; the others are folded behind their titles."""
 
 
 def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, clean: Clean | None = None) -> Rendered:
@@ -64,6 +66,7 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
     templates = environment()
     sections = [build_section(module, run, templates) for module in section_modules()]
     sections += map(_unloadable, _found().broken)
+    sections.sort(key=lambda section: not section.is_open)
     page = templates.get_template("page.html").render(
         run=run, sections=sections, result=run.result, rendered_at=rendered_at
     )
@@ -111,7 +114,7 @@ def build_section(module: ModuleType, run: RunFolder, templates: Environment) ->
     """Return what the module makes of the run; a section that fails says why in its place.
 
     It is drawn by the module's own `TEMPLATE` (text of Jinja), else by the file of the module's name in
-    `templates/report/`.
+    `templates/report/`. It is folded unless the module says `OPEN = True`.
     """
     name = _name(module)
     try:
@@ -119,7 +122,8 @@ def build_section(module: ModuleType, run: RunFolder, templates: Environment) ->
         own = getattr(module, "TEMPLATE", None)
         template = templates.from_string(own) if own else templates.get_template(f"{name}.html")
         body = Markup(template.render(data=data, run=run))  # noqa: S704 autoescaped
-        return Section(id=name.replace("_", "-"), title=module.TITLE, body=body, data=data)
+        is_open = getattr(module, "OPEN", False)
+        return Section(id=name.replace("_", "-"), title=module.TITLE, body=body, data=data, is_open=is_open)
     except Exception as error:  # one section's bug must not cost the reader the others
         why = f"{type(error).__name__}: {error}".rstrip(".")
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=Markup(), data=None, failure=why)

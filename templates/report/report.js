@@ -218,12 +218,35 @@
     }
   }
 
-  // Paper cannot unfold.
+  // A link into a folded section opens it; paper gets what is open, and everything only on request.
+  function unfold() {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    const depth = target.closest("details.depth") || target.querySelector(":scope > details.depth");
+    if (!depth || depth.open) return;
+    depth.open = true;
+    target.scrollIntoView();
+  }
+  function openAll() {
+    const depths = [...document.querySelectorAll("details.depth")];
+    const contents = document.querySelector(".contents");
+    if (!depths.length || !contents) return;
+    const button = make("button", { type: "button", class: "open-all" }, "Open all sections");
+    button.addEventListener("click", () => {
+      const opens = depths.some((one) => !one.open);
+      for (const one of depths) one.open = opens;
+      button.textContent = opens ? "Fold the evidence" : "Open all sections";
+    });
+    contents.append(button);
+  }
   let folded = [];
-  addEventListener("beforeprint", () => { folded = [...document.querySelectorAll("details:not([open])")]; for (const one of folded) one.open = true; });
+  addEventListener("beforeprint", () => { folded = [...document.querySelectorAll("details:not([open]):not(.depth)")]; for (const one of folded) one.open = true; });
   addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
 
   zones();
   for (const root of document.querySelectorAll(".node-charts")) nodeCharts(root);
   filters();
+  openAll();
+  unfold();
+  addEventListener("hashchange", unfold);
 })();

@@ -30,8 +30,15 @@ def tab(browser, html, request):  # noqa: F811
     )
     tab = context.new_page()
     tab.goto(html.as_uri())
+    open_all(tab)
     yield tab
     context.close()
+
+
+def open_all(tab) -> None:
+    """Open every section, as a person does who clicks on each title."""
+    for title in tab.locator("details.depth > summary").all():
+        title.click()
 
 
 def chart(tab, metric: str):
@@ -185,3 +192,39 @@ def test_pointing_at_counts_shows_what_holds_there_and_each_can_be_switched_off(
     tab.locator("#node-pods").get_by_role("button", name="Running", exact=True).click()
     tab.mouse.move(plot["x"] + plot["width"] * 0.91, plot["y"] + plot["height"] / 2)
     assert "Running" not in figure.locator(".readout").inner_text()
+
+
+@pytest.fixture
+def folded(browser, html):  # noqa: F811
+    """The page as it opens."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
+    yield context.new_page()
+    context.close()
+
+
+OPENED = "all => all.filter(one => one.open).map(one => one.parentElement.id)"
+
+
+def test_a_link_into_a_folded_section_opens_it(folded, html):
+    folded.goto(f"{html.as_uri()}#gpus")
+    depths = folded.locator("details.depth")
+    assert depths.evaluate_all(OPENED) == ["gpus"]
+    folded.locator("#expectations a[href^='#r']").first.click()
+    assert depths.evaluate_all(OPENED) == ["timeline", "gpus"]
+
+
+def test_one_button_opens_and_folds_all_the_evidence(folded, html):
+    folded.goto(html.as_uri())
+    depths = folded.locator("details.depth")
+    assert depths.evaluate_all(OPENED) == []
+    folded.get_by_role("button", name="Open all sections").click()
+    assert len(depths.evaluate_all(OPENED)) == depths.count() > 10
+    folded.get_by_role("button", name="Fold the evidence").click()
+    assert depths.evaluate_all(OPENED) == []
+
+
+def test_the_summary_is_short_on_screen_and_on_paper(folded, html):
+    folded.goto(html.as_uri())
+    assert folded.evaluate("document.documentElement.scrollHeight") < 4000
+    sheets = re.findall(rb"/Type /Page\b", folded.pdf(format="A4"))
+    assert 1 <= len(sheets) <= 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -19,7 +20,8 @@ from tests.report import run_builder as build
 from tests.report.page import Page
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
-SECTIONS = [module.__name__.rpartition(".")[2].replace("_", "-") for module in section_modules()]
+MODULES = sorted(section_modules(), key=lambda module: not getattr(module, "OPEN", False))
+SECTIONS = [module.__name__.rpartition(".")[2].replace("_", "-") for module in MODULES]
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +108,39 @@ def test_the_chain_is_timed_hop_by_hop_and_names_the_slowest(page, folder):
 def test_unseen_hops_are_marked(tmp_path):
     page = render_page(build.write(tmp_path, build.detector_off()))
     assert page.text("chain").count("not seen") == 6
+    # The hops that came are no news where the chain breaks.
+    assert "The chain breaks after “in log store” : “detector decided” did not follow" in page.text("chain")
+    assert "Slowest hop" not in page.text("chain")
     only_fault = build.without(build.passing(), lambda e: isinstance(e, HopSeen))
     chain = render_page(build.write(tmp_path, only_fault)).text("chain")  # by the alert's and the taint's own events
     assert chain.count("not seen") == 4 and "gameday-health" in chain
     unseen = build.without(build.detector_off(), lambda e: isinstance(e, HopSeen))
-    assert "Only the fault itself is on record" in render_page(build.write(tmp_path, unseen)).text("chain")
+    assert "breaks after “fault written” : “in log store” did not follow" in render_page(
+        build.write(tmp_path, unseen)
+    ).text("chain")
+
+
+def test_signals_that_never_came_have_lanes_with_their_bounds(tmp_path, folder):
+    missed = build.write(tmp_path / "missed", build.detector_off())
+    text = render_page(missed).text("verdict")
+    assert "never came" in text and "bound T+" in text
+    lanes = json.loads((missed / "report.json").read_text())["sections"]["verdict"]["story"]["lanes"]
+    ghosts = [lane for lane in lanes if lane["missed"]]
+    assert {lane["bars"][0]["end_s"] for lane in ghosts} == {lane["bound_s"] for lane in ghosts}
+    assert len(ghosts) == 2
+    render_page(folder)
+    came = json.loads((folder / "report.json").read_text())["sections"]["verdict"]["story"]
+    assert not any(lane["missed"] for lane in came["lanes"])
+    assert {lane["label"].partition(" ")[0] for lane in came["lanes"] if lane["bound_s"]} == {"Alert", "Taint"}
+    steps = {round(after["at"] - before["at"], 6) for before, after in itertools.pairwise(came["ticks"])}
+    assert steps <= {5.0, 10.0, 15.0, 30.0}
+
+
+def test_the_summary_is_open_and_the_evidence_is_folded(page):
+    folded = {attrs["id"] for attrs in page.attributes("section") if attrs.get("class") == "folded"}
+    shown = [attrs["id"] for attrs in page.attributes("section") if attrs.get("class") != "folded"]
+    assert shown == ["verdict", "expectations", "chain", "actions", "problems"]
+    assert {"timeline", "gpus", "identity", "undo"} <= folded
 
 
 def test_a_hop_before_its_cause_is_a_clock_that_disagrees(tmp_path):

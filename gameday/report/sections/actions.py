@@ -9,6 +9,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 108
 TITLE = "Actions"
+OPEN = True
 
 
 class ActionRow(BaseModel):

@@ -1,19 +1,23 @@
-"""The detection chain as a waterfall: when each hop happened, how long it took, and which was slowest."""
+"""The detection chain as a waterfall: when each hop happened, how long it took, where it breaks, which was slowest."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from pydantic import BaseModel
 
 from gameday.checks.facts import first_fault, target_nodes
+from gameday.checks.verdict import Status
 from gameday.history.events import AlertSeen, CordonSeen, HopSeen, StepStarted
-from gameday.report.noticed import first_taint
+from gameday.report.charts import Tick, time_ticks
+from gameday.report.noticed import first_taint, signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop, Step
 
 ORDER = 50
 TITLE = "Detection chain"
+OPEN = True
 
 CAUSES: dict[Hop, tuple[Hop, ...]] = {
     Hop.IN_LOG_STORE: (Hop.WRITTEN,),
@@ -25,6 +29,32 @@ CAUSES: dict[Hop, tuple[Hop, ...]] = {
     Hop.TAINTED: (Hop.DECIDED, Hop.NOTIFIED, Hop.RULE_FIRING, Hop.IN_LOG_STORE, Hop.WRITTEN),
 }
 """The causes that each hop can have: logs and metrics branch, so a hop's cause is not always the row above."""
+
+
+_LEAST_AXIS_S = 0.001
+_TO_SIGNAL = {
+    "alert-fires": (
+        Hop.WRITTEN,
+        Hop.IN_LOG_STORE,
+        Hop.DECIDED,
+        Hop.SAMPLED,
+        Hop.RULE_PENDING,
+        Hop.RULE_FIRING,
+    ),
+    "taint-set": (Hop.WRITTEN, Hop.IN_LOG_STORE, Hop.DECIDED, Hop.TAINTED),
+}
+"""The hops to an alert and to a taint, by the check on it."""
+
+
+class Break(BaseModel):
+    """The place where the chain ends before a signal that the plan expects."""
+
+    after: str
+    """The last hop that was seen on the way to the signal."""
+    before: str
+    """The next hop on that way, which was not seen."""
+    missed: str
+    """The expectation that did not hold."""
 
 
 class HopRow(BaseModel):
@@ -44,7 +74,9 @@ class Chain(BaseModel):
     node: str | None
     rows: tuple[HopRow, ...]
     total_s: float | None
+    ticks: tuple[Tick, ...]
     slowest: str | None
+    breaks: tuple[Break, ...] = ()
 
 
 class Chains(BaseModel):
@@ -64,11 +96,35 @@ def _chain(run: RunFolder, node: str | None) -> Chain:
     zero = seen[Hop.WRITTEN].at if Hop.WRITTEN in seen else None
     rows = [_row(hop, seen, zero) for hop in Hop]
     took = {row.hop: row.took_s for row in rows if row.took_s is not None and row.hop != Hop.WRITTEN}
-    slowest = max(took, key=lambda hop: took[hop]) if took else None
+    breaks = _breaks(run, node, seen) if zero else ()
+    # The slowest of the hops that came is no news where others did not come.
+    slowest = max(took, key=lambda hop: took[hop]) if took and not breaks else None
     rows = [row.model_copy(update={"slowest": row.hop == slowest}) for row in rows]
     ends = [row.end_s for row in rows if row.end_s is not None]
     # An unseen hop is shown as such; but where nothing was seen at all there is no chain to draw.
-    return Chain(node=node, rows=tuple(rows) if seen else (), total_s=max(ends, default=None), slowest=slowest)
+    total_s = max(ends, default=None)
+    return Chain(
+        node=node,
+        rows=tuple(rows) if seen else (),
+        total_s=total_s,
+        ticks=tuple(time_ticks(0.0, max(total_s or 0.0, _LEAST_AXIS_S))),
+        slowest=slowest,
+        breaks=breaks,
+    )
+
+
+def _breaks(run: RunFolder, node: str | None, seen: Collection[Hop]) -> tuple[Break, ...]:
+    """Return the breaks before the expected signals that did not come, one for each place."""
+    found: dict[tuple[Hop, Hop], Break] = {}
+    for verdict in signal_verdicts(run):
+        way = _TO_SIGNAL.get(verdict.check, ())
+        missed = verdict.status is Status.BROKEN and verdict.seconds is None and verdict.node == node
+        if not way or not missed or way[-1] in seen:
+            continue
+        last = max(place for place, hop in enumerate(way) if hop in seen)
+        place = way[last], way[last + 1]
+        found.setdefault(place, Break(after=place[0], before=place[1], missed=verdict.expectation))
+    return tuple(found.values())
 
 
 def _with_pods(run: RunFolder, chain: Chain) -> Chain:

@@ -11,6 +11,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 30
 TITLE = "Expectations"
+OPEN = True
 
 _SAID_BY = {
     "taint-set": "taints",

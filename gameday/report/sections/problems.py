@@ -12,6 +12,7 @@ from gameday.text import without_secrets
 
 ORDER = 130
 TITLE = "Problems and gaps"
+OPEN = True
 
 
 class ProblemRow(BaseModel):

@@ -10,6 +10,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from gameday.history.events import FaultInjected, QaChecked, Record, StepEnded, StepStarted
+from gameday.report.charts import Tick, time_ticks
 from gameday.report.lanes import Lanes, signal_lanes
 from gameday.report.narration import narrate
 from gameday.report.run_folder import RunFolder
@@ -48,6 +49,7 @@ class Timeline(BaseModel):
     zero_is_fault: bool
     first_s: float
     last_s: float
+    ticks: tuple[Tick, ...]
     fault_s: tuple[float, float] | None
     """The fault window, seconds since T+0; to the last record where no undo is on record."""
     steps: tuple[StepBar, ...]
@@ -67,6 +69,7 @@ def build(run: RunFolder) -> Timeline:
         zero_is_fault=bool(run.history.of(FaultInjected)),
         first_s=min(offsets),
         last_s=max(offsets),
+        ticks=tuple(time_ticks(min(offsets), max(*offsets, min(offsets) + 0.001))),
         fault_s=run.fault_window(),
         steps=tuple(_bar(run, step) for step in Step),
         signals=signal_lanes(run),

@@ -18,6 +18,7 @@ from gameday.report.summary import Noticed, RunDuration
 
 ORDER = 0
 TITLE = "Outcome"
+OPEN = True
 
 
 class BigNumber(BaseModel):
