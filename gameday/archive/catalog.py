@@ -21,6 +21,7 @@ from gameday.exit_codes import ExitCode
 from gameday.league.page import PAGE_FILE, read_league
 from gameday.league.record import LEAGUE_FILE
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
+from gameday.report.earlier_runs import SAMPLE_FOLDER
 from gameday.report.notes import ActionItem, Notes, read_notes
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
@@ -114,7 +115,7 @@ class RunCatalog:
 
 
 def read_catalog(reports: Path) -> RunCatalog:
-    """Read all that a reports folder holds. Damage in a folder makes it `unreadable`, no error.
+    """Read all that a reports folder holds, but for the repository's sample. Damage makes a folder `unreadable`.
 
     Raises:
         OSError: The reports folder cannot be listed.
@@ -123,7 +124,7 @@ def read_catalog(reports: Path) -> RunCatalog:
     incidents: list[CatalogIncident] = []
     groups: list[RunGroup] = []
     unreadable: list[str] = []
-    for folder in sorted(path for path in reports.iterdir() if path.is_dir()):
+    for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
         if (folder / INCIDENT_FILE).is_file():
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():

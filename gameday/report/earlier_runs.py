@@ -18,6 +18,9 @@ MOST_RUNS = 10
 MOST_FOLDERS = 400
 """Folders read, newest name first (a run id starts with its date), so that years of runs cost no more."""
 
+SAMPLE_FOLDER = "sample"
+"""Name of the folder of the repository's sample run, in `reports/`: nobody's earlier run."""
+
 
 def earlier_runs(folder: Path, now: Summary) -> tuple[Summary, ...]:
     """Return the newest runs of the same plan on the same cluster that began before this one.
@@ -87,7 +90,11 @@ def carried_actions(
 def _folders_beside(folder: Path) -> list[Path]:
     """Return the other folders beside this one, newest name first; none where they cannot be listed."""
     try:
-        others = [path for path in folder.resolve().parent.iterdir() if path.name != folder.resolve().name]
+        others = [
+            path
+            for path in folder.resolve().parent.iterdir()
+            if path.name not in (folder.resolve().name, SAMPLE_FOLDER)
+        ]
     except OSError:
         return []
     return sorted(others, key=lambda path: path.name, reverse=True)

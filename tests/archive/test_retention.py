@@ -79,9 +79,9 @@ def test_a_run_whose_history_is_not_closed_stays(tmp_path: Path) -> None:
 
 
 def test_a_renamed_folder_stays(tmp_path: Path) -> None:
-    write(tmp_path / "sample", passing())
+    write(tmp_path / "renamed", passing())
     run_named(tmp_path, "new", later(passing(), 1000))
-    assert deletable(tmp_path)["sample"] is False
+    assert deletable(tmp_path)["renamed"] is False
 
 
 def test_prune_deletes_nothing_without_the_delete_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

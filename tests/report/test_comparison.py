@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def test_the_earlier_runs_of_the_plan_are_found_oldest_first(tmp_path):
     written(tmp_path, 0, plan_name="another-plan")
     real = written(tmp_path, 6, cluster_id="another-cluster")
     newest = written(tmp_path, 4)
+    shutil.copytree(tmp_path / "20260003", tmp_path / "sample")  # the repository's own is nobody's earlier run
     assert [s.run_id for s in earlier_runs(newest, summarise(load_run_folder(newest)))] == [
         "20260001",
         "20260002",
