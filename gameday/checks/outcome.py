@@ -162,12 +162,16 @@ def _outcome(
     if refused and not history.of(FaultInjected):
         return RunOutcome.REFUSED, f"Refused before anything was broken: {refused.why}"
     if aborted:
-        reaped = any(undone.by == "reaper" for undone in history.of(FaultUndone))
-        by_whom = "; what it had changed was undone by the reaper" if reaped else ""
-        return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{by_whom}"
+        return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{_by_reaper(history)}"
     if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
         return RunOutcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
     return (RunOutcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state, excused)
+
+
+def _by_reaper(history: History) -> str:
+    """Return that the reaper undid the run's changes, and when; empty where it did not."""
+    ats = [record.at for record, undone in history.with_times(FaultUndone) if undone.by == "reaper"]
+    return f"; what it had changed was undone by the reaper at {max(ats):%H:%M:%S} UTC" if ats else ""
 
 
 def _unbroken(
@@ -175,7 +179,8 @@ def _unbroken(
 ) -> tuple[RunOutcome, str]:
     unknown = [verdict for verdict in verdicts if verdict.status is Status.UNKNOWN]
     if history.last(RunEnded) is None:
-        return RunOutcome.UNKNOWN, "The run's history stops before its end: it was killed or it crashed"
+        why = "The run's history stops before its end: it was killed or it crashed"
+        return RunOutcome.UNKNOWN, f"{why}{_by_reaper(history)}"
     if unknown:
         return (
             RunOutcome.UNKNOWN,

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status, Verdict
+from gameday.history.events import RunEnded
 from gameday.report.next_command import next_command
 from gameday.report.run_folder import load_run_folder
 from gameday.text import printable
@@ -33,7 +34,7 @@ def print_result(console: Console, folder: Path) -> int:
         Text(printable(result.why)),
         soft_wrap=True,
     )
-    if following := next_command(loaded.started, result):
+    if following := next_command(loaded.started, result, ended=loaded.history.last(RunEnded) is not None):
         console.print(Text(following.why), soft_wrap=True)
         console.print(Text(f"    {printable(following.command)}", style="bold"), soft_wrap=True)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

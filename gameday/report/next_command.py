@@ -30,7 +30,7 @@ class NextCommand(BaseModel):
     command: str
 
 
-def next_command(started: RunStarted | None, result: RunResult) -> NextCommand | None:
+def next_command(started: RunStarted | None, result: RunResult, *, ended: bool) -> NextCommand | None:
     """Return what to do next; None for a run that passed on a clean cluster, or that does not say what it was.
 
     A rehearsal's cluster ends with its run, so that there is nothing in it to undo or to examine.
@@ -38,6 +38,7 @@ def next_command(started: RunStarted | None, result: RunResult) -> NextCommand |
     Args:
         started: The begin of the run's history.
         result: How it ended.
+        ended: It came to its end; False: it was killed, so that its cluster's part in it is not known.
     """
     if started is None:
         return None
@@ -45,7 +46,7 @@ def next_command(started: RunStarted | None, result: RunResult) -> NextCommand |
     if started.trigger != "rehearsal" and result.cleanliness is not Cleanliness.CLEAN:
         why = "To undo what the run may have left, or to prove that nothing is left:"
         return NextCommand(why=why, command=shlex.join(["gameday", "reap", *_profile(words)]))
-    if started.trigger != "rehearsal" and words[:2] == ["gameday", "run"] and result.outcome in _EXAMINE:
+    if started.trigger != "rehearsal" and words[:2] == ["gameday", "run"] and result.outcome in _EXAMINE and ended:
         command = shlex.join(["gameday", "doctor", *words[2:3], *_profile(words)])
         return NextCommand(why=_EXAMINE[result.outcome], command=command)
     if result.outcome in _AGAIN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gameday.history.events import RunEnded
 from gameday.report.durations import durations
 from gameday.report.markdown import markdown
 from gameday.report.next_command import next_command
@@ -17,7 +18,7 @@ def run_markdown(run: RunFolder, page: Path) -> str:
         "run.md",
         outcome=run.result.outcome.capitalize(),
         result=run.result,
-        next=next_command(run.started, run.result),
+        next=next_command(run.started, run.result, ended=run.history.last(RunEnded) is not None),
         durations=durations(run),
         verdicts=run.verdicts,
         page=str(page),

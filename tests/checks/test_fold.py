@@ -96,7 +96,9 @@ def test_a_run_that_was_reaped_while_it_slept_says_who_undid_it():
     reaped = replacing(passing(), lambda e: isinstance(e, FaultUndone), by="reaper")
     aborted = Timed(17, Aborted(by="guard", why="the cluster lease was not renewed for 40 s"))
     assert summary([*reaped, aborted]) == ("aborted", "clean", 3)
-    assert result([*reaped, aborted]).why.endswith("40 s; what it had changed was undone by the reaper.")
+    assert result([*reaped, aborted]).why.endswith(
+        "40 s; what it had changed was undone by the reaper at 09:00:46 UTC."
+    )
     assert "reaper" not in result([*passing(), aborted]).why
 
 

@@ -27,8 +27,10 @@ def told(outcome: str, cleanliness: str = "clean", **changes: Any) -> str:
         "server_version": "v1.37.1",
         "command": RUN,
     }
+    ended = changes.pop("ended", True)
+    fields |= changes
     result = RunResult(outcome=RunOutcome(outcome), cleanliness=Cleanliness(cleanliness), exit_code=0, why="")
-    found = next_command(RunStarted(**{**fields, **changes}), result)
+    found = next_command(RunStarted(**fields), result, ended=ended)
     return found.command if found else ""
 
 
@@ -42,6 +44,11 @@ def test_a_cluster_that_is_not_proved_clean_is_reaped(outcome: str, cleanliness:
 @pytest.mark.parametrize("outcome", ["failed", "unknown"])
 def test_a_cluster_that_did_not_notice_is_examined(outcome: str) -> None:
     assert told(outcome) == "gameday doctor xid-79.yaml --profile 'my cluster.yaml'"
+
+
+def test_a_killed_run_that_was_undone_is_run_again() -> None:
+    assert told("unknown", ended=False) == RUN
+    assert told("unknown", "unknown", ended=False) == "gameday reap --profile 'my cluster.yaml'"
 
 
 @pytest.mark.parametrize("outcome", ["aborted", "refused"])
@@ -62,7 +69,9 @@ def test_a_season_is_run_again() -> None:
 def test_after_a_pass_there_is_nothing_to_do() -> None:
     assert told("passed") == ""
     assert (
-        next_command(None, RunResult(outcome=RunOutcome.UNKNOWN, cleanliness=Cleanliness.CLEAN, exit_code=2, why=""))
+        next_command(
+            None, RunResult(outcome=RunOutcome.UNKNOWN, cleanliness=Cleanliness.CLEAN, exit_code=2, why=""), ended=True
+        )
         is None
     )
 

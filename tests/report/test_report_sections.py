@@ -94,7 +94,7 @@ def test_other_alerts_have_a_row_for_each_label_set(tmp_path):
 def test_a_lane_of_a_killed_run_is_open(tmp_path):
     lanes = lanes_of(story_lanes(load_run_folder(build.write(tmp_path, build.cut_off(build.passing(), 20.0)))))
     assert lanes["Fault xid in"][0][3] and lanes["Taint faulty"][0][3]
-    assert "not ended" in Page(render(tmp_path, NOW).html.read_text()).text("verdict")
+    assert "end not seen" in Page(render(tmp_path, NOW).html.read_text()).text("verdict")
 
 
 def test_conditions_and_missing_gpus_have_lanes(tmp_path):

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from gameday.checks.facts import seconds_text
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Status
-from gameday.history.events import FaultInjected, RunStarted, TaintSeen
+from gameday.history.events import FaultInjected, RunEnded, RunStarted, TaintSeen
 from gameday.report.compare import Trend, trends
 from gameday.report.durations import SINCE, durations
 from gameday.report.lanes import Lanes, story_lanes
@@ -62,7 +62,7 @@ def build(run: RunFolder) -> VerdictStrip:
         numbers=tuple(_big(number, compared[number.measure]) for number in measured),
         story=story_lanes(run),
         problems=len(run.problems),
-        next=next_command(started, run.result),
+        next=next_command(started, run.result, ended=run.history.last(RunEnded) is not None),
     )
 
 
