@@ -11,16 +11,15 @@ from pathlib import Path
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
 
-from gameday.checks.outcome import RunOutcome, RunResult
+from gameday.checks.outcome import RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import StopRunError
-from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
+from gameday.flows.judged_state import judged_state, log_no_judgement_as_a_crash
 from gameday.flows.live_log import LiveLog
 from gameday.flows.run_page import describe_flow_run, plan_name
 from gameday.flows.schedule import refuse_overdue
@@ -74,6 +73,7 @@ def game_day(
         arm: The arm to play of a plan that has arms; the flow `comparison` plays all of them.
         member: Set by a season for its own runs; leave it empty.
     """
+    log_no_judgement_as_a_crash()
     cluster = load_profile(Path(profile) if profile else None)
     guest = cluster.guest if member else None
     watching = None if guest else cluster.detector
@@ -100,5 +100,4 @@ def game_day(
     with record.abort.on_signals():
         result = report(record)
     publish_run(cluster, record.folder)
-    finished = Completed if result.outcome is RunOutcome.PASSED else Failed
-    return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())
+    return judged_state(result.exit_code, result.why, result)

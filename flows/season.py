@@ -13,16 +13,15 @@ from typing import Annotated
 
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
 from pydantic import Field
 
-from gameday.checks.outcome import EXIT_CODES, RunOutcome
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
+from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
@@ -101,11 +100,10 @@ def season(
 
 def season_state(result: SeasonResult) -> State[SeasonResult]:
     """Return a season's state in Prefect, named after its exit code, such as Passed or Dirty."""
-    finished = Completed if result.exit_code == ExitCode.PASSED else Failed
-    return finished(message=result.why, data=result, name=ExitCode(result.exit_code).name.capitalize())
+    return judged_state(result.exit_code, result.why, result)
 
 
 def refused_state(error: RefusedError) -> State[SeasonResult]:
     """Return the state in Prefect of a season, or a comparison, that was refused before anything was changed."""
     why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
-    return Failed(message=why, data=SeasonResult(exit_code=EXIT_CODES[RunOutcome.REFUSED], why=why), name="Refused")
+    return season_state(SeasonResult(exit_code=ExitCode.REFUSED, why=why))
