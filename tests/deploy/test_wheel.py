@@ -120,7 +120,7 @@ def test_a_file_that_is_missing_is_named_with_what_to_do(site: Path, tmp_path: P
     finally:
         away.rename(plans)
     assert done.returncode == 70
-    assert f"lacks its folder 'plans'; searched for in {plans}" in done.stderr
+    assert f"lacks 'plans'; searched for in {plans}" in done.stderr
     assert "Reinstall it" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -154,5 +154,5 @@ def test_a_folder_of_the_same_name_beside_an_installed_package_is_not_used(
     monkeypatch.setattr("gameday.shipped._INSTALLED", package / "_shipped")
     assert shipped("plans") == package / "_shipped" / "plans"
     assert checkout() is None
-    with pytest.raises(IncompleteInstallationError, match="lacks its folder 'templates'"):
+    with pytest.raises(IncompleteInstallationError, match="lacks 'templates'"):
         shipped("templates")
