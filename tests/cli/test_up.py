@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,15 @@ class Up:
     def state(self, flow_run: str) -> str:
         return str(self.api.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state_name"])
 
+    def scheduled(self) -> set[str]:
+        """Return the flow runs that Prefect's scheduler has put in, by their moments."""
+        body = {
+            "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+            "deployments": {"name": {"any_": ["weekly"]}},
+        }
+        runs = self.api.post("/flow_runs/filter", json=body).raise_for_status().json()
+        return {str(run["expected_start_time"]) for run in runs if run["auto_scheduled"]}
+
     def histories(self) -> list[Path]:
         return sorted((self.folder / "reports").glob("*/history.jsonl"))
 
@@ -91,6 +101,9 @@ def test_a_game_day_from_the_form_passes_and_ctrl_c_undoes_the_next(up: Up) -> N
     refused = up.api.get("/deployments/name/game-day/manual").json()["id"]
     answer = up.api.post(f"/deployments/{refused}/create_flow_run", json={"parameters": {"plan": "no-such-plan"}})
     assert (answer.status_code, "no-such-plan" in answer.text) == (409, True)
+    until(lambda: bool(up.scheduled()), 60, "the scheduler puts the next weekly seasons in")
+    moments = [datetime.fromisoformat(moment) for moment in up.scheduled()]
+    assert {(at.strftime("%A"), at.hour, at.minute) for at in moments} == {("Tuesday", 10, 0)}
     first = up.run(plan=PLAN)
     until(lambda: up.state(first) in ("Passed", "Failed", "Crashed"), 180, "the game-day ends")
     assert up.state(first) == "Passed"
