@@ -11,7 +11,7 @@ from typing import Any
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.deployments.runner import RunnerDeployment
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import MissingFlowError, ObjectAlreadyExists
 from prefect.runner.storage import LocalStorage
 from prefect.schedules import Cron, Interval, Schedule
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from gameday.documents.explain import explain
 from gameday.documents.read import decode, read
 from gameday.documents.source import parse
-from gameday.errors import DocumentError
+from gameday.errors import CommandError, DocumentError
 
 _SET_BY_PROGRAMS = frozenset({"trigger", "run_id", "season_id", "comparison_id", "command", "member", "reports"})
 """Parameters of flows that the command line, a season, a schedule or a deployment sets, and nobody by hand."""
@@ -118,30 +118,34 @@ def register_deployments(declared: Sequence[DeclaredDeployment], choices: Choice
         Their names, as Prefect has them: flow/deployment.
 
     Raises:
+        CommandError: The flow of one of them is not there; nothing is registered then.
         DeploymentApplyError: The server takes one of them not.
         TransportError: It does not answer (httpx).
     """
+    built = [_built(one, choices, folder) for one in declared]
     with get_client(sync_client=True) as client:
         for pool in dict.fromkeys(one.work_pool.name for one in declared):
             try:
                 client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
             except ObjectAlreadyExists:
                 continue
-    built = [_built(one, choices, folder) for one in declared]
     for deployment in built:
         deployment.apply()
     return [deployment.full_name for deployment in built]
 
 
 def _built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDeployment:
-    built = RunnerDeployment.from_entrypoint(
-        one.entrypoint,
-        name=one.name,
-        description=one.description,
-        concurrency_limit=one.concurrency_limit,
-        schedules=[schedule.built() for schedule in one.schedules],
-        work_pool_name=one.work_pool.name,
-    )
+    try:
+        built = RunnerDeployment.from_entrypoint(
+            one.entrypoint,
+            name=one.name,
+            description=one.description,
+            concurrency_limit=one.concurrency_limit,
+            schedules=[schedule.built() for schedule in one.schedules],
+            work_pool_name=one.work_pool.name,
+        )
+    except (ImportError, MissingFlowError) as error:
+        raise CommandError(f"deployment {one.name}: entrypoint {one.entrypoint!r} is no flow: {error}") from None
     # Without it the worker would copy the whole folder for each run.
     built.storage = LocalStorage(str(folder))
     schema = built._parameter_openapi_schema

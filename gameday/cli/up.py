@@ -189,9 +189,9 @@ def _register(prefect_file: Path | None, plans: Path, profiles: Sequence[Path], 
     """Register the deployments, and return their names. Raises CommandError and DocumentError."""
     import httpx  # noqa: PLC0415
     from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     from gameday.cli.deployments import Choices, declared, register_deployments  # noqa: PLC0415
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
 
     choices = Choices(
         plans=_offered(plans),
@@ -200,8 +200,12 @@ def _register(prefect_file: Path | None, plans: Path, profiles: Sequence[Path], 
     )
     try:
         return register_deployments(declared(prefect_file or shipped_prefect_file()), choices, Path.cwd())
-    except (DeploymentApplyError, httpx.TransportError) as error:
-        raise CommandError(gone_message(error) or str(error), ExitCode.REFUSED) from None
+    except httpx.TransportError:
+        url = PREFECT_API_URL.value()
+        why = f"the Prefect server {url} does not answer; start it, or set PREFECT_API_URL to another one's API"
+        raise CommandError(why, ExitCode.REFUSED) from None
+    except DeploymentApplyError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
 def _offered(folder: Path) -> list[str]:

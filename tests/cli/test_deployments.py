@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gameday.cli.deployments import Choices, DeclaredDeployment, _built, declared
-from gameday.errors import DocumentError
+from gameday.errors import CommandError, DocumentError
 from gameday.shipped import shipped_prefect_file
 
 CHOICES = Choices(plans=["/team/own.yaml", "xid-48"], profiles=["/p/eu.yaml", "/p/us.yaml"], reports="/r")
@@ -80,6 +80,15 @@ def test_a_prefect_yaml_that_cannot_be_used_is_refused_with_its_place(text: str,
     file.write_text(text)
     with pytest.raises(DocumentError, match=said):
         declared(file)
+
+
+@pytest.mark.parametrize(
+    "entrypoint", ["gameday.nope.flow", "gameday.flows.game_day.nope", "gameday.flows.game_day.Path"]
+)
+def test_a_deployment_of_what_is_no_flow_is_refused(entrypoint: str) -> None:
+    one = SHIPPED["manual"].model_copy(update={"entrypoint": entrypoint})
+    with pytest.raises(CommandError, match=f"deployment manual: entrypoint '{entrypoint}' is no flow"):
+        _built(one, CHOICES, Path("/work"))
 
 
 def test_a_schedule_is_a_cron_line_or_an_interval() -> None:

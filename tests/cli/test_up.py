@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gameday.cli import run
 from gameday.exit_codes import ExitCode
@@ -23,6 +23,12 @@ from tests.rehearsal.processes import naming, until
 
 Capture = pytest.CaptureFixture[str]
 PLAN = "xid-95-uncontained-ecc"
+
+
+def test_deploy_names_a_server_that_does_not_answer(capsys: Capture) -> None:
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}):
+        assert run(["deploy"]) == ExitCode.REFUSED
+    assert "the Prefect server http://127.0.0.1:9/api does not answer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -66,8 +72,19 @@ class Up:
     def run(self, **parameters: Any) -> str:
         """Start a game-day as the form does, and return its flow run."""
         deployment = self.api.get("/deployments/name/game-day/manual").raise_for_status().json()["id"]
-        answer = self.api.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters})
+        answer = self.post(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
         return str(answer.raise_for_status().json()["id"])
+
+    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        """Return the first answer that is none of a busy server, whose SQLite refuses a second writer with 503."""
+        answers: list[httpx.Response] = []
+
+        def is_answered() -> bool:
+            answers.append(self.api.post(path, json=body))
+            return answers[-1].status_code != httpx.codes.SERVICE_UNAVAILABLE
+
+        until(is_answered, 60, f"an answer to {path}")
+        return answers[-1]
 
     def state(self, flow_run: str) -> str:
         return str(self.api.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state_name"])
@@ -78,7 +95,7 @@ class Up:
             "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
             "deployments": {"name": {"any_": ["weekly"]}},
         }
-        runs = self.api.post("/flow_runs/filter", json=body).raise_for_status().json()
+        runs = self.post("/flow_runs/filter", body).raise_for_status().json()
         return {str(run["expected_start_time"]) for run in runs if run["auto_scheduled"]}
 
     def histories(self) -> list[Path]:
@@ -99,7 +116,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 @pytest.mark.timeout(400)
 def test_a_game_day_from_the_form_passes_and_ctrl_c_undoes_the_next(up: Up) -> None:
     refused = up.api.get("/deployments/name/game-day/manual").json()["id"]
-    answer = up.api.post(f"/deployments/{refused}/create_flow_run", json={"parameters": {"plan": "no-such-plan"}})
+    answer = up.post(f"/deployments/{refused}/create_flow_run", {"parameters": {"plan": "no-such-plan"}})
     assert (answer.status_code, "no-such-plan" in answer.text) == (409, True)
     until(lambda: bool(up.scheduled()), 60, "the scheduler puts the next weekly seasons in")
     moments = [datetime.fromisoformat(moment) for moment in up.scheduled()]
