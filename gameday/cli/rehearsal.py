@@ -188,9 +188,9 @@ def rehearse(
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.rehearsal.seed import OFFENDER_LABEL  # noqa: PLC0415
+    from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL  # noqa: PLC0415
 
-    offender = OFFENDER_LABEL in checked.targets.selector
+    chosen_by = checked.targets.selector
     flow = "gameday.flows.arms" if loaded.arms else "gameday.flows.game_day"
     with embedded(
         out,
@@ -201,7 +201,8 @@ def rehearse(
         keep=keep,
         flow=flow,
         repair=repaired,
-        offender=offender,
+        offender=OFFENDER_LABEL in chosen_by,
+        weakly_cooled=WEAKLY_COOLED_LABEL in chosen_by,
         lab=lab,
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
@@ -247,6 +248,7 @@ def embedded(
     spare: int = 0,
     repair: bool = False,
     offender: bool = False,
+    weakly_cooled: bool = False,
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: ExporterRelease,
@@ -269,7 +271,7 @@ def embedded(
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender)
+    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender, weakly_cooled)
     here = Embedded(
         RehearsalCluster(
             folder,

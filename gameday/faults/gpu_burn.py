@@ -14,6 +14,7 @@ from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import Burn, GpuSample, Host, WorkReport
+from gameday.host.clock_reasons import THERMAL_SLOWDOWN, named
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters
 
@@ -30,8 +31,23 @@ class GpuBurnParameters(GpuParameters):
     """half: the tensor cores, and the most heat; single: FP32, without them."""
     heat_to_c: int | None = Field(default=None, ge=30, le=90)
     """Load in turns so that the GPU stays at this temperature, degrees Celsius; None: load all the time."""
+    until_throttled: bool = False
+    """Load until NVML says that the GPU slows down for heat, then in turns so that it stays; needs a ceiling_c."""
     ceiling_c: int = Field(default=85, ge=40, le=92)
     """The GPU temperature that ends the load immediately, whatever was asked for (93 is where health checks warn)."""
+
+    @model_validator(mode="after")
+    def _throttling_has_a_ceiling_of_its_own(self) -> GpuBurnParameters:
+        if self.until_throttled and self.heat_to_c is not None:
+            raise conflict(("until_throttled",), "until_throttled and heat_to_c are two goals: write one of them")
+        if self.until_throttled and "ceiling_c" not in self.model_fields_set:
+            raise conflict(
+                ("until_throttled",),
+                f"write ceiling_c beside until_throttled: many models throttle above the default of {self.ceiling_c} "
+                "(docs/sources.md, GPU temperatures). `nvidia-smi -q -d TEMPERATURE` shows where yours does; a few "
+                "degrees more are the ceiling, at most 92",
+            )
+        return self
 
     @model_validator(mode="after")
     def _heat_stays_below_the_ceiling(self) -> GpuBurnParameters:
@@ -48,7 +64,8 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
 
     The factors are random and every product is compared with the first, bit for bit: a single wrong element is a
     finding, silent data corruption. The temperature is read each second. The load ends at its ceiling, where it cannot
-    be read, and where nobody steers the load for ten seconds.
+    be read, and where nobody steers the load for ten seconds. Heated until it throttles, a GPU is refused whose own
+    limit, as NVML has it, the ceiling does not exceed.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters
@@ -78,6 +95,8 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
         sample = target_gpu(parameters, gpu, host)
         if (temperature := _temperature(sample)) >= parameters.ceiling_c:
             raise HostError(f"GPU {sample.index} is at {temperature:g} °C, and ceiling_c is {parameters.ceiling_c}")
+        if parameters.until_throttled:
+            _refuse_proof_of_nothing(sample, parameters.ceiling_c)
         return {}
 
     def inject(self, parameters: GpuBurnParameters, gpu: int, host: Host) -> Evidence:
@@ -96,36 +115,94 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
         return Evidence(lines=lines, written_at=written_at)
 
     def hold(self, parameters: GpuBurnParameters, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...]:
-        index = gpu_index(parameters, gpu)
-        peak, best, stopped, goal_after = 0.0, 0.0, "", None
+        index, heat = gpu_index(parameters, gpu), _Heat(parameters)
 
         def look(report: WorkReport) -> bool:
-            nonlocal peak, best, stopped, goal_after
-            temperature = _temperature(target_gpu(parameters, gpu, host))
-            peak, best = max(peak, temperature), max(best, report.tflops or 0.0)
-            if temperature >= parameters.ceiling_c:
-                stopped = f"the ceiling of {parameters.ceiling_c} °C ended the load after {report.seconds:.0f} s"
+            heat.see(target_gpu(parameters, gpu, host), report)
+            if heat.at_ceiling:
                 host.end_work(index)
                 return False
-            goal = parameters.heat_to_c
-            if goal is not None and temperature >= goal and goal_after is None:
-                goal_after = report.seconds
-            rests = goal is not None and temperature >= goal
-            host.steer_work(index, 0.0 if rests else parameters.utilization_pct / 100)
+            host.steer_work(index, 0.0 if heat.suffices else parameters.utilization_pct / 100)
             return True
 
         watch_work(host, index, ended, look)
-        lines = [f"held: peak {peak:g} °C, best {best:.1f} TFLOP/s"]
-        if parameters.heat_to_c is not None:
-            reached = f"reached after {goal_after:.0f} s" if goal_after is not None else "never reached"
-            lines.append(f"{parameters.heat_to_c} °C {reached}")
-        return (*lines, stopped) if stopped else tuple(lines)
+        return heat.lines()
 
     def undo(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         return end_work(host, gpu_index(parameters, gpu), _figures)
 
     def verify_undone(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         return not host.has_work(gpu_index(parameters, gpu))
+
+
+class _Heat:
+    """The heat of one hold: what was seen of it, and the temperature from which on the load rests."""
+
+    def __init__(self, parameters: GpuBurnParameters) -> None:
+        self._parameters = parameters
+        self._rest_from: float | None = parameters.heat_to_c
+        self._seconds, self._now, self._peak, self._best = 0.0, 0.0, 0.0, 0.0
+        self._reached_after: float | None = None
+        self._throttled = ""
+        self._looks_since, self._throttled_since = 0, 0
+
+    def see(self, gpu: GpuSample, report: WorkReport) -> None:
+        """Take one reading of the GPU and of its work."""
+        self._seconds, self._now = report.seconds, _temperature(gpu)
+        self._peak, self._best = max(self._peak, self._now), max(self._best, report.tflops or 0.0)
+        if self._parameters.until_throttled:
+            self._look_for_throttling((gpu.clocks_event_reasons or 0) & THERMAL_SLOWDOWN)
+        elif self.suffices and self._reached_after is None:
+            self._reached_after = self._seconds
+
+    def _look_for_throttling(self, reasons: int) -> None:
+        if reasons and not self._throttled:
+            self._throttled = f"throttled after {self._seconds:.0f} s at {self._now:g} °C: {named(reasons)}"
+            self._rest_from = self._now + 1  # NVML's step: at that temperature it goes on, and above it cools
+        if self._throttled:
+            self._looks_since += 1
+            self._throttled_since += bool(reasons)
+
+    @property
+    def at_ceiling(self) -> bool:
+        return self._now >= self._parameters.ceiling_c
+
+    @property
+    def suffices(self) -> bool:
+        return self._rest_from is not None and self._now >= self._rest_from
+
+    def lines(self) -> tuple[str, ...]:
+        """Return what the hold has come to, for the evidence."""
+        lines = [f"held: peak {self._peak:g} °C, best {self._best:.1f} TFLOP/s"]
+        if self._parameters.heat_to_c is not None:
+            after = self._reached_after
+            reached = f"reached after {after:.0f} s" if after is not None else "never reached"
+            lines.append(f"{self._parameters.heat_to_c} °C {reached}")
+        if self._throttled:
+            share = self._throttled_since / self._looks_since
+            lines.append(f"{self._throttled}; slowed in {share:.0%} of the readings since")
+        elif self._parameters.until_throttled and not self.at_ceiling:
+            lines.append(f"never throttled in {self._seconds:.0f} s: the cooling keeps up, and no alert of heat is due")
+        if self.at_ceiling:
+            first = ", before it throttled" if self._parameters.until_throttled and not self._throttled else ""
+            lines.append(
+                f"the ceiling of {self._parameters.ceiling_c} °C ended the load after {self._seconds:.0f} s{first}"
+            )
+        return tuple(lines)
+
+
+def _refuse_proof_of_nothing(sample: GpuSample, ceiling_c: int) -> None:
+    """Refuse a GPU that cannot be heated until it throttles, or is not seen to. Raises HostError."""
+    if sample.clocks_event_reasons is None:
+        raise HostError(f"NVML shows no clock event reasons of GPU {sample.index}: no throttling could be seen")
+    if reasons := sample.clocks_event_reasons & THERMAL_SLOWDOWN:
+        raise HostError(f"GPU {sample.index} is throttled by heat already ({named(reasons)}): look at its cooling")
+    limits = [limit for limit in (sample.max_operating_c, sample.slowdown_c) if limit is not None]
+    if limits and ceiling_c <= min(limits):
+        raise HostError(
+            f"ceiling_c is {ceiling_c}, and GPU {sample.index} ({sample.name}) throttles above {min(limits):g} °C: the "
+            "load would end before. Write a higher ceiling_c, at most 92, or heat_to_c in place of until_throttled"
+        )
 
 
 def _temperature(sample: GpuSample) -> float:

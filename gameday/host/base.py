@@ -46,6 +46,8 @@ class GpuSample(HostModel):
     lost: bool = Field(default=False, description="NVML_ERROR_GPU_IS_LOST: nothing below can be read")
     temperature_c: float | None = None
     memory_temperature_c: float | None = None
+    max_operating_c: float | None = Field(default=None, description="the driver lowers the clocks above it")
+    slowdown_c: float | None = Field(default=None, description="the hardware lowers the clocks at it")
     power_w: float | None = None
     power_limit_w: float | None = None
     power_limit_default_w: float | None = Field(default=None, description="the board's own limit")

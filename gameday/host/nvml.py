@@ -165,6 +165,26 @@ def _memory_temperature(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     return {"memory_temperature_c": field.value.uiVal} if field.nvmlReturn == nvml.NVML_SUCCESS else {}
 
 
+def _t_limits(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    """Read the temperatures at which the GPU slows itself down, as NVML has them from Ada on.
+
+    They are distances from the T.Limit, which is as far from the temperature now as the margin says. While the
+    temperature moves the sum may be a degree off.
+    """
+    fields = {
+        "max_operating_c": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
+        "slowdown_c": nvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
+    }
+    margin = nvml.nvmlDeviceGetMarginTemperature(handle)
+    limit = nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU) + margin
+    distances = nvml.nvmlDeviceGetFieldValues(handle, list(fields.values()))
+    return {
+        field: limit - distance.value.siVal
+        for field, distance in zip(fields, distances, strict=True)
+        if distance.nvmlReturn == nvml.NVML_SUCCESS
+    }
+
+
 def _clocks_event_reasons(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     try:
         mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
@@ -224,6 +244,9 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _pci,
     _plain("temperature_c", "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
     _memory_temperature,
+    _plain("max_operating_c", "nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_GPU_MAX"),
+    _plain("slowdown_c", "nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
+    _t_limits,  # after those, and in their place where there are both (docs/sources.md, GPU temperatures)
     _power,
     _power_limit,
     _power_limit_default,

@@ -72,6 +72,8 @@ _KUBE_STATE_METRICS = "kube-state-metrics"
 """The real program's name, and the name of whichever process takes its part."""
 _OFFENDER = "gpu-node-2"
 """The repeat offender: the first node without the log store."""
+_WEAKLY_COOLED = "gpu-node-1"
+"""The node whose last GPU gets too little air, where there is one."""
 
 
 class ControlPlane(StrEnum):
@@ -106,6 +108,8 @@ class Size:
     """Number of nodes without GPUs besides, for API clients."""
     offender: bool = False
     """True for a cluster with a node that was repaired and returned again and again within a day."""
+    weakly_cooled: bool = False
+    """True for a cluster with a node whose last GPU gets too little air for full load."""
 
 
 class RehearsalCluster:
@@ -271,8 +275,7 @@ class RehearsalCluster:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes + self.size.client_nodes)
             seeder.components(self.size.nodes, self.size.gpus, self._gpu_operator)
-            if self.size.offender:
-                seeder.repeat_offender(_OFFENDER)
+            self._mark_nodes(seeder)
             trained = self.size.nodes - self.size.spare - self.size.hold_outs
             seeder.training(trained, self.size.gpus, dra=self._lab.dra)
         if self.detector is not Detector.OFF:
@@ -338,6 +341,13 @@ class RehearsalCluster:
         file.write_text(order.model_dump_json(indent=1), encoding="utf-8")
         return file
 
+    def _mark_nodes(self, seeder: Seeder) -> None:
+        """Give the nodes with a past or a weakness the labels by which plans choose them. Raises SeedError."""
+        if self.size.offender:
+            seeder.repeat_offender(_OFFENDER)
+        if self.size.weakly_cooled:
+            seeder.weakly_cooled(_WEAKLY_COOLED)
+
     def _start_nodes(self, port: int, guest: Path | None) -> Child:
         return self._python(
             "nodes",
@@ -365,6 +375,7 @@ class RehearsalCluster:
             self._exporter,
             "--gpu-operator",
             self._gpu_operator,
+            *(("--weakly-cooled", _WEAKLY_COOLED) if self.size.weakly_cooled else ()),
             *(("--guest", str(guest)) if guest else ()),
             *(("--kernel-logs", str(self._kernel_logs.resolve())) if self._kernel_logs else ()),
             *self._lab.node_arguments(),

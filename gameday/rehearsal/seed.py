@@ -56,6 +56,8 @@ _STALLED_AFTER_S = 120
 _COMPONENTS_UP_TO = 32
 OFFENDER_LABEL = "gameday.dev/repeat-offender"
 """The label by which a plan chooses the node that was repaired again and again."""
+WEAKLY_COOLED_LABEL = "gameday.dev/weakly-cooled"
+"""The label by which a plan chooses the node with a GPU that gets too hot under full load."""
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
 """The label of the node that runs the log store's pod."""
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
@@ -253,6 +255,10 @@ class Seeder:
             if share:
                 job = _training_job(name, nodes, share, load, dra=dra)
                 self._create(f"/apis/batch/v1/namespaces/{_TRAINING}/jobs", job)
+
+    def weakly_cooled(self, node: str) -> None:
+        """Give a node the label of one whose cooling is weak; raises SeedError."""
+        self._label(node, {WEAKLY_COOLED_LABEL: "true"})
 
     def repeat_offender(self, node: str) -> None:
         """Give a node the record and the label of one that was repaired and returned three times within a day.

@@ -14,8 +14,8 @@ from gameday.agent.qa.readings import Pace, read_node
 from gameday.agent.task import Proof, proof_of
 from gameday.errors import HostError
 from gameday.host.base import WorkReport
+from gameday.host.clock_reasons import SW_THERMAL
 from gameday.plan.qa import Qa, QaFloors
-from gameday.rehearsal.nodes.gpus import REASON_SW_THERMAL
 from gameday.rehearsal.nodes.in_process import ModelHost
 
 WEAK = 1
@@ -47,7 +47,7 @@ def test_alone_the_same_gpu_never_slows_down_because_its_neighbours_are_cold() -
     burns = burn_in(host, alone, 180, None, threading.Event(), host.clock, host.clock.pass_by)
     reasons = [moment.gpu.clocks_event_reasons or 0 for moment in burns[WEAK].moments]
     assert len(reasons) > 100
-    assert not any(reason & REASON_SW_THERMAL for reason in reasons)
+    assert not any(reason & SW_THERMAL for reason in reasons)
 
 
 def test_the_burn_in_leaves_no_work_behind_whatever_happens_to_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from gameday.errors import HostError
 from gameday.faults.gpu_burn import GpuBurnFault, GpuBurnParameters
 from gameday.faults.gpu_memory import GpuMemoryFault
 from gameday.faults.numa import NumaFault
+from gameday.host.clock_reasons import THERMAL_SLOWDOWN
+from gameday.rehearsal.nodes.gpus import BLOCKED_AIR
 from tests.faults.gpu_model import ModelHost
 from tests.faults.working_host import Hold
 
 BURN, MEMORY, NUMA = GpuBurnFault(), GpuMemoryFault(), NumaFault()
+THROTTLED = GpuBurnParameters(until_throttled=True, ceiling_c=91)
 
 
 def test_a_burn_shows_in_power_and_heat_and_counts_what_it_checked(host: ModelHost) -> None:
@@ -87,6 +91,103 @@ def test_a_gpu_lost_under_load_is_an_error(host: ModelHost) -> None:
         BURN.hold(GpuBurnParameters(), 2, host, Hold(host, 9, lambda _: host.machine.lose_gpu(2)))
     BURN.undo(GpuBurnParameters(), 2, host, {})
     assert BURN.verify_undone(GpuBurnParameters(), 2, host, {})
+
+
+def test_a_weakly_cooled_gpu_is_heated_until_it_throttles_and_held_just_there(host: ModelHost) -> None:
+    host.fleet.thermal_resistance[0, 2] = BLOCKED_AIR
+    BURN.inject(THROTTLED, 2, host)
+    seen: list[tuple[float, bool]] = []
+
+    def each(second: int) -> None:
+        gpu = host.gpus()[2]
+        assert gpu.temperature_c is not None and gpu.clocks_event_reasons is not None
+        seen.append((gpu.temperature_c, bool(gpu.clocks_event_reasons & THERMAL_SLOWDOWN)))
+
+    lines = BURN.hold(THROTTLED, 2, host, Hold(host, 180, each))
+    first = next(second for second, (_, slowed) in enumerate(seen) if slowed)
+    assert re.fullmatch(
+        r"throttled after \d+ s at 8[56] °C: SW thermal slowdown; slowed in \d+% of the readings since", lines[1]
+    )
+    after = seen[first:]
+    assert 83 <= min(degrees for degrees, _ in after) <= max(degrees for degrees, _ in after) <= 88
+    longest = max(map(len, "".join("x" if slowed else " " for _, slowed in after).split("x")))
+    assert longest < 20, "it keeps throttling"
+    assert len(lines) == 2
+
+
+def test_a_gpu_that_is_cooled_well_never_throttles_and_the_evidence_says_so(host: ModelHost) -> None:
+    BURN.inject(THROTTLED, 2, host)
+    lines = BURN.hold(THROTTLED, 2, host, Hold(host, 120))
+    assert lines[1].startswith("never throttled in 1")
+    assert host.has_work(2), "the load goes on to the hold's end"
+
+
+def test_a_ceiling_that_comes_first_is_in_the_evidence(host: ModelHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU whose own limit NVML does not show."""
+    unknown = {"max_operating_c": None, "slowdown_c": None}
+    gpus = host.gpus
+    monkeypatch.setattr(host, "gpus", lambda: [sample.model_copy(update=unknown) for sample in gpus()])
+    host.fleet.thermal_resistance[0, 2] = BLOCKED_AIR
+    parameters = GpuBurnParameters(until_throttled=True, ceiling_c=80)
+    BURN.inject(parameters, 2, host)
+    lines = BURN.hold(parameters, 2, host, Hold(host, 120))
+    assert re.fullmatch(r"the ceiling of 80 °C ended the load after \d+ s, before it throttled", lines[1])
+    assert len(lines) == 2
+    assert not host.has_work(2)
+
+
+def test_a_ceiling_above_which_it_may_throttle_still_ends_the_load(host: ModelHost) -> None:
+    host.fleet.thermal_resistance[0, 2] = BLOCKED_AIR
+    parameters = GpuBurnParameters(until_throttled=True, ceiling_c=86)
+    BURN.inject(parameters, 2, host)
+
+    def heat(second: int) -> None:
+        if second == 60:
+            host.fleet.temperature[0, 2] = 91
+
+    lines = BURN.hold(parameters, 2, host, Hold(host, 120, heat))
+    assert lines[1].startswith("throttled after")
+    assert re.fullmatch(r"the ceiling of 86 °C ended the load after \d+ s", lines[2])
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "change", "why"),
+    [
+        (85, {}, r"throttles above 85 °C: the load would end before. Write a higher ceiling_c"),
+        (85, {"max_operating_c": None}, r"throttles above 92 °C"),
+        (90, {"clocks_event_reasons": None}, "no throttling could be seen"),
+        (90, {"clocks_event_reasons": 0x20}, r"throttled by heat already \(SW thermal slowdown\)"),
+    ],
+)
+def test_what_would_prove_nothing_is_refused_before_the_load(
+    host: ModelHost, monkeypatch: pytest.MonkeyPatch, ceiling: int, change: dict[str, Any], why: str
+) -> None:
+    changed = [sample.model_copy(update=change) for sample in host.gpus()]
+    monkeypatch.setattr(host, "gpus", lambda: changed)
+    parameters = GpuBurnParameters(until_throttled=True, ceiling_c=ceiling)
+    for act in (BURN.prior_state, BURN.inject):
+        with pytest.raises(HostError, match=why):
+            act(parameters, 2, host)
+    assert not host.machine.works
+
+
+def test_the_power_brake_is_no_heat(host: ModelHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    braked = [sample.model_copy(update={"clocks_event_reasons": 0x88}) for sample in host.gpus()]
+    monkeypatch.setattr(host, "gpus", lambda: braked)
+    BURN.inject(THROTTLED, 2, host)
+    assert BURN.hold(THROTTLED, 2, host, Hold(host, 5))[1].startswith("never throttled")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"until_throttled": True}, "write ceiling_c beside until_throttled"),
+        ({"until_throttled": True, "ceiling_c": 92, "heat_to_c": 80}, "two goals"),
+    ],
+)
+def test_throttling_is_asked_for_with_a_ceiling_and_alone(parameters: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        GpuBurnParameters.model_validate(parameters)
 
 
 @pytest.mark.parametrize(("heat", "ceiling"), [(85, 85), (90, 80)])

@@ -19,6 +19,7 @@ HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetPciInfo": SimpleNamespace(domain=0, bus=0x4E, device=0),
     "nvmlDeviceGetTemperature": 41,
     "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=55))],
+    "nvmlDeviceGetTemperatureThreshold": 87,
     "nvmlDeviceGetPowerUsage": 350_500,
     "nvmlDeviceGetEnforcedPowerLimit": 700_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": 650_000,
@@ -51,7 +52,7 @@ class FakeNvml(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("nvmlDeviceGet"):
-            return lambda device, *_: _value(device[name])
+            return lambda device, *_: _value(device.get(name, pynvml.NVMLError_NotSupported()))
         return getattr(pynvml, name)
 
     def nvmlInit(self) -> None:
@@ -92,7 +93,8 @@ def test_every_field_is_read_in_the_units_of_the_sample() -> None:
     (gpu,) = read_gpus(nvml)
     assert gpu.model_dump() == {
         "index": 0, "uuid": "GPU-1234", "name": "NVIDIA H100 80GB HBM3", "pci_bus_id": "0000:4e:00", "lost": False,
-        "temperature_c": 41, "memory_temperature_c": 55, "power_w": 350.5, "power_limit_w": 700,
+        "temperature_c": 41, "memory_temperature_c": 55, "max_operating_c": 87, "slowdown_c": 87, "power_w": 350.5,
+        "power_limit_w": 700,
         "power_limit_default_w": 650,
         "sm_clock_mhz": 1755, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1755, "utilization_pct": 97,
         "memory_used_bytes": 5, "memory_total_bytes": 80, "clocks_event_reasons": 4, "ecc_mode": True,

@@ -36,6 +36,8 @@ def expected(gpu: int) -> GpuSample:
         pci_bus_id=f"0000:{0x4E + gpu:02x}:00",
         temperature_c=41 + gpu,
         memory_temperature_c=55 + gpu,
+        max_operating_c=87,
+        slowdown_c=89,
         power_w=350.5 + gpu / 1000,
         power_limit_w=690,
         power_limit_default_w=700,
@@ -77,6 +79,7 @@ def test_what_changes_in_the_library_changes_in_the_next_reading(nvml: MockNvml,
     nvml.show(
         {
             "1.nvmlDeviceGetTemperature.0": "91",
+            "1.nvmlDeviceGetMarginTemperature": "-4",
             "1.nvmlDeviceGetCurrentClocksEventReasons": "0x20",
             "1.nvmlDeviceGetTotalEccErrors.1": "3",
             "1.nvmlDeviceGetNvLinkState": "0 0 0 0 0 0",
@@ -112,6 +115,17 @@ def test_a_field_that_answers_with_an_error_is_unknown_and_costs_no_other(
 ) -> None:
     nvml.show({"0.nvmlDeviceGetPowerUsage": error, "0.nvmlDeviceGetFieldValues.82": error})
     assert reader.read()[0] == expected(0).model_copy(update={"power_w": None, "memory_temperature_c": None})
+
+
+def test_a_gpu_without_a_t_limit_has_its_limits_in_degrees(nvml: MockNvml, reader: NvmlReader) -> None:
+    nvml.show({"0.nvmlDeviceGetMarginTemperature": "!3", "1.nvmlDeviceGetFieldValues.196": "!3"})
+    old, mixed = {"max_operating_c": 86, "slowdown_c": 90}, {"max_operating_c": 86}
+    assert reader.read()[:2] == [expected(0).model_copy(update=old), expected(1).model_copy(update=mixed)]
+
+
+def test_a_gpu_above_its_limit_has_a_negative_margin(nvml: MockNvml, reader: NvmlReader) -> None:
+    nvml.show({"0.nvmlDeviceGetTemperature.0": "90", "0.nvmlDeviceGetMarginTemperature": "-3"})
+    assert reader.read()[0] == expected(0).model_copy(update={"temperature_c": 90})
 
 
 def test_a_name_that_is_no_text_is_unknown(nvml: MockNvml, reader: NvmlReader) -> None:

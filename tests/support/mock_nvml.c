@@ -50,6 +50,11 @@ typedef struct {
 } nvmlUtilization_t;
 
 typedef struct {
+    unsigned int version;
+    int margin;
+} nvmlMarginTemperature_t;
+
+typedef struct {
     unsigned int field, scope;
     long long timestamp, latency_us;
     int type;
@@ -230,8 +235,14 @@ ONE_NUMBER(nvmlDeviceGetPersistenceMode)
     nvmlReturn_t name(nvmlDevice_t device, int which, unsigned int *out) { return number(device, #name, which, out); }
 
 ONE_NUMBER_OF(nvmlDeviceGetTemperature)
+ONE_NUMBER_OF(nvmlDeviceGetTemperatureThreshold)
 ONE_NUMBER_OF(nvmlDeviceGetClockInfo)
 ONE_NUMBER_OF(nvmlDeviceGetMaxClockInfo)
+
+nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_t *out)
+{
+    return number(device, "nvmlDeviceGetMarginTemperature", NO_ARGUMENT, (unsigned int *)&out->margin);
+}
 
 #define ONE_MASK(name)                                                                                                 \
     nvmlReturn_t name(nvmlDevice_t device, unsigned long long *out)                                                   \

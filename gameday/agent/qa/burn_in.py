@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 
 from gameday.errors import HostError
 from gameday.host.base import Burn, GpuSample, Host, WorkReport
+from gameday.host.clock_reasons import THERMAL_MASK
 
 SAMPLE_EVERY_S = 0.25
 """Interval of the readings. NVML's own sensors are read several times a second."""
 START_BELOW_C = 80.0
 """Temperature from which on no burn-in begins. Our own figure: an idle GPU has half of it, one that has just lost its
 work some 70, and the first models slow down at 85."""
-THERMAL_MASK = 0x68
-"""Clock event reasons that are heat: HW slowdown, SW thermal, HW thermal (nvml.h)."""
 _ALL_THE_TIME = 1.0
 
 

@@ -14,13 +14,12 @@ from statistics import median
 from gameday.agent.qa.gpu_models import GPU_MODELS, GpuModel
 from gameday.agent.qa.readings import GpuReadings, Readings, Source
 from gameday.agent.task import QaResult
+from gameday.host.clock_reasons import SLOWDOWN_MASK, named
 from gameday.plan.qa import QaFloors
 from gameday.xid.catalogue import Remedy
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import KernelEvent, Kind, recognise
 
-HW_SLOWDOWN_MASK = 0xE8
-"""Clock event reasons HW slowdown, SW thermal, HW thermal, HW power brake (docs/sources.md, Pass criteria)."""
 UNCORRECTABLE_ROWS_MAX = 512
 """The most uncorrectable rows; Azure's checks fail a GPU with more (docs/sources.md, Pass criteria)."""
 SM_CLOCK_FRACTION = 0.5
@@ -42,7 +41,6 @@ _POWER_LIMIT_TOLERANCE_W = 1.0
 _MIB = 1 << 20
 _TWO = 2
 _SWITCH = {True: "on", False: "off"}
-_REASONS = {0x8: "HW slowdown", 0x20: "SW thermal slowdown", 0x40: "HW thermal slowdown", 0x80: "HW power brake"}
 
 
 @dataclass(frozen=True)
@@ -245,20 +243,20 @@ def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) 
 
 def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
     """Judge every reading: a reason that was there at any moment counts, with the moment of its first time."""
-    bound = f"& {HW_SLOWDOWN_MASK:#x} = 0 at any time"
+    bound = f"& {SLOWDOWN_MASK:#x} = 0 at any time"
     masks = [int(mask) for mask in gpu.values("clocks_event_reasons")]
     if not masks:
         return Finding(None, bound, None, "NVML does not report the clock event reasons of this GPU")
     bits = 0
     for mask in masks:
         bits |= mask
-    names = ", ".join(name for bit, name in _REASONS.items() if bits & bit)
-    slowed = [one for one in gpu.burnt if (one.gpu.clocks_event_reasons or 0) & HW_SLOWDOWN_MASK]
+    names = named(bits)
+    slowed = [one for one in gpu.burnt if (one.gpu.clocks_event_reasons or 0) & SLOWDOWN_MASK]
     if slowed:
         first, share = slowed[0], len(slowed) / len(gpu.burnt)
         at = "" if first.gpu.temperature_c is None else f" at {first.gpu.temperature_c:g} °C"
         names += f": first after {first.seconds:.0f} s{at}, in {share:.0%} of the readings under load"
-    return Finding(f"{bits:#x}", bound, not bits & HW_SLOWDOWN_MASK, names)
+    return Finding(f"{bits:#x}", bound, not bits & SLOWDOWN_MASK, names)
 
 
 def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:

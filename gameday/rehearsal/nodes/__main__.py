@@ -57,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=8, help="per node")
     parser.add_argument("--hold-outs", type=int, default=0, help="how many of the last nodes are spares")
+    parser.add_argument("--weakly-cooled", metavar="NODE", help="the node whose last GPU gets too little air")
     parser.add_argument(
         "--client-nodes", type=int, default=0, help="how many nodes without GPUs there are besides, for API clients"
     )
@@ -138,6 +139,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             state_dir=(arguments.state_dir or Path(folder)).resolve(),
             log_store_pid=arguments.log_store_pid,
             hold_outs=arguments.hold_outs,
+            weakly_cooled=arguments.weakly_cooled,
             client_nodes=arguments.client_nodes,
             dra=arguments.dra,
             dra_xid_effect=arguments.dra_xid_effect,

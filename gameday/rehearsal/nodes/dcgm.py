@@ -32,7 +32,9 @@ import numpy.typing as npt
 from gameday.rehearsal.nodes.gpus import (
     FB_RESERVED_MIB,
     FB_TOTAL_MIB,
+    HARDWARE_SLOWDOWN_C,
     IDLE_W,
+    MAX_OPERATING_C,
     MEMORY_CLOCK_MHZ,
     PCIE_GENERATION,
     PCIE_WIDTH,
@@ -44,8 +46,6 @@ SAMPLE_EVERY_S = 1.0
 DOUBLE_FIELDS = frozenset((155, 160, 254, 1001, 1004, 1005, 1218))  # DCGM_FT_DOUBLE in dcgm_fields.cpp; rest: int64
 _INT64_BLANK, _FP64_BLANK = 0x7FFFFFFFFFFFFFF0, 140737488355328.0  # dcgm_structs.h: this and above is no value
 _BLINDING_XID = 119  # ReadEnvForFatalXids, DcgmCacheManager.cpp
-_SLOWDOWN_C = 85  # software slowdown, as the GPU model has it
-_HARDWARE_SLOWDOWN_C = 92
 XID_FIELD = 230
 # Of dcgm-exporter, whose default is 5 minutes; here an alert on the count has to end with a game-day.
 XID_WINDOW_S = 30
@@ -85,10 +85,10 @@ FIELDS: tuple[Field, ...] = (
     Field(140, "DCGM_FI_DEV_MEMORY_TEMP", _whole(lambda f: f.memory_temperature.round())),
     Field(150, "DCGM_FI_DEV_GPU_TEMP", _whole(lambda f: f.temperature.round())),
     Field(151, "DCGM_FI_DEV_MEM_MAX_OP_TEMP", None),
-    Field(153, "DCGM_FI_DEV_GPU_TEMP_LIMIT", _whole(lambda f: (_SLOWDOWN_C - f.temperature).round())),
+    Field(153, "DCGM_FI_DEV_GPU_TEMP_LIMIT", _whole(lambda f: (MAX_OPERATING_C - f.temperature).round())),
     Field(155, "DCGM_FI_DEV_POWER_USAGE", lambda f: f.power.round(3)),
     Field(156, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _whole(lambda f: f.energy_mj)),
-    Field(158, "DCGM_FI_DEV_SLOWDOWN_TEMP", _constant(_HARDWARE_SLOWDOWN_C)),
+    Field(158, "DCGM_FI_DEV_SLOWDOWN_TEMP", _constant(round(HARDWARE_SLOWDOWN_C))),
     Field(160, "DCGM_FI_DEV_POWER_MGMT_LIMIT", lambda f: f.power_limit),
     Field(170, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", _constant(3)),
     Field(174, "DCGM_FI_DEV_FABRIC_HEALTH_MASK", _constant(426)),

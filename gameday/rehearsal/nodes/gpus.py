@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from gameday.host import clock_reasons
 from gameday.rehearsal.nodes.identity import seeded
 
 Floats = npt.NDArray[np.float64]
@@ -46,22 +47,15 @@ LOAD_TAKES_MIB = 3600  # CuPy's GEMM and copy with their temporaries (gameday.ho
 _INLET_C = 27.5
 _DEGREES_PER_W = 0.0575  # of its own power
 _SHARED_DEGREES_PER_W = 0.005  # of the other GPUs' mean power: all at 70 W -> 32 °C, all at 680 W -> 70 °C
+BLOCKED_AIR = 1.8  # thermal resistance of a GPU that alone, at full load, would come to 100 °C
 _THERMAL_TAU_S = 20.0
-_SLOWDOWN_C = 85.0  # software slowdown begins, and is at its strongest 4 °C above
+MAX_OPERATING_C = 85.0  # software slowdown begins, and is at its strongest 4 °C above
 _SLOWDOWN_BAND_C = 4.0
-_HARDWARE_SLOWDOWN_C = 92.0
+HARDWARE_SLOWDOWN_C = 92.0
 _CHECKPOINT_EVERY_S = 97.0
 _CHECKPOINT_LASTS_S = 4.0
 _LONGEST_STEP_S = 1.0
 _MOST_STEPS = 64
-
-# NVML's nvmlClocksEventReasons bits (nvml.h).
-REASON_IDLE = 0x1
-REASON_APPLICATION_CLOCKS = 0x2
-REASON_POWER_CAP = 0x4
-REASON_HW_SLOWDOWN = 0x8
-REASON_SW_THERMAL = 0x20
-REASON_HW_THERMAL = 0x40
 
 
 class GpuFleet:
@@ -118,7 +112,7 @@ class GpuFleet:
         self.power: Floats = np.full(shape, IDLE_W)
         self.temperature: Floats = _INLET_C + IDLE_W * (_DEGREES_PER_W + _SHARED_DEGREES_PER_W) + self._silicon
         self.sm_clock: Floats = np.full(shape, SM_CLOCK_IDLE_MHZ)
-        self.reasons: Ints = np.full(shape, REASON_IDLE)
+        self.reasons: Ints = np.full(shape, clock_reasons.IDLE)
         self.energy_mj: Floats = np.zeros(shape)
         self.power_violation_ns: Floats = np.zeros(shape)
         self.thermal_violation_ns: Floats = np.zeros(shape)
@@ -219,8 +213,8 @@ class GpuFleet:
         self.temperature += (target - self.temperature) * (1 - np.exp(-seconds / _THERMAL_TAU_S))
         self.sm_clock, self.reasons = clock, reasons
         self.energy_mj += self.power * seconds * 1000
-        self.power_violation_ns += np.where(reasons & REASON_POWER_CAP, seconds * 1e9, 0.0)
-        self.thermal_violation_ns += np.where(reasons & (REASON_SW_THERMAL | REASON_HW_THERMAL), seconds * 1e9, 0.0)
+        self.power_violation_ns += np.where(reasons & clock_reasons.POWER_CAP, seconds * 1e9, 0.0)
+        self.thermal_violation_ns += np.where(reasons & clock_reasons.THERMAL_SLOWDOWN, seconds * 1e9, 0.0)
         self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks / NVLINKS)
 
     def _training(self) -> Floats:
@@ -234,19 +228,19 @@ class GpuFleet:
     def _clocks(self, load: Floats, wanted_w: Floats) -> tuple[Floats, Ints]:
         """SM clock in MHz and NVML's reasons for it, from the power wanted and the temperature reached."""
         clock = np.where(load > 0, SM_CLOCK_MAX_MHZ, SM_CLOCK_IDLE_MHZ)
-        reasons: Ints = np.where(load > 0, 0, REASON_IDLE).astype(np.int64)
+        reasons: Ints = np.where(load > 0, 0, clock_reasons.IDLE).astype(np.int64)
         capped = (load > 0) & (wanted_w > self.power_limit)
         room = np.clip((self.power_limit - IDLE_W) / np.maximum(wanted_w - IDLE_W, 1.0), 0.01, 1.0)
         clock = np.where(capped, clock * room ** (1 / 2.4), clock)
-        reasons = reasons | np.where(capped, REASON_POWER_CAP, 0)
+        reasons = reasons | np.where(capped, clock_reasons.POWER_CAP, 0)
         locked = clock > self.clock_ceiling
         clock = np.clip(clock, self.clock_floor, self.clock_ceiling)
-        reasons = reasons | np.where(locked, REASON_APPLICATION_CLOCKS, 0)
-        hot = (self.temperature >= _SLOWDOWN_C) & (load > 0)
-        too_warm = np.clip((self.temperature - _SLOWDOWN_C) / _SLOWDOWN_BAND_C, 0, 1)
+        reasons = reasons | np.where(locked, clock_reasons.APPLICATION_CLOCKS, 0)
+        hot = (self.temperature >= MAX_OPERATING_C) & (load > 0)
+        too_warm = np.clip((self.temperature - MAX_OPERATING_C) / _SLOWDOWN_BAND_C, 0, 1)
         clock = np.where(hot, np.minimum(clock, SM_CLOCK_MAX_MHZ - too_warm * (SM_CLOCK_MAX_MHZ - 1200.0)), clock)
-        reasons = reasons | np.where(hot, REASON_SW_THERMAL, 0)
-        too_hot = (self.temperature >= _HARDWARE_SLOWDOWN_C) & (load > 0)
+        reasons = reasons | np.where(hot, clock_reasons.SW_THERMAL, 0)
+        too_hot = (self.temperature >= HARDWARE_SLOWDOWN_C) & (load > 0)
         clock = np.where(too_hot, np.minimum(clock, SM_CLOCK_MAX_MHZ / 2), clock)
-        reasons = reasons | np.where(too_hot, REASON_HW_THERMAL | REASON_HW_SLOWDOWN, 0)
+        reasons = reasons | np.where(too_hot, clock_reasons.HW_THERMAL | clock_reasons.HW_SLOWDOWN, 0)
         return np.clip(np.round(clock / 15) * 15, SM_CLOCK_MIN_MHZ, SM_CLOCK_MAX_MHZ), reasons

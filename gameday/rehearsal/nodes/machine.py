@@ -25,7 +25,9 @@ from gameday.rehearsal.nodes.components import Components
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import (
     FB_TOTAL_MIB,
+    HARDWARE_SLOWDOWN_C,
     LOAD_TAKES_MIB,
+    MAX_OPERATING_C,
     MEMORY_CLOCK_MHZ,
     NVLINKS,
     PCIE_GENERATION,
@@ -389,6 +391,8 @@ class Machine:
             pci_bus_id=gpu.pci,
             temperature_c=round(float(fleet.temperature[cell])),
             memory_temperature_c=round(float(fleet.memory_temperature[cell])),
+            max_operating_c=MAX_OPERATING_C,
+            slowdown_c=HARDWARE_SLOWDOWN_C,
             power_w=round(float(fleet.power[cell]), 3),
             power_limit_w=float(fleet.power_limit[cell]),
             power_limit_default_w=POWER_LIMIT_W,

@@ -12,16 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gameday.host import clock_reasons
 from gameday.host.base import GpuSample
-from gameday.rehearsal.nodes.gpus import (
-    NVLINKS,
-    REASON_APPLICATION_CLOCKS,
-    REASON_HW_SLOWDOWN,
-    REASON_HW_THERMAL,
-    REASON_IDLE,
-    REASON_POWER_CAP,
-    REASON_SW_THERMAL,
-)
+from gameday.rehearsal.nodes.gpus import NVLINKS
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, MODEL
 from gameday.rehearsal.nodes.machine import Machine
 
@@ -30,12 +23,12 @@ OVERRIDES = "overrides.yaml"
 _FALLEN_OFF = 79  # the Xid of a GPU that is lost
 _SWITCHES = ("0000:05:00.0", "0000:06:00.0", "0000:07:00.0", "0000:08:00.0")  # of an HGX H100 board
 _REASONS = {
-    "gpu_idle": REASON_IDLE,
-    "applications_clocks_setting": REASON_APPLICATION_CLOCKS,
-    "sw_power_cap": REASON_POWER_CAP,
-    "hw_slowdown": REASON_HW_SLOWDOWN,
-    "sw_thermal_slowdown": REASON_SW_THERMAL,
-    "hw_thermal_slowdown": REASON_HW_THERMAL,
+    "gpu_idle": clock_reasons.IDLE,
+    "applications_clocks_setting": clock_reasons.APPLICATION_CLOCKS,
+    "sw_power_cap": clock_reasons.POWER_CAP,
+    "hw_slowdown": clock_reasons.HW_SLOWDOWN,
+    "sw_thermal_slowdown": clock_reasons.SW_THERMAL,
+    "hw_thermal_slowdown": clock_reasons.HW_THERMAL,
 }
 
 
@@ -132,6 +125,8 @@ def _state(sample: GpuSample | None) -> dict[str, Any]:
         "thermal": {
             "temperature_gpu_c": round(sample.temperature_c or 0),
             "temperature_memory_c": round(sample.memory_temperature_c or 0),
+            "max_operating_c": round(sample.max_operating_c or 0),
+            "slowdown_threshold_c": round(sample.slowdown_c or 0),
         },
         "power": {
             "default_limit_mw": _milli(sample.power_limit_default_w),

@@ -20,7 +20,7 @@ from gameday.rehearsal.nodes.dra import DRIVER, SLICES
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.exposition import Exposition, watched_by
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
-from gameday.rehearsal.nodes.gpus import GpuFleet
+from gameday.rehearsal.nodes.gpus import BLOCKED_AIR, GpuFleet
 from gameday.rehearsal.nodes.guests import Guests
 from gameday.rehearsal.nodes.identity import gpu_identities
 from gameday.rehearsal.nodes.kubelet import Kubelet
@@ -46,11 +46,11 @@ class Settings:
     """The command line's settings.
 
     `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
-    nodes are spares; `client_nodes`: how many nodes without GPUs there are besides, for API clients; `dra`: a DRA
-    driver publishes the GPUs, too; `lab_control`: the control socket of the lab that the nodes belong to;
-    `topology_interval_s`: the interval of the nodes' topology updaters; None: there are
-    none; `exporter`: the release of dcgm-exporter that the metrics are written like; `gpu_operator`: how containers
-    come by GPUs.
+    nodes are spares; `weakly_cooled`: the node whose last GPU gets too little air; `client_nodes`: how many nodes
+    without GPUs there are besides, for API clients; `dra`: a DRA driver publishes the GPUs, too; `lab_control`: the
+    control socket of the lab that the nodes belong to; `topology_interval_s`: the interval of the nodes' topology
+    updaters; None: there are none; `exporter`: the release of dcgm-exporter that the metrics are written like;
+    `gpu_operator`: how containers come by GPUs.
     """
 
     nodes: int
@@ -60,6 +60,7 @@ class Settings:
     state_dir: Path
     log_store_pid: Path | None = None
     hold_outs: int = 0
+    weakly_cooled: str | None = None
     client_nodes: int = 0
     dra: bool = False
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
@@ -86,6 +87,8 @@ class VirtualNodes:
         names = settings.names
         self._settings = settings
         self.fleet = GpuFleet(names, settings.gpus)
+        if settings.weakly_cooled:
+            self.fleet.thermal_resistance[names.index(settings.weakly_cooled), -1] = BLOCKED_AIR
         self.cache = DcgmCache(self.fleet, watched=watched_by(settings.exporter))
         self.machines = {
             name: Machine(index, name, self.fleet, self.cache, shipper.ship, settings.boot_s)

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from gameday.host import clock_reasons
 from gameday.rehearsal.nodes import gpus
 from tests.rehearsal.nodes.conftest import Rack
 
@@ -21,7 +22,7 @@ def test_an_idle_gpu_draws_idle_power_and_stays_cool(rack: Rack) -> None:
     assert rack.fleet.power[0, 0] == 70
     assert 30 <= rack.fleet.temperature[0, 0] <= 34
     assert rack.fleet.sm_clock[0, 0] == 345
-    assert rack.fleet.reasons[0, 0] == gpus.REASON_IDLE
+    assert rack.fleet.reasons[0, 0] == clock_reasons.IDLE
 
 
 def test_a_loaded_gpu_runs_hot_at_full_clock_and_cools_down_after(rack: Rack) -> None:
@@ -62,7 +63,7 @@ def test_a_power_cap_lowers_the_clock_and_the_gemm_rate_and_says_why(rack: Rack)
     settle(rack, 5)
     assert rack.fleet.power[0, 0] <= 350
     assert rack.fleet.sm_clock[0, 0] < 1700
-    assert rack.fleet.reasons[0, 0] & gpus.REASON_POWER_CAP
+    assert rack.fleet.reasons[0, 0] & clock_reasons.POWER_CAP
     assert rack.fleet.gemm_tflops((0, 0)) < 0.9 * free
     assert rack.fleet.power_violation_ns[0, 0] > 0
 
@@ -71,7 +72,7 @@ def test_blocked_air_ends_in_thermal_slowdown(rack: Rack) -> None:
     rack.fleet.thermal_resistance[0, 0] = 1.8
     rack.fleet.set_burst_load((0, 0), 1.0)
     settle(rack)
-    assert rack.fleet.reasons[0, 0] & gpus.REASON_SW_THERMAL
+    assert rack.fleet.reasons[0, 0] & clock_reasons.SW_THERMAL
     assert rack.fleet.sm_clock[0, 0] < 1900
     assert 85 < rack.fleet.temperature[0, 0] < 90
     assert rack.fleet.thermal_violation_ns[0, 0] > 0
