@@ -68,6 +68,7 @@ class GpuSample(HostModel):
     row_remap_failure: bool | None = None
     nvlinks_active: int | None = None
     nvlinks_supported: int | None = None
+    nvlink_mbps: int | None = Field(default=None, description="MB/s in one direction, common to the active links")
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None
     pcie_width: int | None = None

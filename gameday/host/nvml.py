@@ -223,6 +223,11 @@ def _nvlinks(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     return {"nvlinks_active": sum(map(bool, states)), "nvlinks_supported": len(states)} if states else {}
 
 
+def _nvlink_speed(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON])
+    return {"nvlink_mbps": field.value.uiVal or None} if field.nvmlReturn == nvml.NVML_SUCCESS else {}
+
+
 def _plain(field: str, getter: str, *constants: str) -> FieldReader:
     """Return a reader for a field that NVML's getter returns in the sample's unit.
 
@@ -261,6 +266,7 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _ecc("CORRECTED", "ecc_sbe_volatile"),
     _remapped_rows,
     _nvlinks,
+    _nvlink_speed,
     _plain("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
     _plain("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
     _plain("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),

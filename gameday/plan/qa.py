@@ -53,7 +53,8 @@ class QaFloors(DocumentModel):
     pcie_width: int | None = Field(default=None, ge=1, le=32)
     """Lanes of each GPU's link; null: the GPU's own maximum."""
     nvlinks: int | None = Field(default=None, ge=0, le=72)
-    """NVLinks that must be active on each GPU; null: not checked."""
+    """NVLinks that must be active on each GPU; null: the model's number, and not checked where it is not listed; 0: the
+    GPUs have none."""
     power_limit_w: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Power limit that each GPU must have, watts; null: the board's default."""
     persistence: bool | None = True
@@ -64,7 +65,8 @@ class QaFloors(DocumentModel):
     """Memory that must be free on each GPU at rest, MiB; null: not checked."""
     temperature_max_c: float | None = Field(default=93, gt=0, allow_inf_nan=False)
     """Highest temperature of each GPU at any time, degrees Celsius (93: where Azure's agent warns, docs/sources.md,
-    Pass criteria). The burn-in ends where a GPU is hotter; null: not checked."""
+    Pass criteria). Where the GPU's own highest operating temperature is lower, that one counts. The burn-in ends where
+    a GPU is hotter than this; null: not checked."""
 
     def of_load(self) -> dict[str, float]:
         """Return the floors that are written here and that only a load can measure, by key."""

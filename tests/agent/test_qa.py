@@ -78,7 +78,10 @@ def test_a_healthy_node_passes_every_check() -> None:
         ({"pcie_generation": 3}, "pcie-generation"),
         ({"clocks_event_reasons": 0x08}, "hw-slowdown"),
         ({"clocks_event_reasons": 0x81}, "hw-slowdown"),
-        ({"temperature_c": 94.0}, "temperature"),
+        ({"temperature_c": 94.0, "max_operating_c": 98.0}, "temperature"),
+        ({"temperature_c": 88.0}, "temperature"),
+        ({"temperature_c": 84.0, "max_operating_c": 83.0}, "temperature"),
+        ({"nvlink_mbps": 25_000}, "nvlink-speed"),
         ({"lost": True}, "gpu-answers"),
         ({"ecc_mode": False, "ecc_mode_pending": False}, "ecc-mode"),
         ({"ecc_mode_pending": False}, "ecc-mode"),
@@ -99,7 +102,11 @@ def test_one_bad_reading_fails_its_own_check_on_its_own_gpu(changes: dict[str, A
     [
         {"remapped_rows_uncorrectable": 512},
         {"clocks_event_reasons": 0x17},
-        {"temperature_c": 93.0},
+        {"temperature_c": 87.0},  # above it an H100 slows itself down
+        {"temperature_c": 90.0, "max_operating_c": 90.0},
+        {"temperature_c": 93.0, "max_operating_c": 98.0},
+        {"nvlink_mbps": 26_500},
+        {"nvlink_mbps": None},
         {"power_w": None},
         {"utilization_pct": None},
         {"power_limit_w": 699.5},
@@ -171,7 +178,26 @@ def test_without_cupy_everything_that_needs_a_load_is_unknown_with_the_reason() 
 def test_a_floor_of_none_switches_its_check_off() -> None:
     host = FakeHost()
     host.samples[1] = healthy_gpu(1, nvlinks_active=0, temperature_c=120.0, ecc_mode=False, persistence_mode=False)
-    assert not_ok_at_rest(host, QaFloors(temperature_max_c=None, ecc=None, persistence=None)) == []
+    off = QaFloors(temperature_max_c=None, ecc=None, persistence=None, nvlinks=0)
+    assert not_ok_at_rest(host, off) == []
+    assert "temperature" not in {one.check for one in findings(host, off) if one.gpu == 1}
+
+
+def test_nvlinks_are_those_of_the_model_where_the_plan_names_none() -> None:
+    host = FakeHost()
+    no_link = {"nvlinks_active": None, "nvlinks_supported": None, "nvlink_mbps": None}
+    host.samples = [
+        healthy_gpu(0, name="NVIDIA B200", nvlinks_active=17, nvlink_mbps=53_125),
+        healthy_gpu(1, name="NVIDIA A100-SXM4-80GB", nvlinks_active=12, nvlink_mbps=25_781),
+        healthy_gpu(2, name="NVIDIA L40S", **no_link),
+        healthy_gpu(3, name="NVIDIA H200", **no_link),
+    ]
+    links = {"nvlinks-active", "nvlink-speed"}
+    assert [one for one in not_ok_at_rest(host, QaFloors()) if one[0] in links] == [
+        ("nvlinks-active", 0, False),
+        ("nvlinks-active", 3, None),
+    ]
+    assert ("nvlinks-active", 3, None) not in not_ok_at_rest(host, QaFloors(nvlinks=0))
 
 
 def test_a_floor_in_the_plan_takes_precedence_over_the_boards_default() -> None:

@@ -52,6 +52,7 @@ def healthy_gpu(index: int, **changes: Any) -> GpuSample:
         "row_remap_failure": False,
         "nvlinks_active": 18,
         "nvlinks_supported": 18,
+        "nvlink_mbps": 26_562,
         "pcie_generation": 5,
         "pcie_generation_max": 5,
         "pcie_width": 16,

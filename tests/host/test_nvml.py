@@ -101,7 +101,8 @@ def test_every_field_is_read_in_the_units_of_the_sample() -> None:
         "ecc_mode_pending": False,
         "ecc_dbe_volatile": 0, "ecc_sbe_volatile": 0, "remapped_rows_correctable": 2,
         "remapped_rows_uncorrectable": 1, "row_remap_pending": False, "row_remap_failure": True,
-        "nvlinks_active": 18, "nvlinks_supported": 18, "pcie_generation": 5, "pcie_generation_max": 5,
+        "nvlinks_active": 18, "nvlinks_supported": 18, "nvlink_mbps": 55,
+        "pcie_generation": 5, "pcie_generation_max": 5,
         "pcie_width": 16, "pcie_width_max": 16, "pcie_replay_counter": 3, "persistence_mode": True,
         "cpu_affinity": "0-3,48-55,64",
     }  # fmt: skip

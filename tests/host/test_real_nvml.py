@@ -58,6 +58,7 @@ def expected(gpu: int) -> GpuSample:
         row_remap_failure=False,
         nvlinks_active=5,
         nvlinks_supported=6,
+        nvlink_mbps=26562,
         pcie_generation=4,
         pcie_generation_max=5,
         pcie_width=8,

@@ -120,6 +120,7 @@ def healthy(gpu: int) -> dict[str, str]:
             "nvmlDeviceGetTemperatureThreshold.1": "90",
             "nvmlDeviceGetTemperatureThreshold.3": "86",
             "nvmlDeviceGetMarginTemperature": str(46 - gpu),
+            "nvmlDeviceGetFieldValues.90": "26562",
             "nvmlDeviceGetFieldValues.194": "-2",
             "nvmlDeviceGetFieldValues.196": "0",
             "nvmlDeviceGetPowerUsage": str(350_500 + gpu),

@@ -40,6 +40,7 @@ _POWER_LIMIT_TOLERANCE_W = 1.0
 """Boards round a power limit to their own steps."""
 _MIB = 1 << 20
 _TWO = 2
+_UNLISTED = GpuModel()
 _SWITCH = {True: "on", False: "off"}
 
 
@@ -211,12 +212,25 @@ def _memory_free(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    if floors.nvlinks is None:
+    """Judge the active links by the plan's floor; without one by the model's, where it has one."""
+    least, source = floors.nvlinks, ""
+    if least is None and (least := _model(gpu).nvlinks) is not None:
+        source = f" (floor of {gpu.rest.name})"
+    if least is None:
         return None
-    active = gpu.rest.nvlinks_active
-    if active is None:
-        return Finding(None, f">= {floors.nvlinks}", None, "NVML knows no NVLink on this GPU")
-    return Finding(active, f">= {floors.nvlinks}", active >= floors.nvlinks, f"of {gpu.rest.nvlinks_supported}")
+    active, bound = gpu.rest.nvlinks_active, f">= {least}{source}"
+    if active is None and least:
+        why = "NVML knows no NVLink on this GPU: where its board has none, write qa.floors.nvlinks: 0"
+        return Finding(None, bound, None, why)
+    return Finding(active or 0, bound, (active or 0) >= least, f"of {gpu.rest.nvlinks_supported or 0}")
+
+
+def _nvlink_speed(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
+    """Judge the rate that the GPU's active links have in common by the model's; none where NVML does not show it."""
+    floor, speeds = _model(gpu).nvlink_floor_mbps, gpu.values("nvlink_mbps")
+    if floor is None or not speeds:
+        return None
+    return Finding(min(speeds), f">= {floor:g} (floor of {gpu.rest.name})", min(speeds) >= floor, "of each active link")
 
 
 def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) -> Callable[..., Finding]:
@@ -276,13 +290,18 @@ def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    if floors.temperature_max_c is None:
+    """Judge the highest temperature by the plan's limit or by the GPU's own, whichever is lower."""
+    most, source = floors.temperature_max_c, ""
+    if most is None:
         return None
-    bound = f"<= {floors.temperature_max_c:g} at any time"
+    own = gpu.rest.max_operating_c or _model(gpu).max_operating_c
+    if own is not None and own < most:
+        most, source = own, ", its highest operating temperature"
+    bound = f"<= {most:g} at any time{source}"
     values = gpu.values("temperature_c")
     if not values:
         return Finding(None, bound, None, "NVML does not report this GPU's temperature")
-    return Finding(max(values), bound, max(values) <= floors.temperature_max_c)
+    return Finding(max(values), bound, max(values) <= most)
 
 
 def _temperature_spread(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
@@ -314,6 +333,11 @@ class _Rate:
     why_not: Callable[[GpuReadings], str]
 
 
+def _model(gpu: GpuReadings) -> GpuModel:
+    """Return the published figures of the GPU's model; all None where it is not listed."""
+    return GPU_MODELS.get(gpu.rest.name, _UNLISTED)
+
+
 def _against_floor(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | None]:
     """Return a check of a rate by the plan's floor; without one by the model's, else by the node's other GPUs."""
 
@@ -321,8 +345,7 @@ def _against_floor(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | N
         if gpu.burn is None:
             return None
         floor, source = rate.in_plan(floors), ""
-        model = GPU_MODELS.get(gpu.rest.name)
-        if floor is None and model is not None and (floor := rate.of_model(model)) is not None:
+        if floor is None and (floor := rate.of_model(_model(gpu))) is not None:
             source = f" (floor of {gpu.rest.name})"
         if floor is None and (others := _others(rate, gpu)):
             floor, source = PEER_SHARE * median(others), f" ({PEER_SHARE:.0%} of the node's other GPUs)"
@@ -468,6 +491,7 @@ GPU_CHECKS = (
     GpuCheck("power-limit", "W", "nvml", _power_limit),
     GpuCheck("memory-free", "MiB", "nvml", _memory_free),
     GpuCheck("nvlinks-active", "links", "nvml", _nvlinks),
+    GpuCheck("nvlink-speed", "MB/s", "nvml", _nvlink_speed),
     GpuCheck("pcie-width", "lanes", "nvml", _pcie("pcie_width", "pcie_width_max", lambda floors: floors.pcie_width)),
     GpuCheck(
         "pcie-generation",

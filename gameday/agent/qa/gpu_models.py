@@ -8,7 +8,9 @@ A floor is a share of a published figure:
   ours has one shape.
 * link: the floor of Azure's health checks, one GPU after the other.
 
-What a model's row leaves out is learned from the node's other GPUs.
+NVLinks are those of the model on its board, each at its published rate. A temperature is there only where a GPU of the
+model was seen to have it: NVML's own limit counts before it. What a model's row leaves out is learned from the node's
+other GPUs, or is not checked.
 """
 
 from __future__ import annotations
@@ -17,39 +19,54 @@ from dataclasses import dataclass
 
 MEMORY_SHARE = 0.65
 GEMM_SHARE = 0.8
+NVLINK_SHARE = 0.99
+"""Least share of a link's published rate: NVML counts it in whole MB/s, and the next lower rate is 6 % below."""
 
 
 @dataclass(frozen=True)
 class GpuModel:
     """The published figures of a GPU model; None where there is none with a source."""
 
-    memory_gbs: float
+    memory_gbs: float | None = None
     """The data sheet's memory bandwidth."""
     best_gemm_tflops: float | None = None
     """The best dense BF16 rate that was measured."""
     link_floor_gbs: float | None = None
     """The floor of a copy from pinned host memory."""
+    nvlinks: int | None = None
+    """The NVLinks of each GPU."""
+    nvlink_mbps: int | None = None
+    """The rate of each of them, MB/s in one direction, as NVML gives it."""
+    max_operating_c: float | None = None
+    """The temperature above which the driver lowers the clocks, degrees Celsius."""
 
     @property
-    def memory_floor_gbs(self) -> float:
+    def memory_floor_gbs(self) -> float | None:
         """The least rate of a copy within the GPU."""
-        return MEMORY_SHARE * self.memory_gbs
+        return None if self.memory_gbs is None else MEMORY_SHARE * self.memory_gbs
 
     @property
     def gemm_floor_tflops(self) -> float | None:
         """The least rate of a GEMM."""
         return None if self.best_gemm_tflops is None else GEMM_SHARE * self.best_gemm_tflops
 
+    @property
+    def nvlink_floor_mbps(self) -> float | None:
+        """The least rate of each NVLink."""
+        return None if self.nvlink_mbps is None else NVLINK_SHARE * self.nvlink_mbps
+
+
+_A100_NVLINKS, _H100_NVLINKS, _B200_NVLINKS = (12, 25_781), (18, 26_562), (18, 53_125)
 
 GPU_MODELS = {
-    "NVIDIA A100-SXM4-40GB": GpuModel(1555, 271.2, 21),
-    "NVIDIA A100-SXM4-80GB": GpuModel(2039, 271.2, 21),
+    "NVIDIA A100-SXM4-40GB": GpuModel(1555, 271.2, 21, *_A100_NVLINKS),
+    "NVIDIA A100-SXM4-80GB": GpuModel(2039, 271.2, 21, *_A100_NVLINKS),
     "NVIDIA A100-PCIE-40GB": GpuModel(1555, 252.9),
     "NVIDIA A100 80GB PCIe": GpuModel(1935, 252.9),
-    "NVIDIA H100 80GB HBM3": GpuModel(3350, 794.5, 48),
+    "NVIDIA H100 80GB HBM3": GpuModel(3350, 794.5, 48, *_H100_NVLINKS, max_operating_c=87),
     "NVIDIA H100 PCIe": GpuModel(2000),
-    "NVIDIA H200": GpuModel(4800, 794.5, 48),
+    "NVIDIA H200": GpuModel(4800, 794.5, 48, *_H100_NVLINKS),
     "NVIDIA H200 NVL": GpuModel(4800),
-    "NVIDIA B200": GpuModel(8000, 1745),
+    "NVIDIA B200": GpuModel(8000, 1745, None, *_B200_NVLINKS),
     "NVIDIA L40S": GpuModel(864),
 }

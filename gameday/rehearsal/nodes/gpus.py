@@ -36,6 +36,7 @@ MEMORY_CLOCK_MHZ = 2619.0
 FB_TOTAL_MIB = 81559
 FB_RESERVED_MIB = 551
 NVLINKS = 18
+NVLINK_MBPS = 26_562
 PCIE_GENERATION = 5
 PCIE_WIDTH = 16
 GEMM_TFLOPS = 740.0  # what a healthy one shows on common shapes, 93 % of the best-shape ceiling
