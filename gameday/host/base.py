@@ -140,7 +140,16 @@ class ProbeMemory(_Order):
     kind: Literal["memory-probe"] = "memory-probe"
 
 
-WorkOrder = Annotated[Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory, Field(discriminator="kind")]
+class AllReduce(_Order):
+    """An order to sum a message over these GPUs with NCCL, and to compare every sum; the report is the result."""
+
+    kind: Literal["all-reduce"] = "all-reduce"
+    gpus: tuple[int, ...] = Field(min_length=1)
+
+
+WorkOrder = Annotated[
+    Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory | AllReduce, Field(discriminator="kind")
+]
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 
@@ -157,6 +166,8 @@ class WorkReport(HostModel):
     proved_bytes: int | None = Field(default=None, description="written with every pattern and read back")
     wrong_words: int = Field(default=0, description="words of 8 bytes that did not hold a pattern")
     wrong_at: int | None = Field(default=None, description="the first one's offset in the proved bytes")
+    bus_gbs: float | None = Field(default=None, description="bus bandwidth of an all-reduce, as nccl-tests defines it")
+    wrong_sums: int = Field(default=0, description="sums of the all-reduce that were wrong, on all GPUs")
     held_bytes: int | None = Field(default=None, description="taken from the GPU")
     free_bytes: int | None = Field(default=None, description="left on the GPU for everybody else")
     unused_bytes: int | None = Field(default=None, description="of the bytes held, those that the allocator keeps")

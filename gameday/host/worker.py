@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 from gameday.host.base import (
     WORK_ORDER,
+    AllReduce,
     Burn,
     CopyToGpu,
     HoldMemory,
@@ -32,6 +33,7 @@ from gameday.host.base import (
 )
 from gameday.host.cpus import format_cpus
 from gameday.host.load import Gemm, timed
+from gameday.host.nccl_all_reduce import all_reduce
 from gameday.host.numa_memory import BoundMemory
 from gameday.host.work import STEERING_TIMEOUT_S
 
@@ -76,6 +78,8 @@ class Worker:
                     self._prove(self._order)
                 case ProbeMemory():
                     self._probe()
+                case AllReduce():
+                    self._all_reduce(self._order)
 
     def steer(self, utilization: float) -> None:
         """Set the share of the time for which a burn runs, 0 to 1."""
@@ -141,6 +145,15 @@ class Worker:
         wrong, first = prove_memory(self._cupy, blocks)
         while not self.ended.is_set():
             self.report(proved_bytes=len(blocks) * block_bytes, wrong_words=wrong, wrong_at=first)
+            self.ended.wait(REPORT_EVERY_S)
+
+    def _all_reduce(self, order: AllReduce) -> None:
+        nccl = import_module("cupy.cuda.nccl")
+        if not nccl.available:
+            raise ImportError("NCCL cannot be loaded; install gpu-gameday[gpu] in the agent's image")
+        bus_gbs, wrong = all_reduce(self._cupy, nccl, order.gpus)
+        while not self.ended.is_set():
+            self.report(bus_gbs=round(bus_gbs, 1), wrong_sums=wrong)
             self.ended.wait(REPORT_EVERY_S)
 
     def _copy(self, order: CopyToGpu, size: int = _COPY_BYTES) -> None:

@@ -48,6 +48,9 @@ class QaFloors(DocumentModel):
     """Rate of a device-to-device copy, GB/s for each GPU; null: as `gemm_tflops`."""
     link_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Rate of a copy from the nearest host memory, GB/s for each GPU; null: as `gemm_tflops`."""
+    all_reduce_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Bus bandwidth of an all-reduce over all GPUs of the node, GB/s; null: the model's floor, and only the sums are
+    checked where it has none, or where `nvlinks` is 0."""
     pcie_generation: int | None = Field(default=None, ge=1, le=7)
     """PCIe generation of each GPU's link; null: the GPU's own maximum."""
     pcie_width: int | None = Field(default=None, ge=1, le=32)
@@ -70,7 +73,7 @@ class QaFloors(DocumentModel):
 
     def of_load(self) -> dict[str, float]:
         """Return the floors that are written here and that only a load can measure, by key."""
-        keys = ("gemm_tflops", "memory_bandwidth_gbs", "link_bandwidth_gbs")
+        keys = ("gemm_tflops", "memory_bandwidth_gbs", "link_bandwidth_gbs", "all_reduce_gbs")
         return {key: value for key in keys if (value := getattr(self, key)) is not None}
 
 

@@ -76,7 +76,14 @@ def test_one_wrong_bit_of_a_hot_gpu_is_found_only_once_it_is_hot() -> None:
 def test_a_gpu_that_computes_wrong_from_the_start_disagrees_with_the_others() -> None:
     host = ModelHost(4)
     host.fleet.wrong_results[0, WEAK] = 1
-    assert failed(host, 1) == {("gemm-results", WEAK), ("gemm-agreement", WEAK)}
+    assert failed(host, 1) == {("gemm-results", WEAK), ("gemm-agreement", WEAK), ("all-reduce-sums", None)}
+
+
+def test_a_gpu_with_too_few_links_slows_the_all_reduce_of_all() -> None:
+    host = ModelHost(4)
+    host.fleet.nvlinks[0, WEAK] = 12
+    assert failed(host, 1) == {("nvlinks-active", WEAK), ("all-reduce-rate", None)}
+    assert not host.machine.works
 
 
 def test_a_word_that_does_not_hold_its_bits_is_found_with_its_place() -> None:

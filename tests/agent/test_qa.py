@@ -13,7 +13,8 @@ from gameday.agent.qa.checks import GPU_CHECKS, judge
 from gameday.agent.qa.gpu_models import GPU_MODELS
 from gameday.agent.qa.readings import GpuReadings, Pace, read_node
 from gameday.agent.task import Proof, QaResult
-from gameday.host.base import Burn, GpuSample, LoadResult, WorkReport
+from gameday.errors import HostError
+from gameday.host.base import AllReduce, Burn, GpuSample, LoadResult, WorkReport
 from gameday.plan.qa import QaFloors
 from tests.host.fake import FakeHost, healthy_gpu, report
 
@@ -46,8 +47,12 @@ def findings(host: FakeHost, floors: QaFloors = FULL) -> list[QaResult]:
 
 def not_ok_at_rest(host: FakeHost, floors: QaFloors = FULL) -> list[tuple[str, int | None, bool | None]]:
     """Return the same for a QA that only reads."""
-    found = judge(read_node(host, MARKER, None, threading.Event(), proof(floors, None)), floors)
-    return [(one.check, one.gpu, one.ok) for one in found if not one.ok]
+    return [(one.check, one.gpu, one.ok) for one in read_only(host, floors) if not one.ok]
+
+
+def read_only(host: FakeHost, floors: QaFloors = FULL) -> list[QaResult]:
+    """Return the findings of a QA that puts no load on the GPUs."""
+    return list(judge(read_node(host, MARKER, None, threading.Event(), proof(floors, None)), floors))
 
 
 def proof(floors: QaFloors, burn_in_s: float | None = 300) -> Proof:
@@ -170,7 +175,8 @@ def test_without_cupy_everything_that_needs_a_load_is_unknown_with_the_reason() 
     host = FakeHost()
     host.refuse["start_work"] = "CuPy cannot be imported"
     found = {(one.check, one.gpu): one for one in findings(host, QaFloors()) if one.ok is None}
-    assert set(found) == {("burn-in", None)} | {(check, gpu) for check in LOADED for gpu in (0, 1)}
+    together = {("burn-in", None), ("all-reduce-rate", None), ("all-reduce-sums", None)}
+    assert set(found) == together | {(check, gpu) for check in LOADED for gpu in (0, 1)}
     assert all("CuPy cannot be imported" in one.detail for one in found.values())
     assert all(one.ok is not False for one in findings(host, QaFloors()))
 
@@ -433,3 +439,57 @@ def test_an_xid_that_comes_under_the_load_is_found() -> None:
 
     host.start_work = start  # type: ignore[method-assign]
     assert ("kernel-log", None, False) in not_ok(host)
+
+
+def all_reduce(host: FakeHost, floors: QaFloors = FULL) -> dict[str, QaResult]:
+    """Return the findings about the all-reduce, by check."""
+    return {one.check: one for one in findings(host, floors) if one.check.startswith("all-reduce")}
+
+
+@pytest.mark.parametrize(
+    ("reported", "floors", "ok"),
+    [
+        ({"bus_gbs": 335.0}, QaFloors(), {"all-reduce-rate": True, "all-reduce-sums": True}),
+        ({"bus_gbs": 334.0}, QaFloors(), {"all-reduce-rate": False, "all-reduce-sums": True}),
+        ({"bus_gbs": 334.0}, QaFloors(all_reduce_gbs=300), {"all-reduce-rate": True, "all-reduce-sums": True}),
+        ({"bus_gbs": 40.0}, QaFloors(nvlinks=0), {"all-reduce-sums": True}),
+        ({"bus_gbs": 470.0, "wrong_sums": 1}, QaFloors(), {"all-reduce-rate": True, "all-reduce-sums": False}),
+    ],
+)
+def test_the_all_reduce_is_judged_by_its_sums_and_by_the_links_of_the_model(
+    reported: dict[str, Any], floors: QaFloors, ok: dict[str, bool]
+) -> None:
+    host = FakeHost()
+    host.reports = lambda order: WorkReport(seconds=1.0, **reported) if isinstance(order, AllReduce) else report(order)
+    assert {name: one.ok for name, one in all_reduce(host, floors).items()} == ok
+    assert not host.works
+
+
+def test_an_all_reduce_without_all_gpus_or_without_nccl_is_unknown_and_says_why() -> None:
+    host = FakeHost()
+    host.samples[1] = healthy_gpu(1, lost=True)
+    assert {(one.ok, one.detail) for one in all_reduce(host).values()} == {
+        (None, "it needs all GPUs, and GPU 1 did not compute in the burn-in")
+    }
+    host = FakeHost()
+
+    def without_nccl(order: Any) -> WorkReport:
+        if isinstance(order, AllReduce):
+            raise HostError("NCCL cannot be loaded")
+        return report(order)
+
+    host.reports = without_nccl
+    assert {(one.ok, one.detail) for one in all_reduce(host).values()} == {
+        (None, "no all-reduce ran: NCCL cannot be loaded")
+    }
+
+
+def test_one_gpu_alone_and_a_qa_that_only_reads_have_no_all_reduce() -> None:
+    assert all_reduce(FakeHost(1), QaFloors(gpus=1)) == {}
+    assert not any(one.check.startswith("all-reduce") for one in read_only(FakeHost()))
+
+
+def test_gpus_of_several_models_have_no_floor_in_common() -> None:
+    host = FakeHost()
+    host.samples[1] = healthy_gpu(1, name="NVIDIA H200")
+    assert set(all_reduce(host)) == {"all-reduce-sums"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gameday.host.base import Burn, CopyToGpu, GpuSample, HoldMemory
+from gameday.host.base import AllReduce, Burn, CopyToGpu, GpuSample, HoldMemory
 from gameday.host.cpus import parse_cpus
 from gameday.host.load import measure_load
 from gameday.host.processes import workers
@@ -101,6 +101,16 @@ def test_a_burn_heats_is_right_and_can_be_throttled(idle: GpuSample, host: RealH
         return (now(host, idle).utilization_pct or 0) < 20
 
     assert until(is_idle, 15), "a share of 0 does not throttle the burn"
+    host.end_work(idle.index)
+    assert_given_back(host, idle)
+
+
+def test_every_sum_of_an_all_reduce_is_right(idle: GpuSample, host: RealHost, note: Note) -> None:
+    gpus = tuple(sample.index for sample in host.gpus() if not sample.lost)
+    report = host.start_work(idle.index, AllReduce(gpus=gpus))
+    note(f"all-reduce over {len(gpus)} GPUs: bus bandwidth {report.bus_gbs} GB/s, {report.wrong_sums} wrong sums")
+    assert report.wrong_sums == 0
+    assert report.bus_gbs is not None and (report.bus_gbs > 0) == (len(gpus) > 1)
     host.end_work(idle.index)
     assert_given_back(host, idle)
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from gameday.errors import HostError, LinkError
 from gameday.host.base import (
+    AllReduce,
     ApiServer,
     Burn,
     CopyToGpu,
@@ -187,6 +188,8 @@ def report(order: WorkOrder) -> WorkReport:
             return WorkReport(seconds=1.0, tflops=700.0, products=10, digest="5eed")
         case CopyToGpu():
             return WorkReport(seconds=1.0, copy_gbs=54.0, memory_node=order.memory_node)
+        case AllReduce():
+            return WorkReport(seconds=1.0, bus_gbs=470.0)
         case ProveMemory():
             return WorkReport(seconds=1.0, proved_bytes=70 << 30)
     return WorkReport(seconds=1.0)

@@ -439,6 +439,33 @@ def _burn_in(readings: Readings, floors: QaFloors) -> Finding | None:
     return Finding(shortest, bound, shortest >= round(readings.burn_in_s, 1))
 
 
+def _all_reduce_sums(readings: Readings, floors: QaFloors) -> Finding | None:
+    """Judge whether all GPUs had the same, right sums: what NVLink, NVSwitch and the GPUs' adding have in common."""
+    if readings.all_reduce is None:
+        return None
+    report = readings.all_reduce.report
+    if report is None:
+        return Finding(None, "= 0", None, readings.all_reduce.why_not)
+    wrong = report.wrong_sums
+    return Finding(wrong, "= 0", wrong == 0, "silent data corruption between the GPUs" if wrong else "")
+
+
+def _all_reduce_rate(readings: Readings, floors: QaFloors) -> Finding | None:
+    """Judge the bus bandwidth by the plan's floor; without one by that of the GPUs' model, where all are of one."""
+    if readings.all_reduce is None:
+        return None
+    floor, source, names = floors.all_reduce_gbs, "", {gpu.rest.name for gpu in readings.gpus}
+    if floor is None and floors.nvlinks != 0 and len(names) == 1:
+        (name,) = names
+        floor, source = GPU_MODELS.get(name, _UNLISTED).all_reduce_floor_gbs, f" (floor of {name})"
+    if floor is None:
+        return None
+    bound, report = f">= {floor:.4g}{source}", readings.all_reduce.report
+    if report is None or report.bus_gbs is None:
+        return Finding(None, bound, None, readings.all_reduce.why_not or "no bandwidth was measured")
+    return Finding(report.bus_gbs, bound, report.bus_gbs >= floor, f"over {len(readings.gpus)} GPUs")
+
+
 def _dcgm_diag(readings: Readings, floors: QaFloors) -> Finding | None:
     """Judge whether the level was proved; a test that DCGM left out is named, and is no pass."""
     diag = readings.diag
@@ -475,6 +502,8 @@ _LINK = _Rate(
 NODE_CHECKS = (
     NodeCheck("gpu-count", "", "nvml", _gpu_count),
     NodeCheck("burn-in", "s", "burn-in", _burn_in),
+    NodeCheck("all-reduce-rate", "GB/s", "all-reduce", _all_reduce_rate),
+    NodeCheck("all-reduce-sums", "wrong", "all-reduce", _all_reduce_sums),
     NodeCheck("dcgm-diag", "results", "dcgm diag", _dcgm_diag),
     NodeCheck("kernel-log", "", "kernel log", _kernel_log),
 )

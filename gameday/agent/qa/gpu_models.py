@@ -6,6 +6,8 @@ A floor is a share of a published figure:
   third of its bandwidth shows less than 0.58.
 * GEMM: 0.8 of the best rate measured on that model with the best shape. GPUs of one node differ by 5 % and more, and
   ours has one shape.
+* all-reduce: 0.7 of what the GPU's NVLinks carry in one direction. Eight healthy GPUs show 0.74 (A100) to 0.98 of it
+  (H100), and GPUs that found no way but PCIe a tenth.
 * link: the floor of Azure's health checks, one GPU after the other.
 
 NVLinks are those of the model on its board, each at its published rate. A temperature is there only where a GPU of the
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 MEMORY_SHARE = 0.65
 GEMM_SHARE = 0.8
+ALL_REDUCE_SHARE = 0.7
 NVLINK_SHARE = 0.99
 """Least share of a link's published rate: NVML counts it in whole MB/s, and the next lower rate is 6 % below."""
 
@@ -49,6 +52,11 @@ class GpuModel:
     def gemm_floor_tflops(self) -> float | None:
         """The least rate of a GEMM."""
         return None if self.best_gemm_tflops is None else GEMM_SHARE * self.best_gemm_tflops
+
+    @property
+    def all_reduce_floor_gbs(self) -> float | None:
+        """The least bus bandwidth of an all-reduce over GPUs of this model on one board."""
+        return self.nvlinks * self.nvlink_mbps / 1000 * ALL_REDUCE_SHARE if self.nvlinks and self.nvlink_mbps else None
 
     @property
     def nvlink_floor_mbps(self) -> float | None:

@@ -14,11 +14,11 @@ from gameday.agent.qa.burn_in import GpuBurn, Moment, burn_in
 from gameday.agent.qa.dcgm_diag import DcgmDiag, diagnose
 from gameday.agent.task import Proof
 from gameday.errors import HostError
-from gameday.host.base import CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkReport
+from gameday.host.base import AllReduce, CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkReport
 from gameday.host.cpus import parse_cpus
 
 T = TypeVar("T")
-Source = Literal["nvml", "burn-in", "load", "link", "memory", "dcgm diag", "kernel log"]
+Source = Literal["nvml", "burn-in", "load", "link", "all-reduce", "memory", "dcgm diag", "kernel log"]
 
 LOAD_S = 1.0
 """Seconds of the measured load that follows the burn-in, on all GPUs at once: enough for hundreds of GEMMs."""
@@ -35,6 +35,14 @@ class Link:
 @dataclass(frozen=True)
 class MemoryProof:
     """The patterns that were written over a GPU's free memory; None where they were not, with the reason."""
+
+    report: WorkReport | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class NodeAllReduce:
+    """The all-reduce over all GPUs of the node; None where it did not run, and `why_not` has the reason."""
 
     report: WorkReport | None
     why_not: str = ""
@@ -98,6 +106,8 @@ class Readings:
     burn_in_s: float | None = None
     """The burn-in that was asked for; None: QA only read."""
     expected_gpus: int | None = None
+    all_reduce: NodeAllReduce | None = None
+    """The all-reduce under load; None: QA only read, or the node has one GPU."""
     diag: DcgmDiag | None = None
     """The run of `dcgmi diag`; None: it was not asked for."""
     nvml_error: str = ""
@@ -140,9 +150,9 @@ def read_node(
     asked = None
     if proof.burn_in_s is not None:
         asked = proof.virtual_burn_in_s if host.is_virtual else proof.burn_in_s
-    gpus = tuple(map(GpuReadings, rest or []))
+    gpus, all_reduce = tuple(map(GpuReadings, rest or [])), None
     if asked is not None and not ended.is_set():
-        gpus = _under_load(host, gpus, asked, proof, ended, seconds, pace)
+        gpus, all_reduce = _under_load(host, gpus, asked, proof, ended, seconds, pace)
     diag = None
     if proof.dcgm_diag and not ended.is_set():
         level = proof.dcgm_diag
@@ -157,6 +167,7 @@ def read_node(
         seconds=seconds,
         burn_in_s=asked,
         expected_gpus=expected_gpus,
+        all_reduce=all_reduce,
         diag=diag,
         nvml_error=nvml_error,
         log_error=log_error,
@@ -188,16 +199,19 @@ def _under_load(
     ended: threading.Event,
     seconds: dict[Source, float],
     pace: Pace,
-) -> tuple[GpuReadings, ...]:
-    """Burn all GPUs in; then, while they are hot, measure their rates at once and their links one by one."""
+) -> tuple[tuple[GpuReadings, ...], NodeAllReduce | None]:
+    """Burn all GPUs in; then, while they are hot, measure their rates at once, their links one by one, and together."""
     rest, ceiling_c = [gpu.rest for gpu in gpus], proof.floors.temperature_max_c
     burns, _ = _timed("burn-in", lambda: burn_in(host, rest, asked, ceiling_c, ended, pace.clock, pace.wait), seconds)
     assert burns is not None
     ready = [gpu for gpu in rest if gpu.index in burns and not burns[gpu.index].why_not and not ended.is_set()]
     loads, _ = _timed("load", lambda: _measure_all(host, ready), seconds)
     links, _ = _timed("link", lambda: {gpu.index: _link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
+    summed = None
+    if len(gpus) > 1 and not ended.is_set():
+        summed, _ = _timed("all-reduce", lambda: _all_reduce(host, rest, ready), seconds)
     memory, _ = _timed("memory", lambda: _prove_all(host, [] if ended.is_set() else ready), seconds)
-    return tuple(
+    loaded = tuple(
         GpuReadings(
             gpu,
             burn=burns.get(gpu.index),
@@ -207,6 +221,20 @@ def _under_load(
         )
         for gpu in rest
     )
+    return loaded, summed
+
+
+def _all_reduce(host: Host, gpus: list[GpuSample], ready: list[GpuSample]) -> NodeAllReduce:
+    """Sum a message over all GPUs of the node: without one of them it would say nothing about the links to it."""
+    if left_out := sorted({gpu.index for gpu in gpus} - {gpu.index for gpu in ready}):
+        return NodeAllReduce(None, f"it needs all GPUs, and GPU {left_out[0]} did not compute in the burn-in")
+    first = gpus[0].index
+    try:
+        return NodeAllReduce(host.start_work(first, AllReduce(gpus=tuple(gpu.index for gpu in gpus))))
+    except HostError as error:
+        return NodeAllReduce(None, f"no all-reduce ran: {error}")
+    finally:
+        _end_quietly(host, first)
 
 
 def _measure_all(host: Host, gpus: list[GpuSample]) -> dict[int, LoadResult]:

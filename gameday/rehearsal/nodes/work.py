@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, CopyToGpu, HoldMemory, ProbeMemory, ProveMemory, WorkOrder, WorkReport
+from gameday.host.base import AllReduce, Burn, CopyToGpu, HoldMemory, ProbeMemory, ProveMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
 from gameday.host.worker import largest_block, take_memory
 from gameday.rehearsal.nodes.device_memory import OutOfMemoryError, Pool, allocator
-from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS
+from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS, NVLINK_MBPS
 from gameday.rehearsal.nodes.machine import MIB, Machine
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
@@ -47,6 +47,8 @@ class ModelWork:
         self._largest = 0
         if isinstance(order, CopyToGpu) and order.memory_node not in (None, *CPUS_OF_NODE):
             raise HostError(f"OSError: no memory can be bound to NUMA node {order.memory_node} (Invalid argument)")
+        if isinstance(order, AllReduce) and (lost := [at for at in order.gpus if machine.fleet.lost[machine.cell(at)]]):
+            raise HostError(f"NcclError: NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error (GPU {lost[0]})")
         if isinstance(order, Burn) and machine.fleet.memory_free_mib(self._cell) < LOAD_TAKES_MIB:
             raise HostError(f"OutOfMemoryError: Out of memory allocating {LOAD_TAKES_MIB * MIB:,} bytes")
 
@@ -87,9 +89,6 @@ class ModelWork:
         fleet.advance()
         match self._order:
             case Burn(precision=precision):
-                if self._now() - self._watched_at > STEERING_TIMEOUT_S:
-                    why = f"nobody has watched the temperature for {STEERING_TIMEOUT_S:g} s, so the load has ended"
-                    return WorkReport(seconds=seconds, error=why)
                 others = max(float(fleet.pod_load[self._cell]), float(fleet.burst_load[self._cell]))
                 rate = fleet.gemm_tflops(self._cell, others) if fleet.work_load[self._cell] else 0.0
                 return WorkReport(
@@ -115,10 +114,22 @@ class ModelWork:
                 found = at if 0 <= at < proved else None
                 wrong = int(found is not None)
                 return WorkReport(seconds=seconds, proved_bytes=proved, wrong_words=wrong, wrong_at=found)
+            case AllReduce(gpus=gpus):
+                return self._all_reduce(seconds, gpus)
+
+    def _all_reduce(self, seconds: float, gpus: tuple[int, ...]) -> WorkReport:
+        """Let the GPU with the fewest links set the pace; one that computes wrongly adds wrongly, too."""
+        fleet, cells = self._machine.fleet, [self._machine.cell(gpu) for gpu in gpus]
+        links = min(int(fleet.nvlinks[cell]) for cell in cells)
+        gbs = _ALL_REDUCE_SHARE * links * NVLINK_MBPS / 1000 if links else WITHOUT_NVLINK_GBS
+        wrong = sum(int(fleet.wrong_results[cell]) for cell in cells)
+        return WorkReport(seconds=seconds, bus_gbs=round(gbs, 1), wrong_sums=wrong)
 
     def _why_over(self) -> str:
         if not self._machine.powered or self._machine.boot_id != self._boot_id:
             return "the machine went down"
+        if isinstance(self._order, Burn) and self._now() - self._watched_at > STEERING_TIMEOUT_S:
+            return f"nobody has watched the temperature for {STEERING_TIMEOUT_S:g} s, so the load has ended"
         return "" if self._machine.gpu_serves(self._gpu) else "CUDARuntimeError: cudaErrorDevicesUnavailable"
 
     def _wrong_bits(self) -> int:
@@ -155,6 +166,10 @@ class ModelWork:
         return _FIRST_PID + self._gpu
 
 
+_ALL_REDUCE_SHARE = 0.98
+"""Share of the links' rate: 470 GB/s of eight H100, amid what was measured (docs/sources.md, H100 figures)."""
+WITHOUT_NVLINK_GBS = 40.0
+"""Bus bandwidth over PCIe, amid what was measured without NVSwitch (docs/sources.md, H100 figures)."""
 _SINGLE_SHARE = 67 / 989
 """FP32 without tensor cores to dense BF16: the H100 SXM data sheet's 67 and 989 TFLOP/s."""
 
