@@ -469,7 +469,7 @@ def test_an_all_reduce_without_all_gpus_or_without_nccl_is_unknown_and_says_why(
     host = FakeHost()
     host.samples[1] = healthy_gpu(1, lost=True)
     assert {(one.ok, one.detail) for one in all_reduce(host).values()} == {
-        (None, "it needs all GPUs, and GPU 1 did not compute in the burn-in")
+        (None, "an all-reduce needs all GPUs. GPU 1: it did not compute in the burn-in")
     }
     host = FakeHost()
 

@@ -209,7 +209,7 @@ def _under_load(
     links, _ = _timed("link", lambda: {gpu.index: _link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
     summed = None
     if len(gpus) > 1 and not ended.is_set():
-        summed, _ = _timed("all-reduce", lambda: _all_reduce(host, rest, ready), seconds)
+        summed, _ = _timed("all-reduce", lambda: _all_reduce(host, rest, burns), seconds)
     memory, _ = _timed("memory", lambda: _prove_all(host, [] if ended.is_set() else ready), seconds)
     loaded = tuple(
         GpuReadings(
@@ -224,10 +224,12 @@ def _under_load(
     return loaded, summed
 
 
-def _all_reduce(host: Host, gpus: list[GpuSample], ready: list[GpuSample]) -> NodeAllReduce:
+def _all_reduce(host: Host, gpus: list[GpuSample], burns: dict[int, GpuBurn]) -> NodeAllReduce:
     """Sum a message over all GPUs of the node: without one of them it would say nothing about the links to it."""
-    if left_out := sorted({gpu.index for gpu in gpus} - {gpu.index for gpu in ready}):
-        return NodeAllReduce(None, f"it needs all GPUs, and GPU {left_out[0]} did not compute in the burn-in")
+    for gpu in gpus:
+        if (burn := burns.get(gpu.index)) is None or burn.why_not:
+            why = burn.why_not if burn else "it did not compute in the burn-in"
+            return NodeAllReduce(None, f"an all-reduce needs all GPUs. GPU {gpu.index}: {why}")
     first = gpus[0].index
     try:
         return NodeAllReduce(host.start_work(first, AllReduce(gpus=tuple(gpu.index for gpu in gpus))))
