@@ -53,6 +53,7 @@ WEAKNESSES = (
     Weakness("one wrong bit in each 1000 products", _set("wrong_every", 1000)),
     Weakness("wrong bits above 69 °C only", _set("wrong_above_c", 69)),
     Weakness("a word of memory with a bad bit", _set("bad_word_at", 1 << 30)),
+    Weakness("6 of 18 NVLinks down", _set("nvlinks", 12)),
     Weakness("half of the link's bandwidth", _set("link_share", 0.5)),
 )
 
