@@ -14,6 +14,7 @@ COPY requirements.lock ./
 RUN pip download --quiet --require-hashes --no-deps --only-binary :all: --dest /wheels --requirement requirements.lock
 COPY LICENSE README.md prefect.yaml pyproject.toml ./
 COPY deploy deploy
+COPY docs/runbooks docs/runbooks
 COPY flows flows
 COPY gameday gameday
 COPY kubesim kubesim

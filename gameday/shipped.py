@@ -1,4 +1,4 @@
-"""The folders of files that people read and edit: plans, templates, manifests.
+"""The folders of files that people read and edit: plans, templates, manifests; of docs, an installed one has runbooks.
 
 In a checkout they are at the top of the repository. A wheel carries them
 inside the package (force-include in pyproject.toml), because their names are
@@ -25,7 +25,7 @@ def checkout() -> Path | None:
     return root if not _INSTALLED.is_dir() and (root / "pyproject.toml").is_file() else None
 
 
-def shipped(kind: Literal["plans", "templates", "deploy"]) -> Path:
+def shipped(kind: Literal["plans", "templates", "deploy", "docs"]) -> Path:
     """Return the shipped folder of this name, in a checkout and in an installed package.
 
     Raises:

@@ -31,6 +31,7 @@ COMMAND_MODULES = (
     "gameday.cli.plans",
     "gameday.cli.detectors",
     "gameday.cli.doctor",
+    "gameday.cli.alerts",
     "gameday.cli.game_day",
     "gameday.cli.health",
     "gameday.cli.coverage",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 INSIDE = "gameday/_shipped"
-READ = ("deploy", "plans", "templates")
+READ = ("deploy", "docs/runbooks", "plans", "templates")
 
 
 def _build(kind: str, folder: Path) -> Path:
