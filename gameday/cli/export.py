@@ -25,12 +25,21 @@ _WHOLE = {"comparison": "arms.json", "league": "league.json"}
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    add_command(app, export, "gameday export reports/20260303-090000 --junit junit.xml", panel=Panel.AFTER)
+    add_command(
+        app,
+        export,
+        "gameday export reports/20260303-090000 --junit junit.xml",
+        "gameday export reports --openmetrics game-days.prom",
+        panel=Panel.AFTER,
+    )
 
 
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run's folder; to publish, a comparison's or league's too.")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run's folder; --publish-to: a group's, too; --openmetrics: that of all runs."
+        ),
     ],
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
     chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
@@ -49,6 +58,9 @@ def export(
         if not publish_to or any((junit, chaostoolkit, openmetrics, grafana)):
             raise CommandError(f"of a {whole} there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
+        return ExitCode.PASSED
+    if openmetrics and not any((junit, chaostoolkit, publish_to, grafana)) and not (folder / "history.jsonl").exists():
+        _write(openmetrics, _timings_of_all(folder))
         return ExitCode.PASSED
     run = _load(folder)
     if junit:
@@ -88,6 +100,20 @@ def _timings(run: RunFolder) -> bytes:
     if summary is None:
         raise CommandError("the run's history does not say which plan it is of: there is nothing to trend")
     return openmetrics([summary])
+
+
+def _timings_of_all(reports: Path) -> bytes:
+    """Return the timings of the newest run of each plan on each cluster."""
+    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
+    from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
+
+    try:
+        catalog = read_catalog(reports)
+    except OSError as error:
+        raise CommandError(f"{reports}: {error.strerror}; give a run's folder, or the one that holds them") from None
+    if not catalog.runs:
+        raise CommandError(f"{reports} holds no run that could be read: there is nothing to export")
+    return openmetrics(run.summary for run in catalog.runs)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -6,6 +6,7 @@ import re
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from gameday.health.episodes.metrics import RepairMetrics
 from gameday.health.metrics import LeadMetrics, Metrics
@@ -47,6 +48,15 @@ def own_metrics() -> dict[str, set[str]]:
             (family,) = metric.describe()
             labels = {*metric._labelnames, *({"le"} if family.type == "histogram" else ())}
             found |= {f"{family.name}{suffix}": labels for suffix in _SUFFIXES[family.type]}
+    return found
+
+
+def run_metrics(exported: str) -> dict[str, set[str]]:
+    """Return the series' names of `gameday export --openmetrics`, each with its labels."""
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(exported):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
     return found
 
 

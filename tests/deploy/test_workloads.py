@@ -256,14 +256,15 @@ def test_kubectl_builds_each_kustomization(kustomization: Any) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not there; `make setup` fetches it")
-def test_the_dashboards_config_map_is_what_grafanas_sidecar_reads() -> None:
+def test_each_dashboards_config_map_is_what_grafanas_sidecar_reads() -> None:
     built = subprocess.run([KUBECTL, "kustomize", DEPLOY / "grafana"], capture_output=True, text=True, check=True)
-    made = YAML(typ="safe", pure=True).load(built.stdout)
-    assert identity(made) == ("ConfigMap", "gameday", "gameday-node-health-dashboard")
-    # kube-prometheus-stack, values.yaml: grafana.sidecar.dashboards.label and labelValue.
-    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
-    shipped = (DEPLOY / "grafana" / "node-health.json").read_text(encoding="utf-8")
-    assert made["data"] == {"node-health.json": shipped}
+    made = list(YAML(typ="safe", pure=True).load_all(built.stdout))
+    files = sorted((DEPLOY / "grafana").glob("*.json"))
+    assert [identity(one) for one in made] == [("ConfigMap", "gameday", f"gameday-{f.stem}-dashboard") for f in files]
+    for one, file in zip(made, files, strict=True):
+        # kube-prometheus-stack, values.yaml: grafana.sidecar.dashboards.label and labelValue.
+        assert one["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert one["data"] == {file.name: file.read_text(encoding="utf-8")}
 
 
 def test_the_readme_names_every_folder() -> None:
