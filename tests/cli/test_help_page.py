@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from gameday.cli import build_app, run
+from gameday.cli import run
 from gameday.cli.help_page import Panel
 from gameday.exit_codes import ExitCode
+from tests.cli.accepted import GAMEDAY, accept
 
 CONSOLE = Path(sys.executable).parent / "gameday"
-GAMEDAY: Any = typer.main.get_command(build_app())
 
 
 def _commands(group: Any) -> Iterator[Any]:
@@ -46,13 +44,7 @@ def test_the_panels_come_in_the_order_in_which_they_are_needed(capsys: pytest.Ca
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_accepted(example: str) -> None:
-    group, arguments = GAMEDAY, shlex.split(example.rpartition("| ")[2])
-    assert arguments.pop(0) == "gameday"
-    context: Any = group.make_context("gameday", list(arguments))
-    while hasattr(group, "commands") and arguments:
-        name, group, arguments = group.resolve_command(context, arguments)
-        context = group.make_context(name, list(arguments), parent=context)
-    assert not hasattr(group, "commands")
+    accept(example.rpartition("| ")[2])
 
 
 def test_a_shell_completes_names_and_files_of_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
