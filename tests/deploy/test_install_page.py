@@ -14,7 +14,10 @@ from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 from gameday.cluster.profile import load_profile
+from gameday.health.episodes.node import HOLD_OUT, RELEASED_FOR, REPAIR_ANNOTATION, STATE_LABEL
+from gameday.health.model import REASON
 from gameday.rehearsal.programs import search
+from tests.cli.accepted import accept
 from tests.deploy.manifests import ROOT, documents
 
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
@@ -114,3 +117,22 @@ def test_the_page_names_every_deployment_with_its_schedule() -> None:
     assert set(purposes) == {one["name"] for one in deployments["deployments"]}
     scheduled = {one["name"] for one in deployments["deployments"] if "schedules" in one}
     assert {name for name, when in purposes.items() if "somebody" not in when} == scheduled
+
+
+LINES = [line.strip().partition(" #")[0].strip() for line in PAGE.splitlines() if line.startswith("    ")]
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if re.match(r"(in-worker )?gameday ", line)])
+def test_the_command_line_takes_what_the_page_shows(line: str) -> None:
+    assert accept(line.removeprefix("in-worker "))
+
+
+def test_each_kustomization_that_the_page_takes_out_is_there() -> None:
+    named = {path for line in LINES for path in re.findall(r"-k gpu-gameday/(\S+)", line)}
+    assert len(named) >= 3
+    assert [path for path in sorted(named) if not (ROOT / path / "kustomization.yaml").is_file()] == []
+
+
+def test_everything_that_we_write_on_nodes_is_taken_off_again() -> None:
+    removed = {name for line in LINES for name in re.findall(r"(gameday\.dev/[a-z-]+?)-(?= |$)", line)}
+    assert {STATE_LABEL, HOLD_OUT, RELEASED_FOR, REPAIR_ANNOTATION, REASON, "gameday.dev/opt-in"} <= removed
