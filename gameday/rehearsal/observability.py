@@ -225,7 +225,8 @@ def prometheus_program(
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--storage.tsdb.retention.time={_RETENTION}",
         f"--web.listen-address=127.0.0.1:{port}",
-        # The alerts' runbook_url leads to /user/runbooks of this server.
+        # The alerts' runbook_url leads to /user/runbooks of this server, which would call itself by the machine's name.
+        f"--web.external-url=http://127.0.0.1:{port}",
         f"--web.user-assets={shipped('docs')}",
         # Firing alerts are sent again this often, so that a restarted Alertmanager has them sooner than in a minute.
         "--rules.alert.resend-delay=10s",

@@ -22,7 +22,7 @@ from gameday.checks import run_checks
 from gameday.checks.outcome import fold_outcome
 from gameday.documents.source import parse
 from gameday.errors import DocumentError
-from gameday.history.events import GuardChecked, NodeReplaced, RunStarted
+from gameday.history.events import AlertSeen, GuardChecked, NodeReplaced, RunStarted
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.history.journal import History
 from gameday.report.run_folder import RunFolder
@@ -83,6 +83,7 @@ def cleaner(runs: Iterable[RunFolder], nodes: Iterable[str] = (), words: Iterabl
     runs = list(runs)
     names = _node_names({*nodes, *(node for run in runs for node in _nodes(run))})
     others = [*words, *(pair for run in runs if run.started for pair in _of_start(run.started))]
+    others += [(host, "the-server") for run in runs for host in _runbook_hosts(run)]
     return _cleaner(names, {name: word for name, word in others if name and name not in names})
 
 
@@ -135,6 +136,13 @@ def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
     yield started.operator, "the operator"
     yield from words_of_command(started.command)
     yield started.flow_run_url or "", "(hidden)"
+
+
+def _runbook_hosts(run: RunFolder) -> Iterator[str]:
+    """The hosts that alerts link to: as shipped, the Prometheus that fired."""
+    for alert in run.history.of(AlertSeen):
+        with suppress(ValueError):  # no URL: an annotation is anybody's text
+            yield urlsplit(alert.annotations.get("runbook_url", "")).hostname or ""
 
 
 def words_of_command(command: str) -> Iterator[tuple[str, str]]:

@@ -48,11 +48,10 @@ def test_each_alert_of_the_rehearsals_prometheus_links_to_its_runbook(prometheus
             return answer.json()["data"]["alerts"] if answer.status_code == 200 else []
 
         until(lambda: len(firing()) == len(BY_NAME), 60, "every alert to fire")
-        # Prometheus calls itself by the machine's name, which need not resolve here.
         for alert in firing():
-            name, url = alert["labels"]["alertname"], httpx.URL(alert["annotations"]["runbook_url"])
-            assert (url.scheme, url.port) == ("http", httpx.URL(prometheus).port)
-            page = client.get(url.copy_with(host="127.0.0.1"))
+            name, url = alert["labels"]["alertname"], alert["annotations"]["runbook_url"]
+            assert url.startswith(f"{prometheus}/")
+            page = client.get(url)
             assert page.status_code == 200, url
             assert page.text.startswith(f"# {name}\n")
 

@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gameday.history.events import RECORD, GuardChecked, KubernetesEventSeen, Problem, RunStarted, TargetsChosen
+from gameday.history.events import (
+    RECORD,
+    AlertSeen,
+    GuardChecked,
+    KubernetesEventSeen,
+    Problem,
+    RunStarted,
+    TargetsChosen,
+)
 from gameday.report import render
 from gameday.report.redact import redacted
 from gameday.report.run_folder import load_run_folder
@@ -16,6 +24,7 @@ from gameday.values.nodes import Target
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.page import Page
+from tests.report.run_builder import Timed
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 CLUSTER = "prod-eu (https://api.prod-eu.example:6443)"
@@ -134,3 +143,19 @@ def test_how_a_host_may_be_written(tmp_path, text, shown):
 )
 def test_what_looks_like_a_credential_is_taken_out_of_logs(text, shown):
     assert without_secrets(text) == shown
+
+
+def test_the_prometheus_that_an_alert_s_runbook_is_on_is_hidden(tmp_path):
+    annotations = {"runbook_url": "https://prom.corp.example:9090/user/runbooks/GPUFellOffTheBus.md"}
+    for not_url in ("https://[half", "see the wiki"):
+        timed = [
+            Timed(one.seconds, one.event.model_copy(update={"annotations": {"runbook_url": not_url}}))
+            if isinstance(one.event, AlertSeen) and one.event.at_baseline
+            else Timed(one.seconds, one.event.model_copy(update={"annotations": annotations}))
+            if isinstance(one.event, AlertSeen)
+            else one
+            for one in build.passing()
+        ]
+        run = redacted(load_run_folder(build.write(tmp_path, timed)))
+        shown = {alert.annotations["runbook_url"] for alert in run.history.of(AlertSeen)}
+        assert shown == {not_url, "https://the-server:9090/user/runbooks/GPUFellOffTheBus.md"}
