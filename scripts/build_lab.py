@@ -93,6 +93,7 @@ PRODUCTS = {
     "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
     "kwok": Product("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
     "topology": Product(".", MODULES["topology"][0]),
+    "helm": Product("helm.sh/helm/v4/cmd/helm", "helm"),
 }
 OTHER_RELEASES = {
     folder.name.removeprefix("kube-apiserver-"): folder.name for folder in sorted(LAB.glob("kube-apiserver-*"))
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="build_lab.py", description="Build the lab's programs with Go.")
     actions = parser.add_subparsers(dest="action", required=True)
     missing = actions.add_parser("build", help="build what is missing into .tools/bin")
-    missing.add_argument("module", nargs="?", choices=tuple(MODULES), help="only this folder of lab/")
+    missing.add_argument("module", nargs="?", choices=(*MODULES, "helm"), help="only this folder of lab/")
     actions.add_parser("find", help="say which programs the lab would run, or why it cannot; status 1 then")
     release = actions.add_parser("release", help="build the API server of another release, for the arms of a plan")
     release.add_argument("version", help=f"one of {', '.join(OTHER_RELEASES)}")

@@ -10,10 +10,13 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
+CHART = [DEPLOY / "Chart.yaml", DEPLOY / "values.yaml", *(DEPLOY / "templates").iterdir()]
+"""What the folder's Helm chart has of its own."""
 FILES = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
     if path not in KUSTOMIZATIONS
+    and path not in CHART
     and "alerts" not in path.relative_to(DEPLOY).parts
     and not path.name.endswith("-patch.yaml")  # for `kubectl patch`
 )
