@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -159,23 +160,21 @@ def test_image_and_namespace_are_the_releases_everywhere(named: list[str], image
 
 @pytest.mark.slow
 def test_the_profile_is_what_the_values_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The values are those of docs/install.md, and one more."""
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"```yaml\n(# gameday-values\.yaml\n.*?)```", page, re.DOTALL)
     values = tmp_path / "values.yaml"
-    values.write_text(
-        "profile:\n"
-        "  GAMEDAY_NAME: prod-a\n"
-        "  GAMEDAY_LOKI__URL: 'http://loki.example:3100'\n"
-        "  GAMEDAY_ORDINARY_TAINT_KEYS: [nvidia.com/gpu, sku]\n"
-        "  GAMEDAY_GUARDRAILS: {max_nodes: 1}\n",
-        encoding="utf-8",
-    )
+    more = "profile:\n  GAMEDAY_ORDINARY_TAINT_KEYS: [nvidia.com/gpu, sku]\n"
+    written = written.replace("REGISTRY", "registry.example").replace("profile:\n", more)
+    values.write_text(written, encoding="utf-8")
     found = _by_identity(rendered(options=("--values", values)))
+    assert {"PodMonitor", "PrometheusRule", "DaemonSet"} <= {kind for kind, _, _ in found}
     for name, value in found["ConfigMap", "gameday", "gameday-cluster"]["data"].items():
         monkeypatch.setenv(name, value)
     profile = load_profile()
     assert profile.in_cluster
     assert profile.name == "prod-a"
-    assert profile.loki is not None
-    assert str(profile.loki.url).startswith("http://loki.example:3100")
+    assert profile.agent_image == "registry.example/gameday:0.1.0-gpu"
     assert profile.ordinary_taint_keys == ("nvidia.com/gpu", "sku")
     assert profile.guardrails.max_nodes == 1
 
