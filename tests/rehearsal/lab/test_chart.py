@@ -22,10 +22,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         yield started
 
 
-def _install(plane: Plane, name: str, namespace: str, *values: str) -> str:
-    """Return what it says; "" on stdout and its complaint where it is refused."""
-    options = ("install", name, DEPLOY, "--namespace", namespace, "--create-namespace")
-    done = helm(*options, values=values, kubeconfig=plane.admin)
+def _install(plane: Plane, name: str, namespace: str, options: tuple[str, ...] = ()) -> str:
+    """Return what Helm says; of a refusal, its complaint."""
+    install = ("install", name, DEPLOY, "--namespace", namespace, "--create-namespace")
+    done = helm(*install, *options, kubeconfig=plane.admin)
     return done.stdout if done.returncode == 0 else f"refused: {done.stderr}"
 
 
@@ -68,6 +68,10 @@ def test_a_release_from_install_to_uninstall(bare: Plane) -> None:
         assert 'must equal "second": current value is "gameday"' in refusal
     assert _of_ours(bare) == before
 
+    assert bare.kubectl("diff", "-f", "-", stdin=rendered()) == "", "what is there is what is rendered"
+    changes = bare.kubectl("diff", "-f", "-", stdin=rendered("image.tag=0.2.0"), check=False)
+    assert "+        image: ghcr.io/gpu-gameday/agent:0.2.0" in changes
+
     upgrade = ("upgrade", "gameday", DEPLOY, "--namespace", "gameday")
     done = helm(*upgrade, values=("image.tag=0.2.0", "nodeHealth.enabled=true"), kubeconfig=bare.admin)
     assert done.returncode == 0, done.stderr
@@ -82,11 +86,15 @@ def test_a_release_from_install_to_uninstall(bare: Plane) -> None:
     bare.kubectl("delete", "namespace", "gameday")
 
 
-def test_what_kubectl_applied_is_nothing_that_helm_takes_over(bare: Plane) -> None:
+def test_what_kubectl_applied_is_taken_over_only_when_helm_is_asked_to(bare: Plane) -> None:
     bare.kubectl("apply", "-k", str(DEPLOY))
     try:
+        before = _of_ours(bare)
         refusal = _install(bare, "gameday", "gameday")
+        assert "invalid ownership metadata" in refusal
+        assert 'label validation error: missing key "app.kubernetes.io/managed-by"' in refusal
+        said = _install(bare, "gameday", "gameday", options=("--take-ownership", "--force-conflicts"))
+        assert "STATUS: deployed" in said
+        assert _of_ours(bare) == before
     finally:
         bare.kubectl("delete", "-k", str(DEPLOY))
-    assert "invalid ownership metadata" in refusal
-    assert 'label validation error: missing key "app.kubernetes.io/managed-by"' in refusal
