@@ -43,6 +43,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _POOL = "gameday"
 """The work pool of prefect.yaml."""
 _WORKER = "gameday-up"
+_NO_NOTIFICATIONS = "nobody is notified of red game-days: gameday deploy --notify BLOCK changes that (docs/prefect.md)"
 _WORKER_ENVIRONMENT = {
     # The lines of a game-day are on its page in Prefect.
     "PREFECT_LOGGING_LEVEL": "INFO",
@@ -59,6 +60,14 @@ Plans = Annotated[
     Path, typer.Option(help="Folder of your own plans (*.yaml), which the forms offer beside the shipped ones.")
 ]
 Reports = Annotated[Path, typer.Option(help="Folder of the runs' own folders.")]
+Notify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BLOCK",
+        help="Send red game-days and missed seasons through this notification block of Prefect's (`prefect block ls`), "
+        "such as slack-webhook/gpu-oncall.",
+    ),
+]
 PrefectFile = Annotated[
     Path | None, typer.Option(help="A prefect.yaml of your own, such as one with other times; none: the shipped one.")
 ]
@@ -72,6 +81,7 @@ def register(app: typer.Typer) -> None:
         deploy,
         "gameday deploy --profile cluster.yaml",
         "gameday deploy --profile eu.yaml --profile us.yaml --plans our-plans",
+        "gameday deploy --profile cluster.yaml --notify slack-webhook/gpu-oncall",
         panel=Panel.CLUSTER,
     )
 
@@ -89,6 +99,7 @@ def up(
     plans: Plans = Path("plans"),
     reports: Reports = Path("reports"),
     prefect_file: PrefectFile = None,
+    notify: Notify = None,
     folder: Folder = _FOLDER,
 ) -> int:
     """Start all that game-days from Prefect's pages need, and keep it until Ctrl-C: server, worker, cluster.
@@ -110,11 +121,11 @@ def up(
                 stack.enter_context(_server_of(cluster))
                 profile = cluster.profile
             with out.status("deployments and worker start"):
-                names = _register(prefect_file, plans, [profile], reports)
+                names = _register(prefect_file, plans, [profile], reports, notify)
                 worker = stack.enter_context(_worker(folder))
             for which in _SIGNALS:
                 signal.signal(which, lambda *_: ended.set())
-            _print_how_to(out, names, profile)
+            _print_how_to(out, names, profile, notify)
             while not ended.wait(1.0):
                 if not worker.alive:
                     raise CommandError(f"{worker.error('died')}; the rest is ended", ExitCode.INTERNAL)
@@ -129,6 +140,7 @@ def deploy(
     plans: Plans = Path("plans"),
     reports: Reports = Path("reports"),
     prefect_file: PrefectFile = None,
+    notify: Notify = None,
 ) -> int:
     """Register the deployments at your Prefect server, with forms that offer the plans and clusters there are now.
 
@@ -142,8 +154,10 @@ def deploy(
             ExitCode.REFUSED,
         )
     _check_profiles(profile or [])
-    for name in _register(prefect_file, plans, profile or [], reports):
+    for name in _register(prefect_file, plans, profile or [], reports, notify):
         typer.echo(name)
+    if notify is None:
+        typer.echo(_NO_NOTIFICATIONS)
     return ExitCode.PASSED
 
 
@@ -185,12 +199,15 @@ def _server_of(cluster: RehearsalCluster) -> Iterator[None]:
         yield
 
 
-def _register(prefect_file: Path | None, plans: Path, profiles: Sequence[Path], reports: Path) -> list[str]:
-    """Register the deployments, and return their names. Raises CommandError and DocumentError."""
+def _register(
+    prefect_file: Path | None, plans: Path, profiles: Sequence[Path], reports: Path, notify: str | None
+) -> list[str]:
+    """Register the deployments and the automations, and return their names. Raises CommandError and DocumentError."""
     import httpx  # noqa: PLC0415
     from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
+    from gameday.cli.automations import update_automations  # noqa: PLC0415
     from gameday.cli.deployments import Choices, declared, register_deployments  # noqa: PLC0415
 
     choices = Choices(
@@ -199,7 +216,8 @@ def _register(prefect_file: Path | None, plans: Path, profiles: Sequence[Path], 
         reports=str(reports.resolve()),
     )
     try:
-        return register_deployments(declared(prefect_file or shipped_prefect_file()), choices, Path.cwd())
+        names = register_deployments(declared(prefect_file or shipped_prefect_file()), choices, Path.cwd())
+        return [*names, *(update_automations(notify) if notify else [])]
     except httpx.TransportError:
         url = PREFECT_API_URL.value()
         why = f"the Prefect server {url} does not answer; start it, or set PREFECT_API_URL to another one's API"
@@ -253,13 +271,14 @@ def _end_runs(out: Console, worker: Child) -> None:
         ) from None
 
 
-def _print_how_to(out: Console, names: Sequence[str], profile: Path) -> None:
+def _print_how_to(out: Console, names: Sequence[str], profile: Path, notify: str | None) -> None:
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
     lines = [
         f"Prefect's pages: {pages}",
         f"  run one:     {pages}/deployments, then game-day/manual, Run, Custom run",
         f"  deployments: {', '.join(names)}",
         f"  cluster:     {shlex.quote(str(profile))}",
+        *([] if notify else [_NO_NOTIFICATIONS]),
         "Ctrl-C ends all of it; what still runs is undone first.",
     ]
     out.print("\n".join(lines), soft_wrap=True)

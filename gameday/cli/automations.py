@@ -1,0 +1,189 @@
+"""The automations of Prefect that notify people: of a red game-day, and of a weekly season that did not come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import BlockDocument
+from prefect.events.actions import SendNotification
+from prefect.events.filters import AutomationFilter, AutomationFilterTags
+from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.settings import PREFECT_UI_URL
+
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import shown
+
+_TAG = "gpu-gameday"
+"""On each automation of ours: one that has it and is shipped no more is removed."""
+RED_GAME_DAY = "gameday: red game-day"
+BROKEN_SEASON = "gameday: season broken off"
+MISSED_SEASON = "gameday: weekly season missed"
+NAMES = (RED_GAME_DAY, BROKEN_SEASON, MISSED_SEASON)
+# Prefect names the event of a new state after the state. The names are those of flows/judged_state.py; Crashed is
+# Prefect's own, of a run whose process is gone.
+_RED = ("Failed", "Unknown", "Aborted", "Refused", "Dirty", "Crashed")
+_BROKEN_OFF = ("Refused", "Aborted", "Crashed")
+"""States of a season that is said; its red game-days have sent messages of their own."""
+_PLAYED = ("Passed", "Failed", "Unknown", "Dirty")
+SEASON_WITHIN = timedelta(days=8)
+"""A week, and a day for a season that begins late or takes long."""
+_PAGE = 200
+"""The most automations, or blocks, that Prefect answers at once."""
+# Text of plans and nodes is hostile: in a message it forges no link and no mention, and in a shell it is one word.
+_MACROS = (
+    "{% macro words(value) %}{{ value | string | replace('\\n', ' ') | replace('<', '(') | replace('>', ')')"
+    " | replace('`', ' ') | replace('@', '(at)') | truncate(400) }}{% endmacro %}"
+    "{% macro quoted(value) %}"
+    "'{{ value | string | replace('\\n', ' ') | replace(\"'\", \"'\\\"'\\\"'\") }}'"
+    "{% endmacro %}"
+    "{% set profile %}{% if flow_run.parameters.profile %} --profile {{ quoted(flow_run.parameters.profile) }}"
+    "{% endif %}{% endset %}"
+)
+_NEXT = (
+    "{% if flow_run.state.name in ['Dirty', 'Crashed', 'Unknown'] %}gameday reap{{ profile }}"
+    "{% elif flow_run.parameters.plan %}gameday doctor {{ quoted(flow_run.parameters.plan) }}{{ profile }}"
+    "{% else %}gameday doctor{{ profile }}{% endif %}"
+)
+_SUBJECT = "{{ flow_run.state.name }}: {{ flow_run.name | replace('\\n', ' ') | truncate(150) }}"
+
+
+def update_automations(block: str) -> list[str]:
+    """Create or update the automations, by name, at the Prefect server of the settings, and remove former ones.
+
+    One that somebody has switched off stays off.
+
+    Args:
+        block: The notification block that the messages go through: `TYPE/NAME`, such as slack-webhook/gpu-oncall, or
+            its name alone where no other has it.
+
+    Returns:
+        The automations' names.
+
+    Raises:
+        CommandError: There is no such block, or it sends no notifications; nothing is changed then.
+        HTTPError: The server does not answer, or refuses (httpx).
+    """
+    with get_client(sync_client=True) as client:
+        action_block = _notification_block(client, block)
+        there = _our_automations(client)
+        for one in _shipped(action_block):
+            same = next((old for old in there if old.name == one.name), None)
+            if same is None:
+                client.create_automation(one)
+            elif not _is_alike(one, same):
+                client.update_automation(same.id, one.model_copy(update={"enabled": same.enabled}))
+        for old in there:
+            if old.name not in NAMES:
+                client.delete_automation(old.id)
+    return list(NAMES)
+
+
+def season_trigger(within: timedelta = SEASON_WITHIN) -> EventTrigger:
+    """Return the trigger that fires when no season has been played for this long.
+
+    Its clock begins anew with each season: an event that is both in `after` and in `expect` does that. Prefect starts
+    the first one when it learns of the automation.
+    """
+    played = _events(_PLAYED)
+    return EventTrigger(
+        posture=Posture.Proactive, after=played, expect=played, match_related=_of_flow("season"), within=within
+    )
+
+
+def _is_alike(one: AutomationCore, there: Automation) -> bool:
+    """Return whether an update would change nothing. Each update starts the clock of the missed season anew."""
+    return (one.description, one.trigger, one.actions) == (there.description, there.trigger, there.actions)
+
+
+def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
+    page = f"{PREFECT_UI_URL.value()}/runs/flow-run/{{{{ flow_run.id }}}}"
+    about_run = "\n".join(
+        [
+            f"{_MACROS}Run (plan, target): {{{{ words(flow_run.name) }}}}",
+            "Verdict: {{ flow_run.state.name }}. {{ words(flow_run.state.message) }}",
+            f"Page: {page}",
+            f"Next: {_NEXT}",
+        ]
+    )
+    runs = f"{PREFECT_UI_URL.value()}/deployments"
+    missed = "\n".join(
+        [
+            f"No season has been played for {SEASON_WITHIN.days} days: nothing proves that faults are still noticed.",
+            f"Page: {runs} (season/weekly: is its schedule on, and does a worker serve its pool?)",
+            "Next: prefect work-pool inspect gameday; prefect deployment run season/weekly",
+        ]
+    )
+
+    def automation(name: str, words: str, trigger: EventTrigger, subject: str, body: str) -> AutomationCore:
+        action = SendNotification(block_document_id=block.id, subject=subject, body=body)
+        # `enabled` is named, because a client sends what was set and nothing else.
+        return AutomationCore(
+            name=name, description=words, tags=[_TAG], enabled=True, trigger=trigger, actions=[action]
+        )
+
+    return (
+        automation(RED_GAME_DAY, "A game-day ended red.", _state_trigger("game-day", _RED), _SUBJECT, about_run),
+        automation(
+            BROKEN_SEASON,
+            "A season was refused, aborted or killed.",
+            _state_trigger("season", _BROKEN_OFF),
+            f"Season {_SUBJECT}",
+            about_run,
+        ),
+        automation(
+            MISSED_SEASON,
+            f"No season was played for {SEASON_WITHIN.days} days.",
+            season_trigger(),
+            "Weekly season missed",
+            missed,
+        ),
+    )
+
+
+def _state_trigger(flow: str, states: Iterable[str]) -> EventTrigger:
+    return EventTrigger(posture=Posture.Reactive, expect=_events(states), match_related=_of_flow(flow))
+
+
+def _events(states: Iterable[str]) -> set[str]:
+    return {f"prefect.flow-run.{state}" for state in states}
+
+
+def _of_flow(name: str) -> dict[str, str | list[str]]:
+    return {"prefect.resource.role": "flow", "prefect.resource.name": name}
+
+
+def _notification_block(client: SyncPrefectClient, wanted: str) -> BlockDocument:
+    """Return the block of a name. Raises CommandError."""
+    slug, _, name = wanted.rpartition("/")
+    found = [one for one in _all_blocks(client) if one.name == name and slug in ("", _slug(one))]
+    lists = "`prefect block ls` lists those that there are, docs/prefect.md says how to make one"
+    if not found:
+        raise CommandError(f"--notify {shown(wanted)}: no such block; {lists}", ExitCode.USAGE)
+    sending = [one for one in found if one.block_schema and "notify" in one.block_schema.capabilities]
+    if not sending:
+        kind = _slug(found[0])
+        hint = "; a plain webhook is the type custom-webhook" if kind == "webhook" else ""
+        raise CommandError(f"--notify {shown(wanted)}: {kind} sends no notifications{hint}; {lists}", ExitCode.USAGE)
+    if len(sending) > 1:
+        choices = ", ".join(f"{_slug(one)}/{one.name}" for one in sending)
+        raise CommandError(f"--notify {shown(wanted)}: there are several: {choices}; give one of them", ExitCode.USAGE)
+    return sending[0]
+
+
+def _slug(block: BlockDocument) -> str:
+    return block.block_type.slug if block.block_type else ""
+
+
+def _all_blocks(client: SyncPrefectClient) -> list[BlockDocument]:
+    found: list[BlockDocument] = []
+    while page := client.read_block_documents(offset=len(found), limit=_PAGE, include_secrets=False):
+        found += page
+    return found
+
+
+def _our_automations(client: SyncPrefectClient) -> list[Automation]:
+    ours = AutomationFilter(tags=AutomationFilterTags(all_=[_TAG]))
+    return client.read_automations(automations=ours, limit=_PAGE)

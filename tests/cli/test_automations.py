@@ -1,0 +1,247 @@
+"""`--notify`: the automations at a real Prefect server. Only the chat that receives the messages is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect import flow
+from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
+from prefect.blocks.webhook import Webhook
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.runtime import flow_run
+from prefect.server.utilities.user_templates import render_user_template
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from gameday.cli import run
+from gameday.cli.automations import (
+    _MACROS,
+    _NEXT,
+    BROKEN_SEASON,
+    MISSED_SEASON,
+    NAMES,
+    RED_GAME_DAY,
+    SEASON_WITHIN,
+    season_trigger,
+    update_automations,
+)
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.flows.judged_state import judged_state
+from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from tests.rehearsal.processes import until
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Chat:
+    """A chat server that records what it is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, str]] = []
+        chat = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                chat.messages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def about(self, word: str) -> list[dict[str, str]]:
+        return [one for one in self.messages if word in one["subject"]]
+
+    def end(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A whole Prefect server on a database of its own, for the tests of this file."""
+    folder = tmp_path_factory.mktemp("prefect")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PREFECT_HOME", str(folder))
+        with (
+            TemporaryPrefect(folder / "server.log", whole=True) as server,
+            temporary_settings({PREFECT_API_URL: server.api_url}),
+        ):
+            yield server.api_url
+
+
+@pytest.fixture
+def chat(prefect: str) -> Iterator[Chat]:
+    made = Chat()
+    secret = {"token": "chat-secret"}
+    body = {"subject": "{{subject}}", "body": "{{body}}", "token": "{{token}}"}
+    CustomWebhookNotificationBlock(name="team", url=made.url, json_data=body, secrets=secret).save(
+        "team", overwrite=True
+    )
+    yield made
+    made.end()
+
+
+def automations() -> dict[str, Automation]:
+    with get_client(sync_client=True) as client:
+        return {one.name: one for one in client.read_automations()}
+
+
+def written_at(name: str) -> str:
+    """Return when the server last wrote an automation."""
+    with get_client(sync_client=True) as client:
+        answer = client.request("GET", "/automations/{id}", path_params={"id": automations()[name].id})
+    return str(answer.json()["updated"])
+
+
+def end_run(flow_name: str, exit_code: int, run_name: str, why: str = "no alert fired") -> UUID:
+    """Make a flow run end as one of ours does, and return it."""
+    found: list[UUID] = []
+
+    @flow(name=flow_name, flow_run_name=run_name, persist_result=False)
+    def played(plan: str, profile: str | None = None) -> State[Any]:
+        found.append(UUID(str(flow_run.id)))
+        return judged_state(exit_code, why, None)
+
+    played("xid-48", profile="/p/eu west.yaml", return_state=True)
+    return found[0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_red_game_day_reaches_the_chat_and_a_green_one_does_not(chat: Chat) -> None:
+    assert update_automations("custom-webhook/team") == list(NAMES)
+    end_run("game-day", ExitCode.PASSED, "xid-48 on green-node")
+    end_run("season", ExitCode.FAILED, "a season with a red game-day")
+    number = end_run("game-day", ExitCode.FAILED, "xid-48 on gpu-node-3/0, 20260101-run")
+    end_run("season", ExitCode.REFUSED, "a refused season")
+    end_run("game-day", ExitCode.DIRTY, "xid-48 on dirty-node")
+    until(lambda: len(chat.messages) >= 3, 120, "three messages")
+    (red,) = chat.about("Failed")
+    assert red["subject"] == "Failed: xid-48 on gpu-node-3/0, 20260101-run"
+    assert red["token"] == "chat-secret"
+    lines = red["body"].splitlines()
+    assert lines[0] == "Run (plan, target): xid-48 on gpu-node-3/0, 20260101-run"
+    assert lines[1] == "Verdict: Failed. no alert fired"
+    server = PREFECT_API_URL.value().removesuffix("/api")
+    assert lines[2] == f"Page: {server}/runs/flow-run/{number}"
+    assert lines[3] == "Next: gameday doctor 'xid-48' --profile '/p/eu west.yaml'"
+    (dirty,) = chat.about("dirty-node")
+    assert dirty["body"].endswith("Next: gameday reap --profile '/p/eu west.yaml'")
+    assert chat.about("Season Refused: a refused season")
+    assert not chat.about("green-node")
+    assert not chat.about("a season with a red")
+    assert all("chat-secret" not in one.model_dump_json() for one in automations().values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_second_deploy_updates_and_removes_what_is_shipped_no_more(chat: Chat) -> None:
+    action = SendNotification(block_document_id=UUID(int=1), subject="x", body="x")
+    with get_client(sync_client=True) as client:
+        for name, tags in (("gameday: former", ["gpu-gameday"]), ("gameday: the team's own", [])):
+            client.create_automation(AutomationCore(name=name, tags=tags, trigger=season_trigger(), actions=[action]))
+    update_automations("team")
+    first = automations()
+    with get_client(sync_client=True) as client:
+        client.pause_automation(first[RED_GAME_DAY].id)
+    CustomWebhookNotificationBlock(name="other", url=chat.url).save("other", overwrite=True)
+    update_automations("other")
+    second, written = automations(), written_at(MISSED_SEASON)
+    update_automations("custom-webhook/other")
+    assert written_at(MISSED_SEASON) == written, "the same again starts no clock anew"
+    assert set(second) == {*NAMES, "gameday: the team's own"}
+    assert {name: second[name].id for name in NAMES} == {name: first[name].id for name in NAMES}
+    assert first[BROKEN_SEASON].actions != second[BROKEN_SEASON].actions
+    assert [second[name].enabled for name in NAMES] == [False, True, True]
+    with get_client(sync_client=True) as client:
+        client.resume_automation(first[RED_GAME_DAY].id)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_season_that_does_not_come_is_said_and_one_that_comes_starts_the_clock_anew(chat: Chat) -> None:
+    update_automations("custom-webhook/team")
+    shipped = automations()[MISSED_SEASON]
+    assert isinstance(shipped.trigger, EventTrigger)
+    assert shipped.trigger.posture is Posture.Proactive
+    assert shipped.trigger.within == SEASON_WITHIN
+    # The shortest that Prefect's server takes for a trigger of what does not come is 10 s.
+    short = shipped.model_copy(update={"trigger": season_trigger(timedelta(seconds=10))})
+    with get_client(sync_client=True) as client:
+        client.update_automation(shipped.id, AutomationCore(**short.model_dump(exclude={"id", "owner_resource"})))
+    until(lambda: chat.about("Weekly season missed"), 120, "the season is missed")
+    said = chat.about("Weekly season missed")[0]["body"]
+    assert "No season has been played for 8 days" in said
+    assert said.endswith("prefect deployment run season/weekly")
+    end_run("season", ExitCode.REFUSED, "a refused season, which counts as none")
+    seen = len(chat.about("Weekly season missed"))
+    end_run("season", ExitCode.PASSED, "a season")
+    until(lambda: len(chat.about("Weekly season missed")) > seen, 120, "it is missed again, after one that came")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no-such", "--notify 'no-such': no such block; `prefect block ls` lists"),
+        ("slack-webhook/team", "--notify 'slack-webhook/team': no such block"),
+        ("plain", "webhook sends no notifications; a plain webhook is the type custom-webhook"),
+        ("twice", "there are several: custom-webhook/twice, slack-webhook/twice; give one of them"),
+    ],
+)
+def test_a_wrong_block_is_refused_and_changes_nothing(name: str, said: str, chat: Chat) -> None:
+    Webhook(url=chat.url).save("plain", overwrite=True)
+    CustomWebhookNotificationBlock(name="twice", url=chat.url).save("twice", overwrite=True)
+    SlackWebhook(url="https://hooks.slack.com/services/T0/B0/X0").save("twice", overwrite=True)
+    before = automations()
+    with pytest.raises(CommandError) as refused:
+        update_automations(name)
+    assert said in str(refused.value)
+    assert refused.value.code is ExitCode.USAGE
+    assert automations() == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_deploy_says_how_to_be_notified_and_creates_the_automations_when_asked(
+    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["deploy"]) == ExitCode.PASSED
+    assert "gameday deploy --notify BLOCK" in capsys.readouterr().out
+    assert run(["deploy", "--notify", "custom-webhook/team"]) == ExitCode.PASSED
+    said = capsys.readouterr().out
+    assert set(NAMES) <= set(said.splitlines())
+    assert "--notify BLOCK" not in said
+    assert run(["deploy", "--notify", "nope"]) == ExitCode.USAGE
+    assert "prefect block ls" in capsys.readouterr().err
+
+
+def test_text_of_plans_is_one_word_in_the_command_and_mentions_nobody() -> None:
+    parameters = {"plan": "x'; touch /tmp/pwned #", "profile": None}
+    hostile = SimpleNamespace(parameters=parameters, state=SimpleNamespace(name="Failed", message="<!channel>\n@here"))
+    written = asyncio.run(
+        render_user_template(f"{_MACROS}{{{{ words(flow_run.state.message) }}}} {_NEXT}", {"flow_run": hostile})
+    )
+    assert written == "(!channel) (at)here gameday doctor 'x'\"'\"'; touch /tmp/pwned #'"
