@@ -37,6 +37,7 @@ COMMAND_MODULES = (
     "gameday.cli.coverage",
     "gameday.cli.league",
     "gameday.cli.post_mortem",
+    "gameday.cli.listen",
     "gameday.cli.digest",
     "gameday.cli.export",
     "gameday.cli.lab",

@@ -16,6 +16,7 @@ from types import FrameType
 from prometheus_client import CollectorRegistry, start_http_server
 from pydantic import ValidationError
 
+from gameday.cluster.alert_receiver import ReceiverOptions
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
@@ -28,7 +29,6 @@ from gameday.health.leading import Lead
 from gameday.health.metrics import LeadMetrics, Metrics
 from gameday.health.model import Taint
 from gameday.health.policy_files import DEFAULT, load_policy
-from gameday.health.sources.alerts import WebhookOptions
 from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
@@ -136,10 +136,10 @@ def _endpoint(url: str | None, token_file: Path | None) -> Endpoint | None:
     return Endpoint(url=url, bearer_token_file=token_file) if url else None
 
 
-def _webhook(arguments: argparse.Namespace) -> WebhookOptions | None:
+def _webhook(arguments: argparse.Namespace) -> ReceiverOptions | None:
     if arguments.alert_port is None:
         return None
-    return WebhookOptions(arguments.alert_address, arguments.alert_port, arguments.alert_token_file)
+    return ReceiverOptions(arguments.alert_address, arguments.alert_port, arguments.alert_token_file)
 
 
 def _seconds(text: str) -> int:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gameday.cluster.alert_receiver import ReceiverOptions
 from gameday.cluster.alertmanager import NotifiedAlert
 from gameday.cluster.prometheus import Series
 from gameday.errors import AdapterError
@@ -24,7 +25,7 @@ from gameday.health.model import REASON, NodeView, Taint, read_reason
 from gameday.health.policy import Policy
 from gameday.health.policy_files import load_policy
 from gameday.health.signal import Signal, SignalKind
-from gameday.health.sources.alerts import AlertPoll, AlertWebhook, WebhookOptions
+from gameday.health.sources.alerts import AlertPoll, AlertWebhook
 from gameday.health.sources.base import pci_address
 from gameday.health.sources.metrics import MetricPoll
 from gameday.health.sources.pod_logs import pod_log_query
@@ -327,7 +328,7 @@ class Receiver:
     def __init__(self, policy: Policy, token_file: Path | None = None) -> None:
         self.taken: list[Signal] = []
         self.is_busy = False
-        self.webhook = AlertWebhook(WebhookOptions("127.0.0.1", 0, token_file), policy, self._take)
+        self.webhook = AlertWebhook(ReceiverOptions("127.0.0.1", 0, token_file), policy, self._take)
         self.webhook.start()
 
     def _take(self, found: Signal) -> bool:

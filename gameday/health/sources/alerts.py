@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import hmac
 import json
-import logging
-import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
-
+from gameday.cluster.alert_receiver import AlertReceiver, ReceivedAlert, ReceiverOptions
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.health.model import digest
 from gameday.health.policy import Policy
 from gameday.health.signal import Signal, SignalKind
 from gameday.health.sources.base import OnSignal, PollingSource, Source, pci_address
 
-log = logging.getLogger(__name__)
-
-_LARGEST_BODY_BYTES = 1024 * 1024
-"""Alertmanager sends all alerts of a group in one request; 1 MiB holds about a thousand."""
-_MOST_REQUESTS = 16
-"""The most connections at a time; Alertmanager has one request of each group under way."""
-_REQUEST_TIMEOUT_S = 10.0
 _LONGEST_TEXT = 400
 _LONGEST_NODE_NAME = 253
-
-
-class _Alert(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    status: Literal["firing", "resolved"]
-    labels: dict[str, str]
-    annotations: dict[str, str] = Field(default_factory=dict)
-    starts_at: Annotated[AwareDatetime, Field(alias="startsAt")]
-
-
-class _Notification(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    alerts: tuple[_Alert, ...]
 
 
 def alert_signals(
@@ -92,144 +61,39 @@ class AlertPoll(PollingSource):
                 self._brought.add(key)
 
 
-@dataclass(frozen=True)
-class WebhookOptions:
-    """The address of the webhook receiver, and who may send to it."""
-
-    address: str
-    port: int
-    """0: any free port."""
-    token_file: Path | None = None
-    """File with the bearer token that senders must show, read anew for every request. None: anybody may send."""
-
-
 class AlertWebhook(Source):
-    """A small HTTP server for Alertmanager's `webhook_configs`: POST /alerts.
-
-    It answers 200 once every alert in the request has been taken, so that Alertmanager sends again what was not.
-    """
+    """The alerts that fire among those that Alertmanager's webhook sends."""
 
     kind = SignalKind.ALERT
 
-    def __init__(self, options: WebhookOptions, policy: Policy, on_signal: OnSignal) -> None:
+    def __init__(self, options: ReceiverOptions, policy: Policy, on_signal: OnSignal) -> None:
         """Bind the port.
 
         Raises:
             OSError: The port cannot be bound.
         """
-        self._server = _Server((options.address, options.port), _Handler)
-        self._server.token_file = options.token_file
-        self._server.policy = policy
-        self._server.on_signal = on_signal
+        self._policy = policy
+        self._on_signal = on_signal
+        self._receiver = AlertReceiver(options, self._take)
 
     @property
     def port(self) -> int:
         """The port that is bound."""
-        return int(self._server.server_address[1])
+        return self._receiver.port
 
     def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, name="alert webhook", daemon=True).start()
+        self._receiver.start()
 
     def stop(self) -> None:
-        threading.Thread(target=self._server.shutdown, daemon=True).start()
+        self._receiver.stop()
 
     def trouble(self) -> str:
         return ""
 
-
-class _Refused(Exception):
-    """A request that is not taken."""
-
-    def __init__(self, status: HTTPStatus, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    token_file: Path | None
-    policy: Policy
-    on_signal: OnSignal
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler)
-        self._slots = threading.BoundedSemaphore(_MOST_REQUESTS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, or close it where too many are open."""
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that broke: a sender could fill the log."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = _REQUEST_TIMEOUT_S
-    server: _Server
-    server_version = "gameday-health"
-    sys_version = ""
-
-    def do_POST(self) -> None:
-        try:
-            self._take(self._notification())
-            self._answer(HTTPStatus.OK, "taken")
-        except _Refused as refusal:
-            self._answer(refusal.status, str(refusal))
-
-    def _notification(self) -> _Notification:
-        if self.path != "/alerts":
-            raise _Refused(HTTPStatus.NOT_FOUND, "send alerts to /alerts")
-        if not self._is_allowed():
-            raise _Refused(HTTPStatus.UNAUTHORIZED, "show the bearer token")
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
-            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
-        if int(length) > _LARGEST_BODY_BYTES:
-            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {_LARGEST_BODY_BYTES} bytes")
-        try:
-            return _Notification.model_validate_json(self.rfile.read(int(length)))
-        except ValidationError:
-            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no notification of Alertmanager's") from None
-        except OSError:
-            raise _Refused(HTTPStatus.REQUEST_TIMEOUT, "the body did not come in time") from None
-
-    def _take(self, notification: _Notification) -> None:
-        for alert in notification.alerts:
-            if alert.status != "firing":
-                continue
-            for signal in alert_signals(self.server.policy, alert.labels, alert.annotations, alert.starts_at):
-                if not self.server.on_signal(signal):
-                    raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "busy: send it again")
-
-    def _is_allowed(self) -> bool:
-        if self.server.token_file is None:
-            return True
-        try:
-            token = self.server.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            log.warning("the webhook's token file %s cannot be read: every request is refused", self.server.token_file)
-            return False
-        shown = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        return bool(token) and hmac.compare_digest(shown.encode(), token.encode())
-
-    def _answer(self, status: HTTPStatus, text: str) -> None:
-        body = text.encode() + b"\n"
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-        self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a sender could fill the log."""
+    def _take(self, alerts: Sequence[ReceivedAlert]) -> bool:
+        return all(
+            self._on_signal(signal)
+            for alert in alerts
+            if alert.status == "firing"
+            for signal in alert_signals(self._policy, alert.labels, alert.annotations, alert.starts_at)
+        )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gameday.cluster.alert_receiver import ReceiverOptions
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
 from gameday.cluster.prometheus import Prometheus
 from gameday.health.api import Api
 from gameday.health.policy import Policy
 from gameday.health.signal import SignalKind
-from gameday.health.sources.alerts import AlertPoll, AlertWebhook, WebhookOptions
+from gameday.health.sources.alerts import AlertPoll, AlertWebhook
 from gameday.health.sources.base import OnSignal, Source
 from gameday.health.sources.kube_events import EventWatch
 from gameday.health.sources.metrics import MetricPoll
@@ -25,7 +26,7 @@ class Servers:
     logs: LogStore
     prometheus: Prometheus | None = None
     alertmanager: Alertmanager | None = None
-    webhook: WebhookOptions | None = None
+    webhook: ReceiverOptions | None = None
     node_label: str = "k8s_node_name"
     """The label that names the node of a line in the log store."""
     namespace_label: str = "k8s_namespace_name"

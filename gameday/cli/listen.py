@@ -1,0 +1,191 @@
+"""`gameday listen`: each resolved alert about a node becomes a post-mortem of its window, as a run in Prefect."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from gameday.cli.help_page import Panel, add_command
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+    from gameday.cluster.alert_receiver import ReceivedAlert
+    from gameday.cluster.profile import ClusterProfile
+
+DEPLOYMENT = "post-mortem/incident"
+_PORT = 9099
+_BEFORE = timedelta(minutes=10)
+"""An alert begins later than what it is about, by its rule's `for`: 10 minutes at most in all shipped ones but one."""
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""A name of a Kubernetes node: an RFC 1123 subdomain of 253 characters at most."""
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+"""Alertmanager's: 64 bits, in hexadecimal."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    add_command(
+        app, listen, "gameday listen --token-file alert-token --profile cluster.yaml", panel=Panel.AFTER, name="listen"
+    )
+
+
+def listen(
+    token_file: Annotated[
+        Path, typer.Option(help="File with the bearer token that Alertmanager shows; read anew for each request.")
+    ],
+    profile: Annotated[
+        Path | None, typer.Option(help="Profile of the alerts' cluster, one that `gameday deploy` was given.")
+    ] = None,
+    address: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: all of this machine's.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = _PORT,
+) -> int:
+    """Start a post-mortem of the node and the window of each alert that Alertmanager says is resolved, until Ctrl-C.
+
+    Send to it with `webhook_configs` (docs/prefect.md). The runs are those of the deployment post-mortem/incident.
+    """
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+
+    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+    from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import ProfileError  # noqa: PLC0415
+
+    set_defaults()
+    _check_token(token_file)
+    if not PREFECT_API_URL.value():
+        raise CommandError(
+            "no Prefect server is named: `export PREFECT_API_URL=http://HOST:4200/api`", ExitCode.REFUSED
+        )
+    try:
+        cluster = load_profile(profile)
+    except ProfileError as error:
+        raise CommandError(str(error)) from None
+    starter = PostMortems(_deployment(), cluster, str(profile.resolve()) if profile else None)
+    try:
+        receiver = AlertReceiver(ReceiverOptions(address, port, token_file), starter.take)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {address}:{port}: {error.strerror}; give another --port", ExitCode.REFUSED
+        ) from None
+    ended = threading.Event()
+    for which in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(which, lambda *_: ended.set())
+    receiver.start()
+    typer.echo(f"resolved alerts become runs of {DEPLOYMENT}: POST http://{address}:{receiver.port}/alerts")
+    ended.wait()
+    receiver.stop()
+    return ExitCode.PASSED
+
+
+def _check_token(file: Path) -> None:
+    how = f"make one with `(umask 077; openssl rand -hex 32 > {file})`"
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise CommandError(f"--token-file {file} cannot be read: {why}; {how}") from None
+    if not token:
+        raise CommandError(f"--token-file {file} is empty; {how}")
+
+
+def _deployment() -> UUID:
+    import httpx  # noqa: PLC0415
+    from prefect.client.orchestration import get_client  # noqa: PLC0415
+    from prefect.exceptions import ObjectNotFound  # noqa: PLC0415
+
+    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
+
+    try:
+        with get_client(sync_client=True) as client:
+            return client.read_deployment_by_name(DEPLOYMENT).id
+    except ObjectNotFound:
+        raise CommandError(
+            f"the Prefect server has no deployment {DEPLOYMENT}: `gameday deploy --profile cluster.yaml` makes it",
+            ExitCode.REFUSED,
+        ) from None
+    except httpx.TransportError as error:
+        raise CommandError(gone_message(error), ExitCode.REFUSED) from None
+
+
+@dataclass(frozen=True)
+class Window:
+    """A node and a window of a post-mortem, of an alert that is resolved."""
+
+    node: str
+    start: datetime
+    end: datetime
+    key: str
+    """Names the alert's one firing: Prefect makes one run of it, however often it is sent."""
+
+
+@dataclass(frozen=True)
+class PostMortems:
+    """The runs of post-mortems that alerts start."""
+
+    deployment: UUID
+    cluster: ClusterProfile
+    profile: str | None
+    """The cluster profile's path; None: the deployment's."""
+
+    def take(self, alerts: Sequence[ReceivedAlert]) -> bool:
+        """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""
+        import httpx  # noqa: PLC0415
+        from prefect.client.orchestration import get_client  # noqa: PLC0415
+
+        wanted = [window for alert in alerts if (window := window_of(alert, self.cluster))]
+        # Alerts of one node that began and ended together are one incident, and its folder is collected once.
+        incidents = {(one.node, one.start, one.end): one for one in wanted}
+        try:
+            with get_client(sync_client=True) as client:
+                for one in incidents.values():
+                    typer.echo(self._create(client, one))
+        except httpx.HTTPError as error:
+            typer.echo(f"Prefect did not take a run ({printable(str(error))}); Alertmanager sends it again", err=True)
+            return False
+        return True
+
+    def _create(self, client: SyncPrefectClient, window: Window) -> str:
+        parameters = {"node": window.node, "start": window.start.isoformat(), "end": window.end.isoformat()}
+        run = client.create_flow_run_from_deployment(
+            self.deployment,
+            parameters=parameters | ({"profile": self.profile} if self.profile else {}),
+            idempotency_key=window.key,
+            tags=["alert"],
+        )
+        return f"post-mortem of {window.node}, {parameters['start']} to {parameters['end']}: flow run {run.id}"
+
+
+def window_of(alert: ReceivedAlert, cluster: ClusterProfile) -> Window | None:
+    """Return the window of an alert; None where it fires still, names no node, or its times are none.
+
+    Args:
+        alert: The alert, which is text from outside.
+        cluster: The profile, which names the labels that hold a node.
+    """
+    from gameday.post_mortem.times import LONGEST_WINDOW  # noqa: PLC0415
+
+    node = alert.labels.get(cluster.alert_node_label) or alert.labels.get(cluster.prometheus_node_label) or ""
+    if alert.status != "resolved" or alert.ends_at is None or alert.ends_at <= alert.starts_at:
+        return None
+    if not _NODE_NAME.fullmatch(node) or not _FINGERPRINT.fullmatch(alert.fingerprint):
+        return None
+    try:
+        start = alert.starts_at - _BEFORE
+    except OverflowError:
+        return None
+    # Of a longer one the begin has the cause.
+    end = min(alert.ends_at, start + LONGEST_WINDOW)
+    return Window(node, start, end, f"alert-{alert.fingerprint}-{alert.starts_at.isoformat()}")
