@@ -35,9 +35,10 @@ _PAGE = 200
 # Text of plans and nodes is hostile: in a message it forges no link and no mention, and in a shell it is one word.
 _MACROS = (
     "{% macro words(value) %}{{ value | string | replace('\\n', ' ') | replace('<', '(') | replace('>', ')')"
-    " | replace('`', ' ') | replace('@', '(at)') | truncate(400) }}{% endmacro %}"
+    " | replace('[', '(') | replace(']', ')') | replace('`', ' ') | replace('@', '(at)') | truncate(400) }}"
+    "{% endmacro %}"
     "{% macro quoted(value) %}"
-    "'{{ value | string | replace('\\n', ' ') | replace(\"'\", \"'\\\"'\\\"'\") }}'"
+    "'{{ words(value) | replace(\"'\", \"'\\\"'\\\"'\") }}'"
     "{% endmacro %}"
     "{% set profile %}{% if flow_run.parameters.profile %} --profile {{ quoted(flow_run.parameters.profile) }}"
     "{% endif %}{% endset %}"
@@ -47,7 +48,7 @@ _NEXT = (
     "{% elif flow_run.parameters.plan %}gameday doctor {{ quoted(flow_run.parameters.plan) }}{{ profile }}"
     "{% else %}gameday doctor{{ profile }}{% endif %}"
 )
-_SUBJECT = "{{ flow_run.state.name }}: {{ flow_run.name | replace('\\n', ' ') | truncate(150) }}"
+_SUBJECT = "{{ flow_run.state.name }}: {{ words(flow_run.name) }}"
 
 
 def update_automations(block: str) -> list[str]:
@@ -125,12 +126,14 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
         )
 
     return (
-        automation(RED_GAME_DAY, "A game-day ended red.", _state_trigger("game-day", _RED), _SUBJECT, about_run),
+        automation(
+            RED_GAME_DAY, "A game-day ended red.", _state_trigger("game-day", _RED), f"{_MACROS}{_SUBJECT}", about_run
+        ),
         automation(
             BROKEN_SEASON,
             "A season was refused, aborted or killed.",
             _state_trigger("season", _BROKEN_OFF),
-            f"Season {_SUBJECT}",
+            f"{_MACROS}Season {_SUBJECT}",
             about_run,
         ),
         automation(

@@ -239,9 +239,10 @@ def test_deploy_says_how_to_be_notified_and_creates_the_automations_when_asked(
 
 
 def test_text_of_plans_is_one_word_in_the_command_and_mentions_nobody() -> None:
-    parameters = {"plan": "x'; touch /tmp/pwned #", "profile": None}
-    hostile = SimpleNamespace(parameters=parameters, state=SimpleNamespace(name="Failed", message="<!channel>\n@here"))
+    parameters = {"plan": "x'; touch <!here> #", "profile": None}
+    state = SimpleNamespace(name="Failed", message="<!channel>\n@here [a](http://b)")
+    hostile = SimpleNamespace(parameters=parameters, state=state)
     written = asyncio.run(
         render_user_template(f"{_MACROS}{{{{ words(flow_run.state.message) }}}} {_NEXT}", {"flow_run": hostile})
     )
-    assert written == "(!channel) (at)here gameday doctor 'x'\"'\"'; touch /tmp/pwned #'"
+    assert written == "(!channel) (at)here (a)(http://b) gameday doctor 'x'\"'\"'; touch (!here) #'"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -20,12 +21,12 @@ from hypothesis import strategies as st
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
 from prefect.client.schemas.objects import FlowRun
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from ruamel.yaml import YAML
 
 from gameday.cli import run
 from gameday.cli.deployments import Choices, declared, register_deployments
-from gameday.cli.listen import window_of
+from gameday.cli.listen import PostMortems, window_of
 from gameday.cluster.alert_receiver import ReceivedAlert
 from gameday.cluster.profile import ClusterProfile
 from gameday.exit_codes import ExitCode
@@ -101,6 +102,13 @@ def test_of_an_alert_of_days_the_first_day_is_looked_at() -> None:
 )
 def test_what_starts_no_post_mortem(changes: dict[str, Any]) -> None:
     assert window_of(alert(**changes), PROFILE) is None
+
+
+def test_alertmanager_is_asked_to_send_again_while_prefect_is_gone(capsys: Capture) -> None:
+    starter = PostMortems(UUID(int=1), PROFILE, None)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}):
+        assert not starter.take([alert()])
+    assert "Prefect did not take a run" in capsys.readouterr().err
 
 
 @given(st.text(), st.text(), st.datetimes(timezones=st.just(UTC)), st.datetimes(timezones=st.just(UTC)))
