@@ -26,6 +26,7 @@ from gameday.errors import ProfileError
 from gameday.plan.limits import Limits, TimeZone
 from gameday.plan.models import Approval
 from gameday.values.nodes import NodeRole
+from gameday.values.pricing import OutageTerms
 
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
@@ -277,6 +278,15 @@ class ClusterProfile(BaseSettings):
     """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
 
     None on every real cluster."""
+    price_per_gpu_hour: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
+    """Price of an hour of one GPU: the report says what a game-day's outage cost. None: GPU-hours only."""
+    price_currency: str = Field(default="USD", pattern=r"^\S{1,8}$")
+    """Currency of that price, as pages show it."""
+    hours_until_noticed: float = Field(default=8, gt=0, le=720, allow_inf_nan=False)
+    """Hours until a person notices an outage that no machine does: an assumption of the season's page.
+
+    Nobody measured the default. It is the mean wait of an outage that begins in the 16 hours between two working
+    days; weekends would make it longer."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
     """The most that a game-day on this cluster may cost; a plan can only be stricter."""
     approval: Approval = Approval()
@@ -293,6 +303,14 @@ class ClusterProfile(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the environment before the file's values, which are the keyword arguments, and nothing else."""
         return env_settings, init_settings
+
+    @property
+    def outage_terms(self) -> OutageTerms:
+        """The figures that a run keeps in its history, so that its report has them a year later."""
+        price = self.price_per_gpu_hour
+        currency = self.price_currency if price is not None else ""
+        hours = self.hours_until_noticed
+        return OutageTerms(price_per_gpu_hour=price, currency=currency, hours_until_noticed=hours)
 
     def required_label(self, role: NodeRole) -> str:
         """Return the label, as key=value, by which a node's owner allows a game-day to use it in a role."""

@@ -16,6 +16,7 @@ from gameday.coverage.matrix import CoverageMatrix, FaultNoticed, FaultRow, join
 from gameday.coverage.run_row import judged_run
 from gameday.detectors.signals import Signal
 from gameday.report.markdown import markdown
+from gameday.report.outage import RULE, OutageTotal, outage_totals
 from gameday.report.page import environment
 from gameday.season.record import LeftOut, SeasonRecord, SeasonResult, fold_season
 
@@ -31,6 +32,7 @@ class Coverage(BaseModel):
     result: SeasonResult
     matrix: CoverageMatrix
     left_out: tuple[LeftOut, ...]
+    outages: tuple[OutageTotal, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,15 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
         if place.run_id not in runs
     ]
     matrix = joined(run.row for run in runs.values())
-    covered = Coverage(record=record, result=result, matrix=matrix, left_out=(*record.left_out, *missing))
+    covered = Coverage(
+        record=record,
+        result=result,
+        matrix=matrix,
+        left_out=(*record.left_out, *missing),
+        outages=outage_totals(
+            (record.trigger == "rehearsal", run.summary.out_of_work if run.summary else None) for run in runs.values()
+        ),
+    )
     rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
     rendered.html.write_text(_page(covered, folder.parent, rendered_at), encoding="utf-8")
     rendered.json.write_text(covered.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -105,6 +115,8 @@ def _page(covered: Coverage, reports: Path, rendered_at: datetime) -> str:
             links={run: str(path.relative_to(reports)) if path.is_dir() else "" for run, path in folders.items()},
             comparisons=sorted(id for id in compared if (reports / id).is_dir()),
             left_out=covered.left_out,
+            outages=covered.outages,
+            outage_rule=RULE,
             headline=headline(matrix.rows),
             numbers=_numbers(matrix),
             surprises=_surprises(matrix),

@@ -24,6 +24,7 @@ from gameday.plan.models import Plan
 from gameday.report.compare import Trend, trends
 from gameday.report.earlier_runs import MOST_RUNS, carried_actions
 from gameday.report.notes import ActionItem, Notes
+from gameday.report.outage import RULE, OutageTotal, outage_totals
 from gameday.report.page import environment
 from gameday.report.summary import DurationKind
 from gameday.values.results import Cleanliness
@@ -95,6 +96,7 @@ class Digest(_Model):
     """Name and title of known plans of which no run is on the catalog."""
     coverage: tuple[ClusterCoverage, ...]
     incidents: int
+    outages: tuple[OutageTotal, ...]
     actions: tuple[OpenAction, ...]
     problems: tuple[str, ...]
 
@@ -125,6 +127,7 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
         plans=rows,
         never_run=tuple((plan.name, plan.title) for plan in plans if plan.name not in ran),
         coverage=coverage,
+        outages=outage_totals((run.summary.rehearsal, run.summary.out_of_work) for run in window),
         incidents=sum(start <= one.incident.start <= end for one in catalog.incidents),
         actions=actions,
         problems=(
@@ -238,7 +241,7 @@ def render_digest(reports: Path, digest: Digest, rendered_at: datetime) -> Rende
     made = RenderedDigest(reports / "digest.html", reports / "digest.json", digest)
     templates = environment("digest", "coverage")
     page = templates.get_template("digest.html").render(
-        digest=digest, rendered_at=rendered_at, measures=_MEASURES, most_runs=MOST_RUNS
+        digest=digest, rendered_at=rendered_at, measures=_MEASURES, most_runs=MOST_RUNS, outage_rule=RULE
     )
     made.html.write_text(page, encoding="utf-8")
     content = {"format": FORMAT, "rendered_at": rendered_at, **digest.model_dump(mode="json")}

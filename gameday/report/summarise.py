@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gameday.report.durations import durations, worst_per_check
 from gameday.report.noticed import noticed
+from gameday.report.out_of_work import out_of_work
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Summary
 
@@ -33,4 +34,5 @@ def summarise(run: RunFolder) -> Summary | None:
         noticed=noticed(run),
         numbers=durations(run),
         checks=worst_per_check(run.verdicts),
+        out_of_work=out_of_work(run),
     )

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
+from gameday.report.outage import OutOfWork
 from gameday.values.results import Cleanliness
 
 LARGEST_BYTES = 50_000_000
@@ -84,6 +85,7 @@ class Summary(BaseModel):
     noticed: Noticed
     numbers: tuple[RunDuration, ...]
     checks: dict[str, Status] = Field(description="check -> the worst of its verdicts")
+    out_of_work: OutOfWork | None = Field(default=None, description="None in reports made before this was measured")
 
     def seconds_of(self, measure: DurationKind) -> float | None:
         return next((number.seconds for number in self.numbers if number.measure is measure), None)

@@ -21,6 +21,7 @@ from gameday.report.earlier_runs import MOST_RUNS, earlier_runs
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import DurationKind
+from gameday.values.pricing import OutageTerms
 from gameday.values.results import Cleanliness
 from tests.post_mortem.conftest import USUAL, incident, write_incident
 from tests.report.run_builder import PLAN, START, VARIANTS, Timed, cut_off, passing, replacing, write
@@ -323,3 +324,19 @@ def test_an_empty_window_is_unknown(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["index", str(tmp_path / "no")]) == 64
     assert "give the folder" in capsys.readouterr().err
+
+
+def test_the_cost_of_the_window_stands_beside_what_it_would_have_been_unnoticed(tmp_path: Path) -> None:
+    terms = OutageTerms(price_per_gpu_hour=2.0, currency="<EUR>", hours_until_noticed=8)
+    put(tmp_path, -30, passing(), trigger="manual", outage_terms=terms)
+    put(tmp_path, -1, cut_off(passing(), 12.5), trigger="manual", outage_terms=terms)
+    put(tmp_path, 0, passing(), trigger="manual", outage_terms=terms)
+    made = digest(tmp_path)
+    (total,) = made.outages
+    assert (total.known, total.unknown) == (1, 1)
+    assert total.unnoticed_gpu_hours == pytest.approx((total.gpu_hours or 0) + 64)
+    page = render_digest(tmp_path, made, WEEK_END).html.read_text()
+    assert "This is an assumption: a person notices after 8 hours" in page
+    assert "of 1 run it is not known" in page
+    assert "<EUR>" not in page
+    assert "&lt;EUR&gt;" in page

@@ -18,9 +18,7 @@ from gameday.history.events import (
     ConditionSeen,
     FrameRead,
     KubernetesEventSeen,
-    NodeReturned,
     QaChecked,
-    RunEnded,
     TaintSeen,
 )
 from gameday.history.frames import Frames, conform
@@ -115,8 +113,6 @@ def test_the_blast_radius_is_set_against_the_plan(tmp_path):
     rows = {row["what"]: row for row in data["rows"]}
     assert (rows["Nodes with a fault"]["planned"], rows["Nodes with a fault"]["actual"]) == ("1", "1")
     assert rows["GPUs taken out of work"]["actual"] == "8"
-    hours = 8 * (44.0 - (build.FAULT_AT + 0.97)) / 3600
-    assert rows["GPU time out of work"]["actual"] == f"{hours:.3g} GPU-hours"
     assert "nothing new seen on a node that was no target" in page.text("blast-radius")
     assert "Pod/gameday/inject-7f3a" in data["made"]
 
@@ -124,11 +120,7 @@ def test_the_blast_radius_is_set_against_the_plan(tmp_path):
 def test_a_run_that_was_cut_off_knows_only_the_least(tmp_path):
     _, data = drawn(build.write(tmp_path, build.cut_off(build.passing(), 20.0)), "blast-radius")
     rows = {row["what"]: row for row in data["rows"]}
-    assert rows["GPU time out of work"]["actual"].startswith("at least ")
     assert rows["GPUs taken out of work"]["actual"] == "at least 8"
-    never_back = build.without(build.passing(), lambda e: isinstance(e, (NodeReturned, RunEnded)))
-    _, data = drawn(build.write(tmp_path, never_back), "blast-radius")
-    assert data["rows"][2]["actual"].startswith("at least ")
 
 
 def test_another_node_that_changed_is_named(tmp_path):

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from gameday.history.events.model import EventModel
 from gameday.values.nodes import NodeRole, Target
+from gameday.values.pricing import OutageTerms
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
 
@@ -28,6 +29,7 @@ class RunStarted(EventModel):
     flow_run_id: str | None = None
     flow_run_url: str | None = None
     command: str = Field(description="shell line that runs the same plan again")
+    outage_terms: OutageTerms | None = Field(default=None, description="the cluster profile's figures for outages")
 
 
 class StepStarted(EventModel):

@@ -16,7 +16,6 @@ from gameday.history.events import (
     GpuIdentity,
     GpusIdentified,
     IntentRecorded,
-    NodeReturned,
     RunEnded,
     TaintSeen,
     WorkloadSeen,
@@ -68,7 +67,7 @@ class BlastRadius(BaseModel):
 def build(run: RunFolder) -> BlastRadius:
     intents = run.history.of(IntentRecorded)
     return BlastRadius(
-        rows=(_nodes(run), _gpus(run), _gpu_hours(run), _duration(run), _pods(run)),
+        rows=(_nodes(run), _gpus(run), _duration(run), _pods(run)),
         hardware=tuple(_hardware(run, node) for node in run.target_names),
         pods=tuple(run.history.of(WorkloadSeen)),
         made=tuple(intent.object for intent in intents if intent.object.lower().startswith(("pod/", "job/"))),
@@ -102,26 +101,6 @@ def _gpus(run: RunFolder) -> BoundedRow:
         actual=_so_far(run, str(count)) if known else None,
         over=count > limit if limit is not None and known else None,
         note=f"broken: {first_few(broken, 8)}" if broken else "",
-    )
-
-
-def _gpu_hours(run: RunFolder) -> BoundedRow:
-    """Return the time from quarantine to return, times the GPUs that the node offered before."""
-    hours, open_ended, known = 0.0, False, True
-    for node, since in _quarantined(run).items():
-        until = next((r.at for r, e in run.history.with_times(NodeReturned) if e.node == node and r.at >= since), None)
-        gpus = _offered(run, node)
-        known = known and gpus is not None
-        end = until or run.history.records[-1].at
-        hours += (gpus or 0) * max(0.0, (end - since).total_seconds()) / 3600
-        open_ended = open_ended or until is None
-    text = f"{hours:.3g} GPU-hours"
-    return BoundedRow(
-        what="GPU time out of work",
-        planned="",
-        actual=(f"at least {text}" if open_ended else _so_far(run, text)) if known else None,
-        over=None,
-        note="from the quarantine to the return, every GPU of the node",
     )
 
 

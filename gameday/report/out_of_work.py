@@ -1,0 +1,92 @@
+"""Read from a run's history how long its targets' GPUs were out of work."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from gameday.checks.facts import breaks_gpu_nodes, first_fault
+from gameday.checks.node_diff import node_snapshot
+from gameday.history.events import CordonSeen, NodeReturned, Refused, RepairHopSeen, RunEnded, TaintSeen
+from gameday.report.outage import OutOfWork
+from gameday.report.run_folder import RunFolder
+from gameday.values.results import RepairHop
+
+_KEEPS_WORK_OFF = ("NoSchedule", "NoExecute")
+
+
+class NodeOutage(NamedTuple):
+    """A target's time out of work. `since` None: it stayed schedulable; `until` None: its end is not in the history."""
+
+    node: str
+    gpus: int | None
+    since: datetime | None
+    until: datetime | None
+    why: str
+
+    @property
+    def gpu_hours(self) -> float | None:
+        if self.why:
+            return None
+        if self.since is None or self.until is None or self.gpus is None:
+            return 0.0
+        return self.gpus * (self.until - self.since).total_seconds() / 3600
+
+
+def node_outages(run: RunFolder) -> tuple[NodeOutage, ...]:
+    """Return the outage of each target, by the rule `gameday.report.outage.RULE`."""
+    return tuple(_outage(run, node) for node in run.target_names) if breaks_gpu_nodes(run.history) else ()
+
+
+def out_of_work(run: RunFolder) -> OutOfWork:
+    """Return the run's GPU time out of work. A refused run, and one that breaks no GPU node, lost none."""
+    terms = run.started.outage_terms if run.started else None
+    if run.history.last(Refused) or not breaks_gpu_nodes(run.history):
+        return OutOfWork(gpu_hours=0.0, terms=terms)
+    outages = node_outages(run)
+    if not outages:
+        return OutOfWork(gpu_hours=None, why="the run ended before it chose a node", terms=terms)
+    if whys := [f"{one.node}: {one.why}" for one in outages if one.why]:
+        return OutOfWork(gpu_hours=None, why="; ".join(whys[:3]), terms=terms)
+    return OutOfWork(
+        gpu_hours=sum(one.gpu_hours or 0.0 for one in outages),
+        gpus=sum(one.gpus or 0 for one in outages if one.since),
+        terms=terms,
+    )
+
+
+def _outage(run: RunFolder, node: str) -> NodeOutage:
+    before = node_snapshot(run.history, node, "before")
+    gpus = before.allocatable_gpus if before else None
+    since = _since(run, node)
+    until = _until(run, node, since) if since else None
+    return NodeOutage(node, gpus, since, until, _why_unknown(run, gpus, since, until))
+
+
+def _why_unknown(run: RunFolder, gpus: int | None, since: datetime | None, until: datetime | None) -> str:
+    if since is None:
+        return "" if run.history.last(RunEnded) else "the run was cut off"
+    if until is None:
+        return "its return is not in the history"
+    return "its number of GPUs is not in the history" if gpus is None else ""
+
+
+def _since(run: RunFolder, node: str) -> datetime | None:
+    """Return the fault's moment or that of an earlier cordon or taint; None where none of these two ever came."""
+    closed = [
+        seen.at
+        for _, seen in run.history.about(TaintSeen, node)
+        if seen.present and not seen.at_baseline and seen.taint.effect in _KEEPS_WORK_OFF
+    ]
+    closed += [seen.at for _, seen in run.history.about(CordonSeen, node) if seen.cordoned]
+    fault = first_fault(run.history, node)
+    if not closed:
+        return None
+    return min([*closed, *([fault[1].written_at] if fault else [])])
+
+
+def _until(run: RunFolder, node: str, since: datetime) -> datetime | None:
+    """Return when the node took work again, given back by the run or by the cluster; the last time counts."""
+    ends = [record.at for record, _ in run.history.about(NodeReturned, node)]
+    ends += [seen.at for _, seen in run.history.about(RepairHopSeen, node) if seen.hop is RepairHop.RETURNED]
+    return max((end for end in ends if end >= since), default=None)
