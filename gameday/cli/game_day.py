@@ -48,7 +48,13 @@ def register(app: typer.Typer) -> None:
         "gameday run gpu-fell-off-the-bus --profile cluster.yaml",
         panel=Panel.CLUSTER,
     )
-    add_command(app, report, "gameday report reports/20260303-090000", panel=Panel.AFTER)
+    add_command(
+        app,
+        report,
+        "gameday report reports/20260303-090000",
+        "gameday report --compare reports/20260303-090000 reports/20260310-090000",
+        panel=Panel.AFTER,
+    )
     add_command(app, reap, "gameday reap --profile cluster.yaml", panel=Panel.CLUSTER)
 
 
@@ -104,10 +110,14 @@ def _check_approval(needed: bool, approved_by: str | None) -> None:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run's folder, or a comparison's.")],
+    folder: Annotated[Path | None, typer.Argument(help="A run's folder, or a comparison's.")] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Write report-redacted.html: nodes, addresses and the cluster renamed.")
     ] = False,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option("--compare", help="Folders of two runs of one plan: one page with both side by side."),
+    ] = None,
 ) -> int:
     """Render a run's report, or a comparison's page, again from its folder alone.
 
@@ -115,8 +125,14 @@ def report(
 
     A run's has what people wrote into its notes.yaml.
 
-    Exit code: the run's own.
+    Exit code: the run's own; with --compare 0.
     """
+    if compare:
+        if folder or redact:
+            raise CommandError("--compare takes the two folders alone: gameday report --compare A B")
+        return _compare(*compare)
+    if folder is None:
+        raise CommandError("give a run's folder: gameday report reports/RUN")
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from gameday.coverage.run_row import render_run  # noqa: PLC0415
@@ -142,6 +158,25 @@ def report(
         out.print(rendered.run.notes_problem, style="yellow", markup=False, soft_wrap=True)
     out.print(str(rendered.html), soft_wrap=True)
     return rendered.result.exit_code
+
+
+def _compare(first: Path, second: Path) -> int:
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from gameday.errors import RefusedError  # noqa: PLC0415
+    from gameday.report.side_by_side import render_side_by_side  # noqa: PLC0415
+
+    for folder in (first, second):
+        if not (folder / "history.jsonl").is_file():
+            raise CommandError(f"{folder} holds no history.jsonl; give the folders of two runs of the same plan")
+    try:
+        page = render_side_by_side(first, second, datetime.now(UTC))
+    except RefusedError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"the page cannot be written: {error.filename}: {error.strerror}") from None
+    console().print(str(page), soft_wrap=True)
+    return ExitCode.PASSED
 
 
 def _render_redacted(folder: Path, now: datetime) -> Rendered:

@@ -23,6 +23,7 @@ PAGES = [
     "digest.html",
     "s/coverage.html",
     "arms-two/comparison.html",
+    "compare-run0-run-1.html",
     "incident-x/post-mortem.html",
     "incident-y/post-mortem.html",
 ]
@@ -46,6 +47,7 @@ def shelf(tmp_path_factory):
         write(folder / compared.id / place.run_id, passing())
     render_comparison(folder / compared.id, datetime.now(UTC))
     season(folder / "s", place_of("run0"), place_of("run-1"), place_of("none"))
+    assert cli.run(["report", "--compare", str(folder / "run0"), str(folder / "run-1")]) == 0
     assert cli.run(["digest", str(folder), "--days", "3660"]) == 1
     return folder
 
