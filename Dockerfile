@@ -33,7 +33,7 @@ RUN python -m venv /build \
     && find /opt/gameday -type d -name tests -prune -exec rm -r {} + \
     && ln -s /opt/gameday/lib/python3*/site-packages/gameday/_shipped /opt/gameday/shipped
 
-# CuPy and CUDA's libraries, with which the agent's QA multiplies and copies on the GPUs; 3 GB that only it needs.
+# CuPy, CUDA's libraries and NCCL, with which the agent's QA works on the GPUs; some 3.5 GB that only it needs.
 FROM build AS build-gpu
 COPY requirements-gpu.lock ./
 RUN /build/bin/pip download --quiet --require-hashes --no-deps --only-binary :all: --dest /wheels --requirement requirements-gpu.lock \

@@ -30,7 +30,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from setup import SetupError, fetch_go  # noqa: E402
+from setup import SetupError, fetch_go, step  # noqa: E402
 
 from gameday.errors import ProgramMissingError  # noqa: E402
 from gameday.rehearsal.lab.programs import BUILD_BY, MODULES, find_module, find_programs, users_folders  # noqa: E402
@@ -265,13 +265,13 @@ def _build(module: str, go: Go) -> None:
 
 def _compile(module: str, go: Go, program: Path) -> None:
     product, folder = PRODUCTS[module], LAB / module
-    say(f"{module}: fetching its Go modules")
-    _fetch(go, product.package, folder)
-    say(f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}")
+    with step(say, f"{module}: its Go modules"):
+        _fetch(go, product.package, folder)
     if _is_kubernetes(module):
         say("  the first time about 5 minutes on two cores, 3 GB of memory and 4 GB of Go's cache")
     flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(program)]
-    _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
+    with step(say, f"{module}: {', '.join(product.links or (product.file,))} with {go.path} {go.version}"):
+        _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
 
 
 def _share(program: Path, shared: Path) -> None:
@@ -296,7 +296,9 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
             if _OF_NETWORK not in str(error):
                 raise
             if not tries_left:
-                raise LabError(f"{error}\nwhat was fetched is kept: `make lab` goes on where it stopped") from None
+                raise LabError(
+                    f"{error}\nwhat was fetched is kept: a second try goes on where this one stopped"
+                ) from None
             say(f"  again after {_PAUSE_S:g} s, because {str(error).splitlines()[-1]}")
             time.sleep(_PAUSE_S)
 

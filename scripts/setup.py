@@ -16,9 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +40,8 @@ APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-ga
 """Package lists and archives, which all checkouts of a user share."""
 # Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
 LISTS_LAST_S = 86_400
+SAID_EVERY_S = 20.0
+"""Longest silence of a step that goes on. Our own figure: people begin to wonder after half a minute."""
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 # Drawn text needs a font; chromium only recommends some.
 BROWSER_PACKAGES = ("chromium", "fonts-dejavu-core")
@@ -82,16 +86,16 @@ def make_venv() -> None:
     if VENV_PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
     uv = fetch_uv()
-    say("creating .venv from requirements.lock")
     stamp.unlink(missing_ok=True)
     # Not sys.executable: in an activated environment it is the interpreter that is about to be removed.
     python = getattr(sys, "_base_executable", sys.executable)
-    run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
-    pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
-    # --no-deps: the lock is complete, so nothing is left to resolve.
-    # Compiled here, or every worker of the first test run compiles the same modules for itself.
-    run([*pip, "--require-hashes", "--compile-bytecode", "--requirement", LOCK])
-    run([*pip, "--no-build-isolation", "--editable", ROOT])
+    with step(say, f".venv with the {_locked(LOCK)} packages of requirements.lock"):
+        run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
+        pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
+        # --no-deps: the lock is complete, so nothing is left to resolve.
+        # Compiled here, or every worker of the first test run compiles the same modules for itself.
+        run([*pip, "--require-hashes", "--compile-bytecode", "--requirement", LOCK])
+        run([*pip, "--no-build-isolation", "--editable", ROOT])
     stamp.write_text(wanted)
 
 
@@ -102,9 +106,8 @@ def fetch_uv() -> Path:
     wanted = _digest(UV_LOCK.read_bytes())
     if program.exists() and stamp.exists() and stamp.read_text() == wanted:
         return program
-    say("fetching uv into .tools")
     shutil.rmtree(TOOLS / "uv", ignore_errors=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with step(say, "uv into .tools"), tempfile.TemporaryDirectory() as folder:
         run(
             [
                 *_pip(Path(folder)),
@@ -142,9 +145,9 @@ def install_gpu() -> None:
     if not GPU_DEVICE.exists() or (stamp.exists() and stamp.read_text() == wanted):
         return
     uv = fetch_uv()
-    say("installing requirements-gpu.lock into .venv")
     pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
-    run([*pip, "--require-hashes", "--requirement", GPU_LOCK])
+    with step(say, f"{_locked(GPU_LOCK)} packages of requirements-gpu.lock, some 3.5 GB, into .venv"):
+        run([*pip, "--require-hashes", "--requirement", GPU_LOCK])
     stamp.write_text(wanted)
 
 
@@ -155,10 +158,10 @@ def _fetch_wheel(name: str, lock: Path, folder: Path, program: str) -> Path:
     if (folder / program).exists() and stamp.exists() and stamp.read_text() == wanted:
         return folder / program
     uv = fetch_uv()
-    say(f"fetching {name} into .tools")
     shutil.rmtree(folder, ignore_errors=True)
     pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", sys.executable, "--target", folder]
-    run([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", lock], quiet=True)
+    with step(say, f"{name} into .tools"):
+        run([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", lock], quiet=True)
     stamp.write_text(wanted)
     return folder / program
 
@@ -184,8 +187,8 @@ def fetch_tools() -> None:
         return
     _need_apt(missing)
     packages = sorted({PROGRAMS[name].debian for name in missing})
-    say(f"fetching {', '.join(packages)} into .tools")
-    unpack(download(packages, resolve=False), TOOLS / "root")
+    with step(say, f"{', '.join(packages)} into .tools"):
+        unpack(download(packages, resolve=False), TOOLS / "root")
     for name in missing:
         program = _first_program(TOOLS / "root" / "usr" / "bin", PROGRAMS[name].names)
         if program is None:
@@ -202,10 +205,10 @@ def fetch_browser() -> None:
         return
     try:
         _need_apt(["chromium"])
-        say("fetching chromium and the libraries this system lacks into .tools")
         root = TOOLS / "browser"
-        unpack(download(BROWSER_PACKAGES, resolve=True), root)
-        _wrap_chromium(root)
+        with step(say, "chromium and the libraries this system lacks into .tools"):
+            unpack(download(BROWSER_PACKAGES, resolve=True), root)
+            _wrap_chromium(root)
     except SetupError as error:
         say(f"no browser: {error}\n       the browser tests will be skipped")
 
@@ -216,9 +219,9 @@ def fetch_haproxy() -> None:
         return
     try:
         _need_apt(["haproxy"])
-        say("fetching haproxy and the libraries this system lacks into .tools")
         root = TOOLS / "haproxy"
-        unpack(download(["haproxy"], resolve=True), root)
+        with step(say, "haproxy and the libraries this system lacks into .tools"):
+            unpack(download(["haproxy"], resolve=True), root)
         _wrap(root / "usr/sbin/haproxy", root, "-v")
     except SetupError as error:
         say(f"no haproxy: {error}\n       the lab will have one API server")
@@ -337,6 +340,31 @@ def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) ->
 
 def say(line: str) -> None:
     print(f"setup: {line}", flush=True)
+
+
+@contextmanager
+def step(says: Callable[[str], None], what: str) -> Iterator[None]:
+    """Say what begins, every 20 seconds that it goes on, and how long it took."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def go_on() -> None:
+        while not ended.wait(SAID_EVERY_S):
+            says(f"{what}: {time.monotonic() - began:.0f} s so far")
+
+    says(what)
+    talking = threading.Thread(target=go_on, daemon=True)
+    talking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        talking.join()
+    says(f"{what}: done after {time.monotonic() - began:.0f} s")
+
+
+def _locked(lock: Path) -> int:
+    """Return the number of packages of a lock."""
+    return sum("==" in line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith(" "))
 
 
 def _succeeds(argv: Sequence[str | Path]) -> bool:

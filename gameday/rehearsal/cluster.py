@@ -35,13 +35,13 @@ from gameday.rehearsal.lab.status import ready_urls
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.gpu_operator import RUNTIME_CLASS, GpuOperator
 from gameday.rehearsal.observability import (
-    RULES,
     ComponentJob,
     Credentials,
     ScrapeJob,
     alertmanager_program,
     component_jobs,
     control_plane_rules,
+    node_rules,
     prometheus_program,
     scrape_jobs,
 )
@@ -162,6 +162,7 @@ class RehearsalCluster:
         self._exporter = exporter
         self._guest = guest
         foreign = bool(guest or fake_detector) or detector is Detector.KONDUKTOR
+        self._has_other_detector = foreign and detector in (Detector.KONDUKTOR, Detector.OFF)
         self._with_kube_state_metrics = foreign if kube_state_metrics is None else kube_state_metrics
         self._gpu_operator = gpu_operator
         self._children: dict[str, Child] = {}
@@ -474,7 +475,10 @@ class RehearsalCluster:
                 nodes=self.size.nodes,
                 jobs=jobs,
                 alertmanager_port=ports["alertmanager"],
-                rule_files=(RULES, control_plane_rules(self.folder, self._lab.api_server_memory)),
+                rule_files=(
+                    node_rules(self.folder, has_controller=not self._has_other_detector),
+                    control_plane_rules(self.folder, self._lab.api_server_memory),
+                ),
             ),
             alertmanager_program(self.folder, port=ports["alertmanager"]),
         ):

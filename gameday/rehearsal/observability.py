@@ -31,6 +31,8 @@ from gameday.shipped import shipped
 
 RULES = shipped("deploy") / "alerts" / "gpu-faults.rules.yaml"
 """The rules of production for GPU nodes."""
+_CONTROLLER_GROUP = "gpu-node-health"
+"""The group of the rules that read our controller's metrics; without it NodeHealthControllerAbsent fires for ever."""
 CONTROL_PLANE_RULES = RULES.with_name("control-plane.rules.yaml")
 """The rules of production for control planes."""
 _BUDGET = "instance:apiserver_memory_budget:bytes"
@@ -233,6 +235,25 @@ def prometheus_program(
         "--log.level=warn",
     )
     return Program("prometheus", argv, f"http://127.0.0.1:{port}/-/ready", folder / "prometheus.log")
+
+
+def node_rules(folder: Path, *, has_controller: bool) -> Path:
+    """Return the rules for GPU nodes; where another detector is in our controller's place, without our controller's.
+
+    Args:
+        folder: A copy without them is written here.
+        has_controller: Whether our node-health controller is to run on the cluster.
+
+    Raises:
+        OSError: `folder` cannot be written.
+    """
+    if has_controller:
+        return RULES
+    content = YAML(typ="safe", pure=True).load(RULES.read_text(encoding="utf-8"))
+    content["groups"] = [group for group in content["groups"] if group["name"] != _CONTROLLER_GROUP]
+    copy = folder.resolve() / RULES.name
+    _write_yaml(copy, content)
+    return copy
 
 
 def control_plane_rules(folder: Path, budget_bytes: int | None) -> Path:

@@ -16,14 +16,16 @@ JOB = {"namespace": "training", "selector": {"app": "pretrain"}, "resumes_within
 
 
 def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan with a target on which the job prints steps."""
+    """The plan with a target on which one pod of the job runs and prints steps; two may be there after a drain."""
 
     def pods() -> list[Any]:
         return list(arena.core.list_namespaced_pod("training", label_selector="app=pretrain").items)
 
     def printing() -> str | None:
-        for pod in pods():
-            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
+        running = pods()
+        for pod in running:
+            is_alone = [one.spec.node_name for one in running].count(pod.spec.node_name) == 1
+            if is_alone and pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
                 log = arena.core.read_namespaced_pod_log(pod.metadata.name, "training", tail_lines=1)
                 if "step" in log:
                     return str(pod.spec.node_name)

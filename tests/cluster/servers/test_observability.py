@@ -14,6 +14,7 @@ from gameday.rehearsal.observability import (
     Credentials,
     component_jobs,
     control_plane_rules,
+    node_rules,
     pace,
     prometheus_program,
     scrape_jobs,
@@ -83,6 +84,19 @@ def test_each_scrape_job_has_its_own_pace(tmp_path: Path) -> None:
     assert config["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:4"]}]}]
     assert program.ready_url == "http://127.0.0.1:3/-/ready"
     assert "--web.listen-address=127.0.0.1:3" in program.argv
+
+
+def test_a_cluster_with_another_detector_has_no_rules_of_our_controller(tmp_path: Path) -> None:
+    shipped, other = node_rules(tmp_path, has_controller=True), node_rules(tmp_path, has_controller=False)
+    assert shipped.parent != other.parent == tmp_path
+    yaml = YAML(typ="safe", pure=True)
+    before, after = (
+        {group["name"]: group for group in yaml.load(path.read_text())["groups"]} for path in (shipped, other)
+    )
+    assert before.keys() - after.keys() == {"gpu-node-health"}
+    assert "gameday_health_log_stream_connected" not in other.read_text()
+    assert all(before[name] == group for name, group in after.items())
+    assert run_tool("promtool", "check", "rules", other).returncode == 0
 
 
 def test_the_rules_know_the_memory_budget_of_the_labs_servers(tmp_path: Path) -> None:
