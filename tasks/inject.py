@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from gameday.errors import StepFailedError
 from gameday.faults.registry import fault_for
 from gameday.history.events import FaultInjected
 from gameday.ledger.entries import RestoreNode
@@ -18,11 +21,12 @@ from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
 from gameday.tasks import step_task
 from gameday.tasks.control_plane_settings import put_in_settings, start_held_servers
+from gameday.tasks.move_operands import GONE_WITHIN, send_operands_away
 from gameday.tasks.probes import keep_asking
 from gameday.tasks.restart_api_servers import refuse_restart_without_lab
 from gameday.tasks.running_pods import pods_before_fault
 from gameday.values.nodes import NodeRole
-from gameday.values.results import Hop, Step
+from gameday.values.results import Cleanliness, Hop, Step
 
 
 @step_task(name="inject")
@@ -32,7 +36,9 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     Raises:
         StopRunError: A fault did not go in, or the run was stopped.
     """
-    with step(run, Step.INJECT, AGENT_START_TIMEOUT + run.plan.fault.longest_injection):
+    fault = run.plan.fault
+    operands_leave = GONE_WITHIN if fault_for(fault).needs_operands_away(fault) else timedelta()
+    with step(run, Step.INJECT, operands_leave + AGENT_START_TIMEOUT + fault.longest_injection):
         refuse_restart_without_lab(run)
         put_in_settings(run)
         note_nodes_and_pods(run, "before")
@@ -52,6 +58,10 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
     watch_devices(run, target.node)
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
+    operands = None
+    if fault_for(fault).needs_operands_away(fault):
+        work = AGENT_START_TIMEOUT + fault.longest_injection
+        operands = send_operands_away(run, target, "operands-inject", work)
     entry, note = inject_fault(run, target, fault, injector_pod(run, target.index))
     reach = fault_for(fault).reach(fault)
     run.note(
@@ -68,6 +78,8 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
         )
     )
     run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, reported by the injector")
+    if operands and run.undo(operands) is not Cleanliness.CLEAN:
+        raise StepFailedError(f"the GPU operator's labels on {target.node} are not as they were: nobody sees the fault")
     if cluster_repair:
         cluster_repair.begin(note.written_at)
     return InjectedFault(target, note.written_at, note.evidence, pods_before, tail, cluster_repair)

@@ -1,4 +1,4 @@
-"""Send the GPU operator's operands off a node before its GPU is reset, and bring them back after that."""
+"""Send the GPU operator's operands off a node before its GPU is reset or removed, and bring them back after that."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 from gameday.values.results import Cleanliness
 
-_GONE_WITHIN = timedelta(seconds=120)
+GONE_WITHIN = timedelta(seconds=120)
 """Their grace period is the default of 30 s, and the DaemonSet controller may be behind."""
 
 
-def send_operands_away(run: Run, target: ChosenTarget, repair: timedelta) -> Entry | None:
+def send_operands_away(run: Run, target: ChosenTarget, name: str, work: timedelta) -> Entry | None:
     """Send away the operands that keep GPUs open; return once their pods are gone.
 
     Args:
         run: The run.
         target: The node.
-        repair: The time that the repair may then take.
+        name: Name of the entry in the ledger.
+        work: The time that repair or injection may then take.
 
     Returns:
         The entry whose undo brings them back; None where the operator has none on this node.
@@ -42,16 +43,16 @@ def send_operands_away(run: Run, target: ChosenTarget, repair: timedelta) -> Ent
         return None
     act = f"send the GPU operator's operands off {node}"
     undo = BringBackOperands(labels=labels)
-    entry = run.intend(f"operands-{target.index}", act, undo, node, _GONE_WITHIN + repair)
+    entry = run.intend(f"{name}-{target.index}", act, undo, node, GONE_WITHIN + work)
     send_away(run.kubernetes, node, labels)
 
     def are_gone() -> bool | None:
         return None if operand_pods(run, node, labels) else True
 
-    if not run.wait(f"the GPU operator's operands to leave {node}", _GONE_WITHIN, are_gone):
+    if not run.wait(f"the GPU operator's operands to leave {node}", GONE_WITHIN, are_gone):
         left = ", ".join(pod.metadata.name for pod in operand_pods(run, node, labels))
         run.undo(entry)
-        raise StepFailedError(f"operands did not leave {node} within {_GONE_WITHIN.total_seconds():g} s: {left}")
+        raise StepFailedError(f"operands did not leave {node} within {GONE_WITHIN.total_seconds():g} s: {left}")
     return entry
 
 

@@ -131,7 +131,7 @@ def _repair_with_agent(
     second = _disturb(run, target)
     operands = None
     try:
-        operands = send_operands_away(run, target, timeout) if remediation.needs_idle_gpu else None
+        operands = send_operands_away(run, target, "operands", timeout) if remediation.needs_idle_gpu else None
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
         entry, outcome = run_agent(run, name, task, timeout)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)

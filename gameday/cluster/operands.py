@@ -26,7 +26,7 @@ _OPEN_GPUS = (
 """The operands that keep GPUs open, or open them now and then. Driver, toolkit, validator, MIG manager and DRA driver
 do not, and stay."""
 _RUNS = "true"
-AWAY = "paused-for-gameday-gpu-reset"
+AWAY = "paused-for-gameday"
 """The value of the label of an operand that we sent away."""
 
 

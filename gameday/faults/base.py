@@ -155,6 +155,10 @@ class OptionalParts(Generic[P]):
         """Return True where no process may have the GPU open: a reset, a removal, an effect on unused GPUs only."""
         return False
 
+    def needs_operands_away(self, parameters: P) -> bool:
+        """Return True where the GPU operator's operands leave the node for the injection, and come back right after."""
+        return False
+
     def warnings(self, parameters: P) -> tuple[str, ...]:
         """Return what these parameters do beyond the fault itself, for the person who approves the run."""
         return ()

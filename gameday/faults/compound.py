@@ -133,6 +133,9 @@ class CompoundFault(Fault[CompoundParameters]):
     def needs_idle_gpu(self, parameters: CompoundParameters) -> bool:
         return any(part.fault.needs_idle_gpu(part.parameters) for part in _parts(parameters))
 
+    def needs_operands_away(self, parameters: CompoundParameters) -> bool:
+        return any(part.fault.needs_operands_away(part.parameters) for part in _parts(parameters))
+
     def warnings(self, parameters: CompoundParameters) -> tuple[str, ...]:
         return tuple(line for part in _parts(parameters) for line in part.fault.warnings(part.parameters))
 

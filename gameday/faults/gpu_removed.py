@@ -33,7 +33,8 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     The driver's remove waits, without end and unkillably, until no process has the GPU open
     (open-gpu-kernel-modules, nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close
     it, and the fault is refused while any other process has the device open: jobs, but also DCGM's host engine,
-    dcgm-exporter and the device plugin, where they keep it open.
+    dcgm-exporter and the device plugin, where they keep it open. The GPU operator's own ones leave the node before,
+    and are back once the GPU is gone: what they then show is the fault.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuRemovedParameters
@@ -58,6 +59,9 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
         return (Claim(BUS), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
     def needs_idle_gpu(self, parameters: GpuRemovedParameters) -> bool:
+        return True
+
+    def needs_operands_away(self, parameters: GpuRemovedParameters) -> bool:
         return True
 
     def warnings(self, parameters: GpuRemovedParameters) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.operands import running_operands
 from gameday.errors import ForeignPauseError, KubernetesError
+from gameday.faults.registry import fault_for
 from gameday.host.privileges import KERNEL_LOG
 from gameday.remediations.registry import remediation_for
 from gameday.run.operands import UPGRADE_HINT
@@ -35,7 +37,7 @@ class Way:
 
 
 def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
-    """Yield how our pods get the driver, how they find their own GPUs, and what a reset sends away.
+    """Yield how our pods get the driver, how they find their own GPUs, and what a reset or a removal sends away.
 
     Raises:
         KubernetesError: The API server does not answer, or refuses the dry run for another reason.
@@ -49,7 +51,9 @@ def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
     yield _driver(run, node, has_operator=has_operator)
     yield _own_gpus(run, node)
     if remediation_for(run.plan.recover.remediation).needs_idle_gpu:
-        yield _reset(node, labels)
+        yield _operands("reset", node, labels)
+    if fault_for(run.plan.fault).needs_operands_away(run.plan.fault):
+        yield _operands("removal", node, labels)
 
 
 def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
@@ -89,8 +93,8 @@ def _own_gpus(run: ReadOnlyRun, node: str) -> Way:
     return Way("a canary's own GPUs", True, f"{named}; else by the pod-resources API of the kubelet, {version}")
 
 
-def _reset(node: str, labels: dict[str, str]) -> Way:
-    name = "operands before a GPU reset"
+def _operands(before: Literal["reset", "removal"], node: str, labels: dict[str, str]) -> Way:
+    name = f"operands before a GPU {before}"
     try:
         operands = running_operands(labels)
     except ForeignPauseError as error:

@@ -130,6 +130,8 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         longest, why = plan.guardrails.max_duration, f"read NVML every {SAMPLE_EVERY_S:g} s, until the fault is out"
         yield _agent(run, Step.BASELINE, "sample", target, sample_task(run, target), longest, why)
     yield from _canary(run, Step.BASELINE, "before", target)
+    if fault_for(plan.fault).needs_operands_away(plan.fault):
+        yield from _operands(run, Step.INJECT, node, "removal")
     yield _injector(run, Step.INJECT, "inject", target, plan.fault)
     yield from _canary(run, Step.VERIFY_TAINT, "during", target)
     probe = plan.expect.topology_manager_rejects
@@ -183,7 +185,7 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     if remediation_for(recover.remediation).drains_node:
         yield from _drain(run, node)
     if remediation_for(recover.remediation).needs_idle_gpu:
-        yield from _operands(run, node)
+        yield from _operands(run, Step.RECOVER, node, "reset")
     if recover.fault_during:
         yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
@@ -191,14 +193,14 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
 
 
-def _operands(run: ReadOnlyRun, node: str) -> Iterator[PlannedChange]:
+def _operands(run: ReadOnlyRun, step: Step, node: str, before: Literal["reset", "removal"]) -> Iterator[PlannedChange]:
     """Yield the change that sends the GPU operator's operands away; the baseline refuses where it is not possible."""
     with suppress(ForeignPauseError):
         if labels := movable_operands(run, node):
             metadata = {"name": node, "labels": dict.fromkeys(labels, AWAY)}
             patch = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-            why = "the GPU operator's operands leave before the reset, and come back after it"
-            yield PlannedChange(Step.RECOVER, "patch", f"node/{node}", why, node, patch)
+            why = f"the GPU operator's operands leave before the {before}, and come back after it"
+            yield PlannedChange(step, "patch", f"node/{node}", why, node, patch)
 
 
 def _drain(run: ReadOnlyRun, node: str) -> Iterator[PlannedChange]:

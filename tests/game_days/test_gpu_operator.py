@@ -117,6 +117,34 @@ def test_a_run_that_is_killed_while_the_operands_are_away_is_reaped(clean_cdi: A
     assert reaped.returncode == 0, reaped.stdout + reaped.stderr
 
 
+def removal(hold: str) -> dict[str, Any]:
+    """A plan that takes the last GPU of a node without jobs off the bus."""
+    plan = changed(QUICK, "fault", {"type": "gpu_removed", "gpu": 3, "hold": hold})
+    plan = changed(plan, "expect", {"stays_schedulable_for": "20s", "allow_other_alerts": True})
+    plan = changed(plan, "guardrails.allow_dangerous", ["gpu_removed"])
+    return changed(plan, "recover.remediation", "none")
+
+
+def test_the_operands_leave_for_a_removal_and_show_the_missing_gpu(clean_cdi: Arena) -> None:
+    played = clean_cdi.play(removal("60s"))
+    assert played.exit_code == 0, played.output
+    (injected,) = played.history.of(FaultInjected)
+    moved = [(seen.value, seen.at) for seen in played.history.of(LabelSeen) if seen.label == PLUGIN]
+    (away, left), (back, returned) = moved
+    assert (away, back) == (AWAY, "true")
+    assert left < injected.written_at < returned, "they leave before the GPU does, and are back while it is gone"
+    offered = [seen.gpus for seen in played.history.of(AllocatableSeen)]
+    assert offered[-3:] == [0, 3, 4], "no plugin, the plugin that counts three, the GPU is back"
+
+
+def test_a_run_that_is_killed_before_the_removal_is_reaped(clean_cdi: Arena) -> None:
+    played = clean_cdi.play_and_when(removal("60s"), plugin_label(AWAY), send(signal.SIGKILL))
+    assert played.exit_code == -signal.SIGKILL
+    argv = [sys.executable, "-m", "gameday.cli", "reap", "--profile", str(clean_cdi.cluster.profile)]
+    reaped = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert reaped.returncode == 0, reaped.stdout + reaped.stderr
+
+
 def test_during_a_driver_upgrade_a_run_that_would_reset_is_refused(clean_cdi: Arena) -> None:
     upgrade = "paused-for-driver-upgrade"
     names = list(clean_cdi.nodes())
