@@ -11,6 +11,7 @@ from gameday.agent.task import DcgmEnginesNote
 from gameday.cluster.prometheus import AlertingRule
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
+from gameday.faults.registry import fault_for
 from gameday.guard.check import guard_before
 from gameday.guard.observation import max_run_duration
 from gameday.history.events import NodeSeen, SteadyStateChecked
@@ -185,7 +186,8 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
     name = run.record.object_name("mark", target.index)
     timeout = run.plan.baseline.log_path_within
     resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
-    leaving = uids_before_reset(run, target.node) if resets else set()
+    moves_operands = resets or fault_for(run.plan.fault).needs_operands_away(run.plan.fault)
+    leaving = uids_before_reset(run, target.node) if moves_operands else set()
     try:
         entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_START_TIMEOUT)
     except KubernetesError as error:

@@ -29,7 +29,9 @@ def operand_pods(run: ReadOnlyRun, node: str, labels: tuple[str, ...]) -> list[A
 
 
 def uids_before_reset(run: ReadOnlyRun, node: str) -> set[str]:
-    """Return the UIDs of the pods that are gone from a followed node when its GPU is reset: drained, or operands.
+    """Return the UIDs of the pods that are gone from a followed node when its GPU is reset or removed.
+
+    Those are the drained ones and the operands.
 
     Raises:
         RefusedError: Somebody else has sent an operand away.
@@ -37,5 +39,5 @@ def uids_before_reset(run: ReadOnlyRun, node: str) -> set[str]:
     try:
         operands = operand_pods(run, node, movable_operands(run, node))
     except ForeignPauseError as error:
-        raise RefusedError(f"no GPU of {node} can be reset: {error}", UPGRADE_HINT) from None
+        raise RefusedError(f"no GPU of {node} can be reset or removed: {error}", UPGRADE_HINT) from None
     return {pod.uid for pod in pods_to_drain(run, node)} | {pod.metadata.uid for pod in operands}

@@ -145,13 +145,16 @@ def test_a_run_that_is_killed_before_the_removal_is_reaped(clean_cdi: Arena) -> 
     assert reaped.returncode == 0, reaped.stdout + reaped.stderr
 
 
-def test_during_a_driver_upgrade_a_run_that_would_reset_is_refused(clean_cdi: Arena) -> None:
+@pytest.mark.parametrize("plan", [QUICK, removal("60s")], ids=["reset", "removal"])
+def test_during_a_driver_upgrade_a_run_that_would_move_operands_is_refused(
+    clean_cdi: Arena, plan: dict[str, Any]
+) -> None:
     upgrade = "paused-for-driver-upgrade"
     names = list(clean_cdi.nodes())
     for name in names:
         clean_cdi.core.patch_node(name, {"metadata": {"labels": {PLUGIN: upgrade}}})
     try:
-        played = clean_cdi.play(QUICK)
+        played = clean_cdi.play(plan)
     finally:
         for name in names:
             clean_cdi.core.patch_node(name, {"metadata": {"labels": {PLUGIN: "true"}}})
