@@ -19,7 +19,7 @@ kind: ConfigMap
 metadata:
   name: {{ .name }}
   namespace: {{ $call.root.Release.Namespace }}
-  labels: {{- toYaml .options.labels | nindent 4 }}
+  labels: {{- toYaml $kustomization.generatorOptions.labels | nindent 4 }}
 data: {{- toYaml $data | nindent 2 }}
 {{ end }}
 {{- end }}
