@@ -1,4 +1,7 @@
-"""`gameday export`: a run in other tools' formats, copied elsewhere, or marked in Grafana. The run is not changed."""
+"""`gameday export`: a run in other tools' formats, copied elsewhere, marked in Grafana, or sent as a trace.
+
+The run is not changed.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ def register(app: typer.Typer) -> None:
         export,
         "gameday export reports/20260303-090000 --junit junit.xml",
         "gameday export reports --openmetrics game-days.prom",
+        "gameday export reports/20260303-090000 --traces http://tempo:4318",
         panel=Panel.AFTER,
     )
 
@@ -50,19 +54,42 @@ def export(
     grafana: Annotated[
         Path | None, typer.Option(help="Cluster profile whose Grafana gets the fault window as an annotation.")
     ] = None,
+    traces: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="OTLP/HTTP receiver that gets the run as an OpenTelemetry trace."),
+    ] = None,
 ) -> int:
     """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
-    if not any((junit, chaostoolkit, openmetrics, publish_to, grafana)):
-        raise CommandError("say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to or --grafana")
+    if not any((junit, chaostoolkit, openmetrics, publish_to, grafana, traces)):
+        raise CommandError(
+            "say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to, --grafana or --traces"
+        )
     if whole := next((what for what, file in _WHOLE.items() if (folder / file).is_file()), ""):
-        if not publish_to or any((junit, chaostoolkit, openmetrics, grafana)):
+        if not publish_to or any((junit, chaostoolkit, openmetrics, grafana, traces)):
             raise CommandError(f"of a {whole} there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
         return ExitCode.PASSED
-    if openmetrics and not any((junit, chaostoolkit, publish_to, grafana)) and not (folder / "history.jsonl").exists():
+    if (
+        openmetrics
+        and not any((junit, chaostoolkit, publish_to, grafana, traces))
+        and not (folder / "history.jsonl").exists()
+    ):
         _write(openmetrics, _timings_of_all(folder))
         return ExitCode.PASSED
     run = _load(folder)
+    _write_files(run, junit, chaostoolkit, openmetrics)
+    if publish_to:
+        _publish(folder, publish_to)
+    if grafana:
+        _annotate(run, grafana)
+    if traces:
+        from gameday.cli.export_traces import send_trace  # noqa: PLC0415
+
+        send_trace(run, folder, traces)
+    return ExitCode.PASSED
+
+
+def _write_files(run: RunFolder, junit: Path | None, chaostoolkit: Path | None, openmetrics: Path | None) -> None:
     if junit:
         from gameday.report.junit import junit as as_junit  # noqa: PLC0415
 
@@ -73,11 +100,6 @@ def export(
         _write(chaostoolkit, journal(run))
     if openmetrics:
         _write(openmetrics, _timings(run))
-    if publish_to:
-        _publish(folder, publish_to)
-    if grafana:
-        _annotate(run, grafana)
-    return ExitCode.PASSED
 
 
 def _load(folder: Path) -> RunFolder:
