@@ -33,6 +33,17 @@ _ENV_DELIMITER = "__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def _can_be_asked(url: str) -> bool:
+    """Return whether the HTTP client takes the URL: its host can be a name, and its port is a port."""
+    import httpx  # noqa: PLC0415 - most commands that know of profiles ask no server
+
+    try:
+        port = httpx.URL(url).port
+    except httpx.InvalidURL:
+        return False
+    return port is None or 0 < port < 65536
+
+
 class Endpoint(BaseModel):
     """An HTTP server and, by reference, the credentials for it."""
 
@@ -64,6 +75,8 @@ class Endpoint(BaseModel):
             raise ValueError("write a base URL like http://prometheus.monitoring:9090, without query or fragment")
         if "@" in value.split("/")[2]:
             raise ValueError("credentials must not be in the URL; use username with password_file or password_env")
+        if not _can_be_asked(value):
+            raise ValueError("host or port cannot be read; a port is a number up to 65535, and IPv6 is in brackets")
         return value.rstrip("/")
 
     @field_validator("bearer_token_env", "password_env")

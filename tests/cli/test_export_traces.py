@@ -170,7 +170,18 @@ def test_nobody_listens(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "OTLP/HTTP has port 4318 by default" in said
 
 
-@pytest.mark.parametrize("url", ["tempo:4318", f"http://ada:{SECRET}@tempo:4318", "http://tempo:4318?x=1", "file:///x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tempo:4318",
+        f"http://ada:{SECRET}@tempo:4318",
+        "http://tempo:4318?x=1",
+        "file:///x",
+        "http://tempo:http",
+        "http://tempo:99999",
+        "http://[::1",
+    ],
+)
 def test_a_wrong_url_is_refused_before_anything_is_sent(
     folder: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

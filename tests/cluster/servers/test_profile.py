@@ -62,6 +62,8 @@ def test_the_environment_alone_can_be_a_profile(monkeypatch: pytest.MonkeyPatch)
         (FILE.replace("tenant", "tenent"), ["loki.tenent", "did you mean tenant?"]),
         (FILE.replace("prometheus:", "#"), ["prometheus: is missing", "GAMEDAY_PROMETHEUS"]),
         (FILE.replace("http://127.0.0.1:9093", "127.0.0.1:9093"), ["alertmanager.url", "http://"]),
+        (FILE.replace("http://127.0.0.1:9093", "http://am:web"), ["alertmanager.url", "a port is a number"]),
+        (FILE.replace("http://127.0.0.1:9093", "http://[::1"), ["alertmanager.url", "IPv6 is in brackets"]),
         (FILE + "in_cluster: true\ncontext: c\n", ["in_cluster excludes"]),
     ],
 )
