@@ -16,7 +16,7 @@ from gameday.report.run_folder import RunFolder
 from gameday.report.traces import trace_of
 from gameday.text import printable, without_secrets
 
-_PORT = "OTLP/HTTP has port 4318 by default, and 4317 is gRPC's"
+_PORT = "OTLP/HTTP has port 4318 by default, 4317 is gRPC's"
 
 
 def send_trace(run: RunFolder, folder: Path, url: str) -> None:
@@ -84,9 +84,7 @@ def _advice(error: AdapterError, again: str) -> str:
         case 401 | 403:
             return f"it wants credentials: {HEADERS[-1]}='Authorization=Bearer%20TOKEN' {again}"
         case 404 | 405 | 415:
-            return (
-                f"it takes no OTLP/HTTP in JSON there: {_PORT}, and a path before /{PATH} belongs into the URL: {again}"
-            )
+            return f"it takes no OTLP/HTTP in JSON there ({_PORT}; a path before /{PATH} belongs into the URL): {again}"
         case 429 | 502 | 503 | 504:
             return f"it is overloaded or not up; later: {again}"
     return f"see the receiver's own log; then: {again}"
