@@ -56,19 +56,14 @@ def listen(
 
     Send to it with `webhook_configs` (docs/prefect.md). The runs are those of the deployment post-mortem/incident.
     """
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
-
-    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+    from gameday.cli.prefect_client import require_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
 
     set_defaults()
     _check_token(token_file)
-    if not PREFECT_API_URL.value():
-        raise CommandError(
-            "no Prefect server is named: `export PREFECT_API_URL=http://HOST:4200/api`", ExitCode.REFUSED
-        )
+    require_server()
     try:
         cluster = load_profile(profile)
     except ProfileError as error:

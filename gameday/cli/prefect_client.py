@@ -41,6 +41,17 @@ def set_defaults() -> None:
         os.environ.setdefault(name, value)
 
 
+def require_server() -> None:
+    """Refuse to go on where Prefect's settings name no server. Raises CommandError."""
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+
+    if not PREFECT_API_URL.value():
+        raise CommandError(
+            "no Prefect server is named: `export PREFECT_API_URL=http://HOST:4200/api`, or run `gameday up`",
+            ExitCode.REFUSED,
+        )
+
+
 def give_events_up_at_once() -> None:
     """Spare each event its 8 s of attempts at a server that refuses connections; the next one sends it again."""
     from prefect.events.clients import PrefectEventsClient  # noqa: PLC0415

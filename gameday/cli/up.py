@@ -146,13 +146,9 @@ def deploy(
 
     Run it again when plans or profiles come or go. A worker runs the flows in the folder where you call this.
     """
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+    from gameday.cli.prefect_client import require_server  # noqa: PLC0415
 
-    if not PREFECT_API_URL.value():
-        raise CommandError(
-            "no Prefect server is named: `export PREFECT_API_URL=http://HOST:4200/api`, or run `gameday up`",
-            ExitCode.REFUSED,
-        )
+    require_server()
     _check_profiles(profile or [])
     for name in _register(prefect_file, plans, profile or [], reports, notify):
         typer.echo(name)

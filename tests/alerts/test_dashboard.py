@@ -51,7 +51,7 @@ TARGETS = [target for name in sorted(DASHBOARDS) for target in _targets(name)]
 
 @pytest.fixture(scope="module")
 def run_exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What `gameday export --openmetrics` writes of a run, by the run's variant."""
+    """The output of `gameday export --openmetrics`, by the run's variant."""
     made = {}
     for variant, timed in VARIANTS.items():
         summary = summarise(load_run_folder(write(tmp_path_factory.mktemp(variant), timed())))

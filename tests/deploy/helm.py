@@ -43,7 +43,7 @@ def helm(
 
 
 def rendered(*values: str, namespace: str = "gameday", options: tuple[str | Path, ...] = ()) -> str:
-    """What the chart is with these values, as YAML."""
+    """Render the chart with these values, and return its objects as YAML."""
     done = helm("template", "gameday", DEPLOY, "--namespace", namespace, *options, values=values)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
 CHART = [DEPLOY / "Chart.yaml", DEPLOY / "values.yaml", *(DEPLOY / "templates").iterdir()]
-"""What the folder's Helm chart has of its own."""
+"""The files that only the Helm chart reads."""
 FILES = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.errors import HostError
-from gameday.host.pod_resources import _repeated, gpu_ids
+from gameday.host.pod_resources import SOCKET, _repeated, gpu_ids
 from gameday.host.real import RealHost
 
 GPU, OTHER = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
@@ -89,7 +89,7 @@ def root() -> Iterator[Path]:
 def test_the_ids_of_one_pods_gpus_are_read(root) -> None:
     others = pod("team", "canary", ("nvidia.com/gpu", [OTHER])) + pod("gameday", "other", ("nvidia.com/gpu", [OTHER]))
     ours = pod("gameday", "canary", ("rdma/hca", ["mlx5_0"]), ("nvidia.com/gpu", [f"{GPU}::0", f"{GPU}::1"]))
-    with kubelet(root / "proc/1/root/var/lib/kubelet/pod-resources/kubelet.sock", framed(others + ours)) as asked:
+    with kubelet(root / "proc/1/root" / SOCKET, framed(others + ours)) as asked:
         assert RealHost(root).pod_gpus("gameday", "canary") == (GPU,)
     assert asked == ["/v1.PodResourcesLister/List"]
 

@@ -20,7 +20,7 @@ from tests.report.test_report_sections import drawn
 
 TERMS = OutageTerms(price_per_gpu_hour=2.5, currency="EUR", hours_until_noticed=8)
 HOURS = 8 * (44.0 - build.FAULT_AT) / 3600
-"""Of the passing run: eight GPUs from the fault to the return."""
+"""GPU-hours of the passing run: eight GPUs from the fault to the return."""
 
 
 def measured(folder: Path, timed: list[build.Timed]) -> OutOfWork:

@@ -456,8 +456,8 @@ def _all_reduce_rate(readings: Readings, floors: QaFloors) -> Finding | None:
         return None
     floor, source, names = floors.all_reduce_gbs, "", {gpu.rest.name for gpu in readings.gpus}
     if floor is None and floors.nvlinks != 0 and len(names) == 1:
-        (name,) = names
-        floor, source = GPU_MODELS.get(name, _UNLISTED).all_reduce_floor_gbs, f" (floor of {name})"
+        first = readings.gpus[0]
+        floor, source = _model(first).all_reduce_floor_gbs, f" (floor of {first.rest.name})"
     if floor is None:
         return None
     bound, report = f">= {floor:.4g}{source}", readings.all_reduce.report
@@ -493,7 +493,7 @@ _MEMORY = _Rate(
     lambda gpu: gpu.why_no_load or "no load ran",
 )
 _LINK = _Rate(
-    lambda gpu: gpu.link.gbs if gpu.link else None,
+    lambda gpu: gpu.link.report.copy_gbs if gpu.link and gpu.link.report else None,
     lambda floors: floors.link_bandwidth_gbs,
     lambda model: model.link_floor_gbs,
     lambda gpu: (gpu.link.why_not if gpu.link else gpu.why_no_load) or "no copy ran",

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -14,7 +15,7 @@ from gameday.agent.qa.burn_in import GpuBurn, Moment, burn_in
 from gameday.agent.qa.dcgm_diag import DcgmDiag, diagnose
 from gameday.agent.task import Proof
 from gameday.errors import HostError
-from gameday.host.base import AllReduce, CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkReport
+from gameday.host.base import AllReduce, CopyToGpu, GpuSample, Host, LoadResult, ProveMemory, WorkOrder, WorkReport
 from gameday.host.cpus import parse_cpus
 
 T = TypeVar("T")
@@ -25,24 +26,8 @@ LOAD_S = 1.0
 
 
 @dataclass(frozen=True)
-class Link:
-    """A measured copy from host memory to a GPU; None where it did not run, and `why_not` has the reason."""
-
-    gbs: float | None
-    why_not: str = ""
-
-
-@dataclass(frozen=True)
-class MemoryProof:
-    """The patterns that were written over a GPU's free memory; None where they were not, with the reason."""
-
-    report: WorkReport | None
-    why_not: str = ""
-
-
-@dataclass(frozen=True)
-class NodeAllReduce:
-    """The all-reduce over all GPUs of the node; None where it did not run, and `why_not` has the reason."""
+class WorkOutcome:
+    """The first report of work that then ended; None where it did not run, and `why_not` has the reason."""
 
     report: WorkReport | None
     why_not: str = ""
@@ -57,9 +42,9 @@ class GpuReadings:
     """The burn-in; None if QA only reads."""
     load: LoadResult | None = None
     """The result of the load that follows; None if none was started."""
-    link: Link | None = None
+    link: WorkOutcome | None = None
     """The copy from host memory; None if none was started."""
-    memory: MemoryProof | None = None
+    memory: WorkOutcome | None = None
     """The patterns in its memory; None if none were written."""
     peers: tuple[GpuReadings, ...] = ()
     """The node's other GPUs of the same model."""
@@ -106,7 +91,7 @@ class Readings:
     burn_in_s: float | None = None
     """The burn-in that was asked for; None: QA only read."""
     expected_gpus: int | None = None
-    all_reduce: NodeAllReduce | None = None
+    all_reduce: WorkOutcome | None = None
     """The all-reduce under load; None: QA only read, or the node has one GPU."""
     diag: DcgmDiag | None = None
     """The run of `dcgmi diag`; None: it was not asked for."""
@@ -199,7 +184,7 @@ def _under_load(
     ended: threading.Event,
     seconds: dict[Source, float],
     pace: Pace,
-) -> tuple[tuple[GpuReadings, ...], NodeAllReduce | None]:
+) -> tuple[tuple[GpuReadings, ...], WorkOutcome | None]:
     """Burn all GPUs in; then, while they are hot, measure their rates at once, their links one by one, and together."""
     rest, ceiling_c = [gpu.rest for gpu in gpus], proof.floors.temperature_max_c
     burns, _ = _timed("burn-in", lambda: burn_in(host, rest, asked, ceiling_c, ended, pace.clock, pace.wait), seconds)
@@ -224,19 +209,14 @@ def _under_load(
     return loaded, summed
 
 
-def _all_reduce(host: Host, gpus: list[GpuSample], burns: dict[int, GpuBurn]) -> NodeAllReduce:
+def _all_reduce(host: Host, gpus: list[GpuSample], burns: dict[int, GpuBurn]) -> WorkOutcome:
     """Sum a message over all GPUs of the node: without one of them it would say nothing about the links to it."""
     for gpu in gpus:
         if (burn := burns.get(gpu.index)) is None or burn.why_not:
             why = burn.why_not if burn else "it did not compute in the burn-in"
-            return NodeAllReduce(None, f"an all-reduce needs all GPUs. GPU {gpu.index}: {why}")
-    first = gpus[0].index
-    try:
-        return NodeAllReduce(host.start_work(first, AllReduce(gpus=tuple(gpu.index for gpu in gpus))))
-    except HostError as error:
-        return NodeAllReduce(None, f"no all-reduce ran: {error}")
-    finally:
-        _end_quietly(host, first)
+            return WorkOutcome(None, f"an all-reduce needs all GPUs. GPU {gpu.index}: {why}")
+    order = AllReduce(gpus=tuple(gpu.index for gpu in gpus))
+    return _run_once(host, gpus[0].index, order, "no all-reduce ran")
 
 
 def _measure_all(host: Host, gpus: list[GpuSample]) -> dict[int, LoadResult]:
@@ -250,36 +230,30 @@ def _measure_all(host: Host, gpus: list[GpuSample]) -> dict[int, LoadResult]:
         return {result.gpu: result for result in pool.map(measure, gpus)}
 
 
-def _prove_all(host: Host, gpus: list[GpuSample]) -> dict[int, MemoryProof]:
+def _prove_all(host: Host, gpus: list[GpuSample]) -> dict[int, WorkOutcome]:
     """Write the patterns over the memory of all GPUs at once, while they are hot."""
 
-    def prove(gpu: int) -> MemoryProof:
-        try:
-            return MemoryProof(host.start_work(gpu, ProveMemory()))
-        except HostError as error:
-            return MemoryProof(None, f"no pattern was written: {error}")
-        finally:
-            _end_quietly(host, gpu)
+    def prove(gpu: GpuSample) -> tuple[int, WorkOutcome]:
+        return gpu.index, _run_once(host, gpu.index, ProveMemory(), "no pattern was written")
 
     with ThreadPoolExecutor(max(1, len(gpus))) as pool:
-        return dict(zip((gpu.index for gpu in gpus), pool.map(lambda gpu: prove(gpu.index), gpus), strict=True))
+        return dict(pool.map(prove, gpus))
 
 
-def _link(host: Host, gpu: GpuSample) -> Link:
+def _link(host: Host, gpu: GpuSample) -> WorkOutcome:
     """Measure the copy from the host memory next to the GPU; alone, as several would share the host's memory."""
     if not gpu.cpu_affinity:
-        return Link(None, "NVML does not name the CPUs next to this GPU")
+        return WorkOutcome(None, "NVML does not name the CPUs next to this GPU")
+    order = CopyToGpu(cpus=tuple(sorted(parse_cpus(gpu.cpu_affinity))))
+    return _run_once(host, gpu.index, order, "no copy ran")
+
+
+def _run_once(host: Host, gpu: int, order: WorkOrder, why_not: str) -> WorkOutcome:
+    """Start work, take its first report, and end it; `why_not` opens the reason where it does not run."""
     try:
-        report = host.start_work(gpu.index, CopyToGpu(cpus=tuple(sorted(parse_cpus(gpu.cpu_affinity)))))
-        return Link(report.copy_gbs)
+        return WorkOutcome(host.start_work(gpu, order))
     except HostError as error:
-        return Link(None, f"no copy ran: {error}")
+        return WorkOutcome(None, f"{why_not}: {error}")
     finally:
-        _end_quietly(host, gpu.index)
-
-
-def _end_quietly(host: Host, gpu: int) -> None:
-    try:
-        host.end_work(gpu)
-    except HostError:
-        return  # the work ends with this agent
+        with suppress(HostError):  # the work ends with this agent
+            host.end_work(gpu)
