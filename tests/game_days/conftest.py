@@ -73,6 +73,12 @@ def changed(plan: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return copy
 
 
+# A rule that exists and stays silent, so that the wait is still on when the blow comes. The fault's own alert may have
+# fired by then, and is allowed: a busy machine must not make a cut-off run a failed one.
+SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}])
+SILENT = changed(SILENT, "expect.allow_other_alerts", True)
+
+
 @dataclass
 class Played:
     """One `gameday run` that has ended."""

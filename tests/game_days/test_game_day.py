@@ -28,7 +28,7 @@ from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.report.notes import Notes, read_notes
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Step, StepOutcome
-from tests.game_days.conftest import QUICK, Arena, Played, changed, send, step_started
+from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, send, step_started
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
 
@@ -199,10 +199,6 @@ def test_a_taint_that_is_already_there_is_a_refusal_and_is_kept(arena: Arena) ->
     assert played.exit_code == 5, played.output
     assert "already carries" in played.output
     assert [(t.key, t.value) for t in kept] == [("trainy.konduktor.ai/faulty", "mine")]
-
-
-# A rule that exists and stays silent, so that the wait is still on when the blow comes.
-SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}])
 
 
 @pytest.mark.slow

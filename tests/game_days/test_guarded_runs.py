@@ -32,10 +32,9 @@ from gameday.history.events import (
 from gameday.history.journal import read_history
 from gameday.values.results import Cleanliness, Step
 from kubesim.kubeconfig import Kubeconfig
-from tests.game_days.conftest import QUICK, Arena, Played, changed, step_started
+from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, step_started
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
-SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}])
 ASKING = changed(QUICK, "approval", {"required": True, "within": "90s"})
 READS = {"GET", "LIST", "WATCH"}
 

@@ -22,7 +22,7 @@ from gameday.guard.rights import rights_for_every_plan
 from gameday.rehearsal.seed import seeding
 from gameday.values.results import Step
 from kubesim.kubeconfig import Kubeconfig
-from tests.game_days.conftest import QUICK, Arena, changed, send, step_started
+from tests.game_days.conftest import SILENT, Arena, changed, send, step_started
 from tests.rehearsal.lab.conftest import quick_where_training_runs, settle
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400)]
@@ -86,9 +86,6 @@ RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
 }
 """Rights that a game-day without trouble does not use, each with the reason for which it is granted."""
 
-# A rule that stays silent, so that the run still waits when it is killed.
-SILENT_ALERT = [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}]
-
 # What nobody of ours may do, whatever else they may: (method, path, body).
 FORBIDDEN = [
     ("GET", "/api/v1/namespaces/default/secrets", None),
@@ -148,7 +145,7 @@ def audited(arena: Arena) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def reaped(arena: Arena) -> list[dict[str, Any]]:
     """The audit events of a reaper, under its own account, that finishes what a killed run left."""
-    plan = changed(changed(QUICK, "fault.hold", "5s"), "expect.alerts", SILENT_ALERT)
+    plan = changed(SILENT, "fault.hold", "5s")
     killed = arena.play_and_when(plan, step_started(Step.AWAIT_ALERT), send(signal.SIGKILL))
     assert killed.exit_code == -signal.SIGKILL
     with seeding(arena.cluster.admin_kubeconfig) as seeder:
