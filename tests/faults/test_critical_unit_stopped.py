@@ -88,7 +88,8 @@ async def test_a_hold_sees_the_unit_go_and_an_undo_brings_it_back_and_leaves_no_
     assert await call(CRITICAL.verify_undone, parameters, 0, host, {})
 
 
-async def test_an_undo_before_the_stop_cancels_it() -> None:
+async def test_an_undo_before_the_stop_cancels_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(critical_unit_stopped, "DELAY_S", 3600.0)
     host = LiveHost()
     parameters = KUBELET.model_copy(update={"hold": timedelta(hours=1)})
     await call(CRITICAL.inject, parameters, 0, host)
@@ -98,7 +99,8 @@ async def test_an_undo_before_the_stop_cancels_it() -> None:
     assert host.machine.is_active("kubelet")
 
 
-async def test_a_second_order_is_refused_while_the_first_is_due() -> None:
+async def test_a_second_order_is_refused_while_the_first_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(critical_unit_stopped, "DELAY_S", 3600.0)
     host = LiveHost()
     await call(CRITICAL.inject, KUBELET, 0, host)
     with pytest.raises(HostError, match=r"exit 1: Failed to start transient timer unit: .* already loaded"):

@@ -41,7 +41,8 @@ async def test_the_node_reboots_and_only_the_new_boot_is_clean() -> None:
         assert await call(REBOOT.verify_undone, parameters, 0, host, state)
 
 
-async def test_a_reboot_that_is_only_due_is_cancelled() -> None:
+async def test_a_reboot_that_is_only_due_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_reboot, "DELAY_S", 3600.0)
     host, parameters = LiveHost(), NodeRebootParameters()
     evidence = await call(REBOOT.inject, parameters, 0, host)
     undone = await call(REBOOT.undo, parameters, 0, host, evidence.undo_state)

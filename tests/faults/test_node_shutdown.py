@@ -43,7 +43,8 @@ async def test_a_node_that_is_off_wakes_by_its_clock() -> None:
     assert await call(SHUTDOWN.verify_undone, OFF, 0, host, {})
 
 
-async def test_a_power_off_that_is_only_due_is_cancelled_with_its_alarm() -> None:
+async def test_a_power_off_that_is_only_due_is_cancelled_with_its_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_shutdown, "DELAY_S", 3600.0)
     host = LiveHost()
     await call(SHUTDOWN.inject, OFF, 0, host)
     assert not await call(SHUTDOWN.verify_undone, OFF, 0, host, {})
