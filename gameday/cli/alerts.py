@@ -27,10 +27,14 @@ def register(app: typer.Typer) -> None:
 
 
 def alerts(
-    folder: Annotated[Path, typer.Argument(help="Folder the files are written to; files of these names go.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write the files to. Files with the same names are replaced.")
+    ],
     runbooks: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where you publish the runbooks; without it, Prometheus itself has them."),
+        typer.Option(
+            metavar="URL", help="URL where you publish the runbooks. Without it, Prometheus itself serves them."
+        ),
     ] = None,
 ) -> int:
     """Write the alert rules as plain files, as PrometheusRules with a kustomization, and the runbooks they link to."""

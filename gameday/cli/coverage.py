@@ -45,26 +45,26 @@ Plans = Annotated[
     list[str] | None,
     typer.Argument(
         autocompletion=complete_plan,
-        help="Shipped plans' names or plan files; none: every shipped one that is not dangerous.",
+        help="Names of shipped plans, or plan files. Default: every shipped plan that is not dangerous.",
     ),
 ]
 AtOnce = Annotated[
     int | None,
     typer.Option(
-        min=1, max=100, help="Nodes that may be broken at once, at most.", show_default="4, with --rehearse 8"
+        min=1, max=100, help="Largest number of nodes that may be broken at once.", show_default="4, with --rehearse 8"
     ),
 ]
 Within = Annotated[
     str | None,
     typer.Option(
-        help="Leave out plans that may wait longer than this for a signal, like 10m.",
+        help="Leave out plans that may wait longer than this for a signal, such as 10m.",
         show_default="none, with --rehearse 2m",
     ),
 ]
 ApprovedBy = Annotated[
-    str | None, typer.Option(help="Your name: you approve the game-days of this season that ask for a yes.")
+    str | None, typer.Option(help="Your name. Approves the game-days of this season that ask for approval.")
 ]
-Again = Annotated[Path | None, typer.Option(help="Draw the page of a season's folder again; nothing is run.")]
+Again = Annotated[Path | None, typer.Option(help="Folder of a season. Draws its page again; runs nothing.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -81,8 +81,10 @@ def register(app: typer.Typer) -> None:
 def coverage(
     plans: Plans = None,
     profile: Profile = None,
-    rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
-    seed: Annotated[int, typer.Option(help="Chooses the nodes: the same seed, the same choice.")] = 1,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Start an embedded cluster and play the season on it.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of nodes. The same seed makes the same choice.")] = 1,
     at_once: AtOnce = None,
     within: Within = None,
     approved_by: ApprovedBy = None,
@@ -96,7 +98,7 @@ def coverage(
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
 ) -> int:
-    """Run many game-days at once, and draw which faults were noticed, by which signal, how fast.
+    """Run many game-days at once, and draw which faults were noticed, by which signal and how fast.
 
     Exit code: the worst of its runs.
     """

@@ -19,7 +19,7 @@ WIDE = 160
 
 def register(app: typer.Typer) -> None:
     """Add `gameday detectors` and `gameday detectors show`."""
-    detectors = typer.Typer(help="What each detector should do about each fault.", invoke_without_command=True)
+    detectors = typer.Typer(help="Show what each detector should do about each fault.", invoke_without_command=True)
     detectors.callback()(listing)
     add_command(detectors, show, "gameday detectors show konduktor")
     app.add_typer(detectors, name="detectors", rich_help_panel=Panel.START)
@@ -55,7 +55,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A profile's name, or the path of its file.")],
     detectors: DetectorFolders = None,
 ) -> None:
-    """Say what a detector does about each fault, in the order in which its rules are read."""
+    """Show what a detector does about each fault, in the order of its rules."""
     from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 

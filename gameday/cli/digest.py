@@ -16,7 +16,7 @@ from gameday.text import printable
 if TYPE_CHECKING:
     from gameday.archive.catalog import RunCatalog
 
-Reports = Annotated[Path, typer.Argument(help="The folder that the runs' folders stand in.")]
+Reports = Annotated[Path, typer.Argument(help="Folder that holds the folders of the runs.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,11 +34,11 @@ def register(app: typer.Typer) -> None:
 
 def digest(
     reports: Reports = Path("reports"),
-    days: Annotated[int, typer.Option(min=1, max=3660, help="Length of the window that ends now.")] = 7,
+    days: Annotated[int, typer.Option(min=1, max=3660, help="Length of the window, which ends now.")] = 7,
 ) -> int:
-    """The season in one page: verdicts, regressions, the coverage matrix, open actions; also renews the index.
+    """Write one page about a week: verdicts, regressions, coverage, open actions. Also renews the index.
 
-    Exit code: the worst of the window's runs, as a season's; 2 when there was none.
+    Exit code: the worst of the runs in the window; 2 when there was none.
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
 
@@ -86,13 +86,13 @@ def index(reports: Reports = Path("reports")) -> int:
 
 def prune(
     reports: Reports = Path("reports"),
-    keep: Annotated[int, typer.Option(min=1, help="Newest runs of each plan that stay.")] = 20,
-    days: Annotated[int, typer.Option(min=0, help="Runs younger than this many days stay.")] = 90,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
+    keep: Annotated[int, typer.Option(min=1, help="Keep this many of the newest runs of each plan.")] = 20,
+    days: Annotated[int, typer.Option(min=0, help="Keep runs younger than this many days.")] = 90,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete. Without it, only list what would go.")] = False,
 ) -> int:
-    """Make room: old runs, comparisons and leagues go; evidence stays (unclean clusters, open histories, post-mortems).
+    """Delete old runs, comparisons and leagues. Evidence stays: unclean clusters, open histories, post-mortems.
 
-    Dry by default. Pages over several runs that stay lose their links to what is gone.
+    Only lists them unless --delete is given. Pages that stay lose their links to what is gone.
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 

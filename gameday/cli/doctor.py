@@ -49,24 +49,24 @@ def doctor(
     profile: Profile = None,
     send_pod: Annotated[
         bool,
-        typer.Option(
-            help="Send the agent to one target, to see its image pulled and its clock read; writes a log line."
-        ),
+        typer.Option(help="Send the agent to one target: pulls the image, reads the node's clock, writes a log line."),
     ] = False,
     control_plane: Annotated[
         bool,
-        typer.Option("--control-plane", help="Look at the API servers instead: what holds back a client that lists."),
+        typer.Option(
+            "--control-plane", help="Look at the API servers instead, and at what slows down a client that LISTs."
+        ),
     ] = False,
     account: Annotated[
         str,
         typer.Option(
             metavar="NAMESPACE/NAME",
-            help="With --control-plane: the service account whose LISTs are followed.",
+            help="With --control-plane: service account whose LISTs to follow.",
         ),
     ] = "default/default",
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> int:
-    """Check rights, servers, alerts, logs, targets and guardrails; change nothing unless asked to send a pod.
+    """Check rights, servers, alerts, logs, targets and guardrails. Changes nothing without --send-pod.
 
     Exit code 0 when all is well, 2 when a check is unknown, 5 when a run would be refused.
     """

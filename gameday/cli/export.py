@@ -42,24 +42,22 @@ def export(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN", help="A run's folder; --publish-to: a group's, too; --openmetrics: that of all runs."
+            metavar="RUN", help="Folder of a run. With --publish-to also of a group, with --openmetrics of all runs."
         ),
     ],
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
     chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
-    openmetrics: Annotated[Path | None, typer.Option(help="The timings; node-exporter's textfile collector.")] = None,
-    publish_to: Annotated[
-        str | None, typer.Option(help="fsspec URL the folder is copied under, e.g. s3://b/x.")
-    ] = None,
+    openmetrics: Annotated[Path | None, typer.Option(help="Timings for node-exporter's textfile collector.")] = None,
+    publish_to: Annotated[str | None, typer.Option(help="fsspec URL to copy the folder to, such as s3://b/x.")] = None,
     grafana: Annotated[
-        Path | None, typer.Option(help="Cluster profile whose Grafana gets the fault window as an annotation.")
+        Path | None, typer.Option(help="Cluster profile. Its Grafana gets the fault window as an annotation.")
     ] = None,
     traces: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="OTLP/HTTP receiver that gets the run as an OpenTelemetry trace."),
+        typer.Option(metavar="URL", help="OTLP/HTTP receiver to send the run to, as an OpenTelemetry trace."),
     ] = None,
 ) -> int:
-    """Write a run in other tools' formats. Exit code 0 when all was written, whatever the run's own outcome."""
+    """Write a run in the formats of other tools. Exit code 0 when all was written, whatever the run's outcome."""
     if not any((junit, chaostoolkit, openmetrics, publish_to, grafana, traces)):
         raise CommandError(
             "say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to, --grafana or --traces"

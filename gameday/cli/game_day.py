@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
-Profile = Annotated[Path | None, typer.Option(help="Cluster profile; without one, GAMEDAY_* of the environment.")]
+Profile = Annotated[
+    Path | None, typer.Option(help="Cluster profile. Without one, the GAMEDAY_* variables of the environment count.")
+]
 Arm = Annotated[str | None, typer.Option(help="Play only this arm of a plan that has arms, as one game-day.")]
-Reports = Annotated[Path, typer.Option(help="Folder the run's own folder is made in.")]
+Reports = Annotated[Path, typer.Option(help="Folder for the runs. Each run gets a folder of its own in it.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -63,14 +65,14 @@ def run(
     profile: Profile = None,
     reports: Reports = Path("reports"),
     approved_by: Annotated[
-        str | None, typer.Option(help="Your name: says yes to a plan or cluster that needs somebody's approval.")
+        str | None, typer.Option(help="Your name. Approves the run where the plan or the cluster asks for approval.")
     ] = None,
     arm: Arm = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what the run would do, as YAML; changes nothing.")
+        bool, typer.Option("--dry-run", help="Print as YAML what the run would do, and change nothing.")
     ] = False,
 ) -> int:
-    """Run a game-day on a real cluster (or on a running rehearsal), by its profile; of a plan with arms all of them."""
+    """Run a game-day on a real cluster or on a running rehearsal. A plan with arms plays all of its arms."""
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
@@ -112,18 +114,21 @@ def _check_approval(needed: bool, approved_by: str | None) -> None:
 def report(
     folder: Annotated[Path | None, typer.Argument(help="A run's folder, or a comparison's.")] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Write report-redacted.html: nodes, addresses and the cluster renamed.")
+        bool,
+        typer.Option(
+            "--redact", help="Write report-redacted.html, with neutral names for nodes, addresses and the cluster."
+        ),
     ] = False,
     compare: Annotated[
         tuple[Path, Path] | None,
-        typer.Option("--compare", help="Folders of two runs of one plan: one page with both side by side."),
+        typer.Option("--compare", help="Folders of two runs of one plan. Writes one page with both side by side."),
     ] = None,
 ) -> int:
-    """Render a run's report, or a comparison's page, again from its folder alone.
+    """Render the report of a run, or the page of a comparison, again from its folder.
 
-    With --redact a comparison's game-days are rendered, too, under the same neutral names.
+    With --redact, the game-days of a comparison are rendered too, with the same neutral names.
 
-    A run's has what people wrote into its notes.yaml.
+    The report shows what people wrote into notes.yaml in the run's folder.
 
     Exit code: the run's own; with --compare 0.
     """
@@ -193,10 +198,8 @@ def _render_redacted(folder: Path, now: datetime) -> Rendered:
 
 def reap(
     profile: Profile = None,
-    wait: Annotated[
-        bool, typer.Option(help="Wait until a run that stopped renewing its lease may be taken for dead.")
-    ] = True,
-    reports: Annotated[Path, typer.Option(help="Folder the dead runs' own folders are in.")] = Path("reports"),
+    wait: Annotated[bool, typer.Option(help="Wait for the lease of a run that stopped renewing it to expire.")] = True,
+    reports: Annotated[Path, typer.Option(help="Folder that holds the folders of the dead runs.")] = Path("reports"),
 ) -> int:
     """Undo what dead runs left in the cluster, and renew their reports.
 

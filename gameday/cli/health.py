@@ -24,10 +24,12 @@ from gameday.health.episodes import DEFAULT_TAINT
 if TYPE_CHECKING:
     from gameday.health.episodes.work import Settings
 
-Profile = Annotated[Path | None, typer.Option(help="Cluster profile; none: GAMEDAY_* of the environment.")]
+Profile = Annotated[
+    Path | None, typer.Option(help="Cluster profile. Without one, the GAMEDAY_* variables of the environment count.")
+]
 PolicyName = Annotated[
     str,
-    typer.Option("--policy", help="default, konduktor, conservative, or a policy file; its section `repair` counts."),
+    typer.Option("--policy", help="default, konduktor, conservative, or a policy file. Its section `repair` is used."),
 ]
 TaintOption = Annotated[str, typer.Option(help="The node-health controller's taint.")]
 
@@ -50,9 +52,9 @@ def repair(
     metrics_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /metrics; 0: any free port.")] = 0,
     metrics_address: Annotated[str, typer.Option(help="0.0.0.0 in a pod that Prometheus scrapes.")] = "127.0.0.1",
 ) -> int:
-    """Repair every node that the node-health controller quarantines, until Ctrl-C: a Prefect flow run for each.
+    """Repair every node that the node-health controller quarantines, each in a Prefect flow run, until Ctrl-C.
 
-    Of several that run at the same time one works, and another one goes on should it die.
+    Several can run at the same time: one works, and another takes over when it dies.
     """
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 

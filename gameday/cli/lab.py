@@ -49,7 +49,7 @@ _VERBS = {
     "start": "Start a held component of a running lab.",
 }
 
-Folder = Annotated[Path, typer.Option(help="The lab's folder: kubeconfigs, certificates, data, logs.")]
+Folder = Annotated[Path, typer.Option(help="Folder for the lab's kubeconfigs, certificates, data and logs.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +67,9 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Virtual GPU nodes; 0: the bare control plane.")] = 8,
+    nodes: Annotated[
+        int, typer.Option(min=0, max=MAX_NODES, help="Number of virtual GPU nodes. 0 starts only the control plane.")
+    ] = 8,
     gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")] = 8,
     folder: Folder = _FOLDER,
     apiservers: ApiServers = None,
@@ -80,7 +82,7 @@ def up(
     hold: Hold = None,
     dra: Dra = False,
 ) -> int:
-    """Start a lab and keep it, whatever crashes, until Ctrl-C or `gameday lab down`."""
+    """Start a lab and keep it running until Ctrl-C or `gameday lab down`. What crashes is started again."""
     from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415

@@ -36,12 +36,12 @@ _FINDINGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.UNKNOWN, ExitCode.DIRTY)
 
 File = Annotated[Path | None, typer.Argument(help="The league's file (docs/league.md).")]
 Resume = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Go on with a league that was interrupted: play what is not.")
+    Path | None, typer.Option(metavar="FOLDER", help="Folder of an interrupted league. Plays what is missing.")
 ]
 Again = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Draw the page of a league's folder again; nothing is run.")
+    Path | None, typer.Option(metavar="FOLDER", help="Folder of a league. Draws its page again; runs nothing.")
 ]
-Markdown = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as Markdown, for a page.")]
+Markdown = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as Markdown.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -44,17 +44,22 @@ def register(app: typer.Typer) -> None:
 
 def listen(
     token_file: Annotated[
-        Path, typer.Option(help="File with the bearer token that Alertmanager shows; read anew for each request.")
+        Path,
+        typer.Option(help="File with the bearer token that Alertmanager sends. It is read again for each request."),
     ],
     profile: Annotated[
-        Path | None, typer.Option(help="Profile of the alerts' cluster, one that `gameday deploy` was given.")
+        Path | None,
+        typer.Option(help="Profile of the cluster that the alerts are about. `gameday deploy` must know it."),
     ] = None,
-    address: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0: all of this machine's.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = _PORT,
+    address: Annotated[
+        str, typer.Option(help="Address to listen on. 0.0.0.0 means every address of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on. 0 means any free port.")] = _PORT,
 ) -> int:
-    """Start a post-mortem of the node and the window of each alert that Alertmanager says is resolved, until Ctrl-C.
+    """Receive resolved alerts from Alertmanager and start a post-mortem for each, until Ctrl-C.
 
-    Send to it with `webhook_configs` (docs/prefect.md). The runs are those of the deployment post-mortem/incident.
+    Name its address under `webhook_configs` of Alertmanager (docs/prefect.md). The deployment post-mortem/incident runs
+    the post-mortems.
     """
     from gameday.cli.prefect_client import require_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions  # noqa: PLC0415

@@ -37,14 +37,14 @@ def register(app: typer.Typer) -> None:
 
 def plans(
     layer: Annotated[
-        str | None, typer.Option(help="Only plans whose fault goes in there, such as 'kernel log' or network.")
+        str | None, typer.Option(help="Only plans whose fault goes in at this layer, such as 'kernel log' or network.")
     ] = None,
     fault: Annotated[str | None, typer.Option(help="Only plans with this fault, such as xid.")] = None,
     detector: Annotated[
         str | None,
         typer.Option(help="Only plans whose fault this detector sees: a profile's name or file (`gameday detectors`)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False,
 ) -> None:
     """List the shipped plans.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DetectorFolders = Annotated[
     list[Path] | None,
-    typer.Option("--detectors", metavar="FOLDER", help="A folder of your own detector profiles; may be repeated."),
+    typer.Option("--detectors", metavar="FOLDER", help="Folder of your own detector profiles. May be repeated."),
 ]
 
 
@@ -47,9 +47,9 @@ def validate(
 ) -> int:
     """Check plans, detector profiles, guests and health policies without a cluster.
 
-    A good one gets a line `ok`, a bad one a line for every problem.
+    Prints `ok` for each good one, and a line for every problem of a bad one.
 
-    A plan that names a detector is warned of what its fault does to that detector.
+    Warns where a plan names a detector that its own fault disturbs.
 
     Exit code 0 when all are good, 64 when any is not.
     """
@@ -75,7 +75,7 @@ def validate(
 
 
 def schema(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write to, instead of stdout.")] = None,
 ) -> None:
     """Print the plans' JSON schema, which editors complete and check plans with."""
     from gameday.faults.registry import known_faults  # noqa: PLC0415

@@ -33,15 +33,17 @@ def register(app: typer.Typer) -> None:
 
 def post_mortem(
     folder: Annotated[
-        Path | None, typer.Argument(help="An incident's folder, to render again with the notes filled in.")
+        Path | None, typer.Argument(help="Folder of an incident. Renders it again with the notes that you filled in.")
     ] = None,
-    node: Annotated[str | None, typer.Option(help="The node it happened on, as Kubernetes spells it.")] = None,
+    node: Annotated[str | None, typer.Option(help="Node on which it happened, by its name in Kubernetes.")] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="Beginning of the window: 2026-03-03T09:00Z, `2h ago`.")
     ] = None,
-    end: Annotated[str, typer.Option("--to", help="End of the window; the same forms, or `now`.")] = "now",
+    end: Annotated[str, typer.Option("--to", help="End of the window, in the same forms, or `now`.")] = "now",
     profile: Profile = None,
-    reports: Annotated[Path, typer.Option(help="Folder the incident's own folder is made in.")] = Path("reports"),
+    reports: Annotated[
+        Path, typer.Option(help="Folder for the incidents. Each gets a folder of its own in it.")
+    ] = Path("reports"),
 ) -> int:
     """Report a real incident from Prometheus, Loki, Alertmanager and Kubernetes; nothing is injected or changed.
 

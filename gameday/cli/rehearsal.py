@@ -112,7 +112,7 @@ KernelLogs = Annotated[
         "DIR/NODE/kern.log, and its GPUs as DIR/NODE/nvml.yaml, for NVIDIA's mock NVML.",
     ),
 ]
-Folder = Annotated[Path, typer.Option(help="The cluster's folder: kubeconfig, profile, logs.")]
+Folder = Annotated[Path, typer.Option(help="Folder for the cluster's kubeconfig, profile and logs.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -126,7 +126,7 @@ def register(app: typer.Typer) -> None:
         panel=Panel.START,
     )
     rehearsal = typer.Typer(
-        help="Keep an embedded cluster running, for kubectl and the Prefect UI.", no_args_is_help=True
+        help="Keep an embedded cluster running, for kubectl and Prefect's pages.", no_args_is_help=True
     )
     add_command(rehearsal, up, "gameday rehearsal up --nodes 16")
     add_command(rehearsal, down, "gameday rehearsal down")
@@ -144,10 +144,11 @@ def rehearse(
     cluster: PlansCluster = None,
     repair: Repair = "auto",
     reports: Reports = Path("reports"),
-    keep: Annotated[bool, typer.Option(help="Keep the cluster's folder with its logs.")] = False,
+    keep: Annotated[bool, typer.Option(help="Keep the folder of the cluster, with its logs.")] = False,
     arm: Arm = None,
     scale: Annotated[
-        str, typer.Option(help="Size of the experiment: small is the plan as written; a plan's `scales` names others.")
+        str,
+        typer.Option(help="Size of the experiment: small is the plan as written. `scales` in the plan names others."),
     ] = "small",
     apiservers: ApiServers = None,
     balance: BalanceBy = None,
@@ -164,7 +165,7 @@ def rehearse(
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
-    """Run a whole game-day on a cluster of virtual GPU nodes: everything real but the metal."""
+    """Run a whole game-day on a cluster of virtual GPU nodes. No GPU and no cluster needed."""
     written = checked_plan(plan)
     loaded = written.of_scale(scale)
     at_scale = loaded is not written

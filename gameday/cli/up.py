@@ -54,12 +54,14 @@ _WORKER_ENVIRONMENT = {
 
 Profiles = Annotated[
     list[Path] | None,
-    typer.Option("--profile", help="Cluster profile for the forms to offer, the default one first. May be repeated."),
+    typer.Option(
+        "--profile", help="Cluster profile that the forms offer. Repeat it for more; the first is the default."
+    ),
 ]
 Plans = Annotated[
-    Path, typer.Option(help="Folder of your own plans (*.yaml), which the forms offer beside the shipped ones.")
+    Path, typer.Option(help="Folder of your own plans (*.yaml). The forms offer them beside the shipped ones.")
 ]
-Reports = Annotated[Path, typer.Option(help="Folder of the runs' own folders.")]
+Reports = Annotated[Path, typer.Option(help="Folder for the runs. Each run gets a folder of its own in it.")]
 Notify = Annotated[
     str | None,
     typer.Option(
@@ -69,7 +71,8 @@ Notify = Annotated[
     ),
 ]
 PrefectFile = Annotated[
-    Path | None, typer.Option(help="A prefect.yaml of your own, such as one with other times; none: the shipped one.")
+    Path | None,
+    typer.Option(help="A prefect.yaml of your own, such as one with other times. Default: the shipped one."),
 ]
 
 
@@ -88,7 +91,7 @@ def register(app: typer.Typer) -> None:
 
 def up(
     profile: Annotated[
-        Path | None, typer.Option(help="Profile of a real cluster; none: a cluster of virtual nodes is started.")
+        Path | None, typer.Option(help="Profile of a real cluster. Without it, a cluster of virtual nodes is started.")
     ] = None,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
@@ -102,10 +105,10 @@ def up(
     notify: Notify = None,
     folder: Folder = _FOLDER,
 ) -> int:
-    """Start all that game-days from Prefect's pages need, and keep it until Ctrl-C: server, worker, cluster.
+    """Start a Prefect server, a worker and a cluster for game-days from Prefect's pages, until Ctrl-C.
 
-    Without --profile the cluster is one of virtual GPU nodes. With it, the game-days break the real one. A Prefect
-    server that your settings name (PREFECT_API_URL) is used, and with --profile only; else one is started.
+    Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
+    the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
     """
     from gameday.errors import StartError  # noqa: PLC0415
 

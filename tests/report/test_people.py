@@ -81,7 +81,7 @@ def test_the_report_mentions_that_nobody_wrote_notes(tmp_path):
     build.write(tmp_path, build.passing(), Frames())
     page = Page(render(tmp_path, NOW).html.read_text())
     for section in ("people", "learning", "actions"):
-        assert "Not measured: nobody wrote down yet" in page.text(section)
+        assert "Not written down yet" in page.text(section)
 
 
 def test_the_form_that_a_run_leaves_says_nothing(tmp_path):
@@ -89,7 +89,7 @@ def test_the_form_that_a_run_leaves_says_nothing(tmp_path):
     write_form(tmp_path, "gameday report")
     assert f"gameday report {tmp_path}" in (tmp_path / "notes.yaml").read_text()
     page = Page(render(tmp_path, NOW).html.read_text())
-    assert "nobody wrote down yet" in page.text("people")
+    assert "Not written down yet" in page.text("people")
     assert "None on record" in page.text("problems")
 
 
