@@ -20,6 +20,7 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.report.run_folder import RunFolder
+    from gameday.report.summary import Summary
 
 
 _WHOLE = {"comparison": "arms.json", "league": "league.json"}
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
         app,
         export,
         "gameday export reports/20260303-090000 --junit junit.xml",
+        "gameday export reports/20260303-090000 --image game-day.png",
         "gameday export reports --openmetrics game-days.prom",
         "gameday export reports/20260303-090000 --traces http://tempo:4318",
         panel=Panel.AFTER,
@@ -48,6 +50,7 @@ def export(
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
     chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
     openmetrics: Annotated[Path | None, typer.Option(help="Timings for node-exporter's textfile collector.")] = None,
+    image: Annotated[Path | None, typer.Option(help="PNG of 1200 × 630 pixels with the result, for chats.")] = None,
     publish_to: Annotated[str | None, typer.Option(help="fsspec URL to copy the folder to, such as s3://b/x.")] = None,
     grafana: Annotated[
         Path | None, typer.Option(help="Cluster profile. Its Grafana gets the fault window as an annotation.")
@@ -58,24 +61,26 @@ def export(
     ] = None,
 ) -> int:
     """Write a run in the formats of other tools. Exit code 0 when all was written, whatever the run's outcome."""
-    if not any((junit, chaostoolkit, openmetrics, publish_to, grafana, traces)):
+    if not any((junit, chaostoolkit, openmetrics, image, publish_to, grafana, traces)):
         raise CommandError(
-            "say what to write: --junit, --chaostoolkit, --openmetrics, --publish-to, --grafana or --traces"
+            "say what to write: --junit, --chaostoolkit, --openmetrics, --image, --publish-to, --grafana or --traces"
         )
     if whole := next((what for what, file in _WHOLE.items() if (folder / file).is_file()), ""):
-        if not publish_to or any((junit, chaostoolkit, openmetrics, grafana, traces)):
+        if not publish_to or any((junit, chaostoolkit, openmetrics, image, grafana, traces)):
             raise CommandError(f"of a {whole} there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
         return ExitCode.PASSED
     if (
         openmetrics
-        and not any((junit, chaostoolkit, publish_to, grafana, traces))
+        and not any((junit, chaostoolkit, image, publish_to, grafana, traces))
         and not (folder / "history.jsonl").exists()
     ):
         _write(openmetrics, _timings_of_all(folder))
         return ExitCode.PASSED
     run = _load(folder)
     _write_files(run, junit, chaostoolkit, openmetrics)
+    if image:
+        _write(image, _image(run))
     if publish_to:
         _publish(folder, publish_to)
     if grafana:
@@ -114,12 +119,23 @@ def _load(folder: Path) -> RunFolder:
 
 def _timings(run: RunFolder) -> bytes:
     from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
+
+    return openmetrics([_summary(run)])
+
+
+def _image(run: RunFolder) -> bytes:
+    from gameday.report.summary_image import summary_image  # noqa: PLC0415
+
+    return summary_image(_summary(run))
+
+
+def _summary(run: RunFolder) -> Summary:
     from gameday.report.summarise import summarise  # noqa: PLC0415
 
     summary = summarise(run)
     if summary is None:
-        raise CommandError("the run's history does not say which plan it is of: there is nothing to trend")
-    return openmetrics([summary])
+        raise CommandError("the run's history does not say which plan it is of: there is nothing to export")
+    return summary
 
 
 def _timings_of_all(reports: Path) -> bytes:
