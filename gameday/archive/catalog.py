@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from gameday.archive.judging import judge_ahead
 from gameday.arms.page import read_comparison
 from gameday.arms.record import ARMS_FILE
 from gameday.coverage.run_row import judged_run
@@ -124,7 +125,10 @@ def read_catalog(reports: Path) -> RunCatalog:
     incidents: list[CatalogIncident] = []
     groups: list[RunGroup] = []
     unreadable: list[str] = []
-    for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
+    folders = sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER)
+    summaries = {folder: read_summary(folder) for folder in folders}
+    judge_ahead([folder for folder, summary in summaries.items() if summary is None])
+    for folder in folders:
         if (folder / INCIDENT_FILE).is_file():
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():
@@ -132,7 +136,7 @@ def read_catalog(reports: Path) -> RunCatalog:
         elif (folder / LEAGUE_FILE).is_file():
             _add_group(folder, _league, LEAGUE_FILE, groups, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
-            summary = read_summary(folder) or _judge(folder)
+            summary = summaries[folder] or _judge(folder)
             if summary:
                 runs.append(CatalogRun(folder, summary))
             else:

@@ -82,6 +82,11 @@ def judged_run(folder: Path) -> JudgedRun | None:
     return _judge(folder) if (folder / "history.jsonl").is_file() else None
 
 
+def is_judged(folder: Path) -> bool:
+    """Return True where a page has judged the run and kept the result, and nothing has changed since."""
+    return _read_kept(folder) is not None
+
+
 @garbage_collection_paused()
 def _judge(folder: Path) -> JudgedRun:
     """Judge the run, and keep the result for the next page: with 500 nodes it takes most of a second."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gameday import cli
+from gameday.archive import judging
 from gameday.archive.catalog import read_catalog
 from gameday.checks.outcome import RunOutcome
 from gameday.coverage.matrix import CoverageMatrix
@@ -218,6 +219,24 @@ def test_what_a_page_judged_of_a_killed_run_is_not_judged_by_the_next(tmp_path: 
     (killed / KEPT_FILE).write_text(json.dumps(made))
     now = digest(tmp_path)
     assert now.plans[0].why == now.coverage[0].matrix.rows[0].why == "as the page before has it"
+
+
+@pytest.mark.slow
+def test_killed_runs_that_are_judged_side_by_side_are_judged_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Play one by one first, then by processes of their own; a history that is none stops no other."""
+    killed = [put(tmp_path, day, cut_off(passing(), 12.5)) for day in (0, 1, 2)]
+    (killed[2] / "history.jsonl").write_text("no history\n")
+    one_by_one = digest(tmp_path)
+    kept = [run / KEPT_FILE for run in killed[:2]]
+    expected = [file.read_bytes() for file in kept]
+    for file in kept:
+        file.unlink()
+    monkeypatch.setattr(judging, "_LEAST_BYTES", 0)
+    judging.judge_ahead(killed)
+    assert [file.read_bytes() for file in kept] == expected
+    assert digest(tmp_path) == one_by_one
 
 
 def test_a_killed_run_that_a_reaper_adds_to_is_judged_anew(tmp_path: Path) -> None:
