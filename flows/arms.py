@@ -14,7 +14,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 
 from gameday.cluster.profile import load_profile
-from gameday.errors import RefusedError
+from gameday.errors import ProfileError, RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import run_command
@@ -53,14 +53,18 @@ def comparison(
 
     Args:
         plan: A shipped plan's name or the path of a plan file; it has `arms`.
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         reports: Folder the comparison's own folder is made in, which holds its game-days' folders.
         trigger: The reason why this comparison is made.
         comparison_id: Beginning of the names of the comparison and of its game-days; none: from the time.
         command: Shell line that runs the same again, for the page.
         approved_by: The person who approved, where the plan needs it; none: asked in this UI, once for all arms.
     """
-    cluster, id = load_profile(Path(profile) if profile else None), comparison_id or f"arms-{new_run_id()}"
+    try:
+        cluster = load_profile(profile)
+    except ProfileError as error:
+        return refused_state(RefusedError(str(error)))
+    id = comparison_id or f"arms-{new_run_id()}"
     chosen = plan_with_arms(plan, cluster.detector_profiles)
     folder = Path(reports) / comparison_of(id, chosen.plan)
     try:

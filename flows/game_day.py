@@ -12,10 +12,11 @@ from pathlib import Path
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from gameday.checks.outcome import RunResult
+from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
-from gameday.errors import StopRunError
+from gameday.errors import ProfileError, StopRunError
+from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
@@ -38,7 +39,7 @@ from gameday.tasks.qa_node import qa_node
 from gameday.tasks.recover import recover
 from gameday.tasks.report import report
 from gameday.tasks.verify_taint import verify_taint
-from gameday.values.results import Trigger
+from gameday.values.results import Cleanliness, Trigger
 
 
 @flow(
@@ -64,7 +65,7 @@ def game_day(
 
     Args:
         plan: A shipped plan's name, or the path of a plan file.
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         reports: Folder the run's own folder is made in.
         trigger: The reason why this run is made.
         run_id: Name of the run; none: from the time.
@@ -74,7 +75,12 @@ def game_day(
         member: Set by a season for its own runs; leave it empty.
     """
     log_no_judgement_as_a_crash()
-    cluster = load_profile(Path(profile) if profile else None)
+    try:
+        cluster = load_profile(profile)
+    except ProfileError as error:
+        refused, clean, code = RunOutcome.REFUSED, Cleanliness.CLEAN, ExitCode.REFUSED
+        result = RunResult(outcome=refused, cleanliness=clean, exit_code=code, why=str(error))
+        return judged_state(code, result.why, result)
     guest = cluster.guest if member else None
     watching = None if guest else cluster.detector
     loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, watching).of_arm(arm)

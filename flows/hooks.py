@@ -32,7 +32,7 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
         KubernetesError: The cluster does not answer.
     """
     profile = flow_run.parameters.get("profile")
-    cluster = load_profile(Path(profile) if profile else None)
+    cluster = load_profile(profile)
     kubernetes = Kubernetes(cluster)
     try:
         result = reap(kubernetes, flow_run=str(flow_run.id))

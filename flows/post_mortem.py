@@ -12,6 +12,9 @@ from prefect.states import Completed
 from pydantic import AwareDatetime, Field
 
 from gameday.cluster.profile import load_profile
+from gameday.errors import AdapterError, PostMortemError, ProfileError
+from gameday.exit_codes import ExitCode
+from gameday.flows.judged_state import judged_state
 from gameday.post_mortem.collect import collect_incident
 from gameday.post_mortem.incident import command_line
 from gameday.post_mortem.times import checked_window
@@ -33,13 +36,16 @@ def post_mortem(
         node: The node it happened on, as Kubernetes spells it.
         start: Beginning of the window, with its time zone.
         end: End of the window; none: now.
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         reports: Folder the incident's own folder is made in.
         publish_to: fsspec URL the folder is copied to, like s3://bucket/gamedays; none: the profile's.
     """
     now = datetime.now(UTC)
-    first, last = checked_window(start, end or now, now)
-    cluster = load_profile(Path(profile) if profile else None)
-    folder = collect_incident(cluster, node, first, last, Path(reports), command_line(node, first, last, profile))
+    try:
+        first, last = checked_window(start, end or now, now)
+        cluster = load_profile(profile)
+        folder = collect_incident(cluster, node, first, last, Path(reports), command_line(node, first, last, profile))
+    except (AdapterError, PostMortemError, ProfileError) as error:
+        return judged_state(ExitCode.REFUSED, str(error), str(error))
     made = render_incident(folder, publish_to or cluster.publish_to)
     return Completed(message=made.story.headline, data=str(made.html))

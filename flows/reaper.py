@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from prefect import flow, get_run_logger
@@ -10,6 +11,9 @@ from prefect.states import Completed, Failed
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
+from gameday.errors import AdapterError, ProfileError
+from gameday.exit_codes import ExitCode
+from gameday.flows.judged_state import judged_state
 from gameday.reaper.reap import reap
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped_elsewhere
 
@@ -22,18 +26,18 @@ def reaper(
     """Undo every open entry of every ledger whose run is dead, render those runs' reports again, and notify people.
 
     Args:
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         reports: Folder the runs' own folders are in.
     """
-    cluster = load_profile(Path(profile) if profile else None)
-    kubernetes = Kubernetes(cluster)
     try:
-        result = reap(kubernetes)
-        for one in result.reaped:
-            get_run_logger().info("%s", one.describe())
-        notify_reaped(cluster, result, Path(reports))
-        report_reaped_elsewhere(kubernetes, Path(reports))
-    finally:
-        kubernetes.close()
+        cluster = load_profile(profile)
+        with closing(Kubernetes(cluster)) as kubernetes:
+            result = reap(kubernetes)
+            for one in result.reaped:
+                get_run_logger().info("%s", one.describe())
+            notify_reaped(cluster, result, Path(reports))
+            report_reaped_elsewhere(kubernetes, Path(reports))
+    except (AdapterError, ProfileError) as error:
+        return judged_state(ExitCode.REFUSED, str(error), None)
     message = f"{len(result.reaped)} entries undone, {len(result.alive)} runs alive"
     return Completed(message=message) if result.is_clean else Failed(message=f"{message}; not everything is clean")

@@ -7,8 +7,7 @@ the record. Cancelling a flow run stops the repair, and the node stays out of se
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
-from pathlib import Path
+from contextlib import ExitStack, suppress
 from typing import Self
 
 from prefect import flow, get_run_logger, runtime
@@ -18,6 +17,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from gameday.cluster.profile import load_profile
+from gameday.errors import AdapterError, ProfileError
+from gameday.exit_codes import ExitCode
+from gameday.flows.judged_state import judged_state
 from gameday.health.episodes import DEFAULT_TAINT
 from gameday.health.episodes.model import State as EpisodeState
 from gameday.health.episodes.work import EpisodeWork, Settings
@@ -44,16 +46,17 @@ def remediate_node(
 
     Args:
         node: The node; the repairer has opened its episode.
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         policy: Health policy's name or path; its section `repair` counts.
         taint: The node-health controller's taint.
     """
-    settings = Settings(
-        load_profile(Path(profile) if profile else None),
-        load_policy(policy).policy.repair,
-        Taint.parse(taint),
-    )
-    with Cancellation() as cancellation, EpisodeWork(settings, node, cancellation.why) as work:
+    with ExitStack() as stack:
+        cancellation = stack.enter_context(Cancellation())
+        try:
+            settings = Settings(load_profile(profile), load_policy(policy).policy.repair, Taint.parse(taint))
+            work = stack.enter_context(EpisodeWork(settings, node, cancellation.why))
+        except (AdapterError, ProfileError) as error:
+            return judged_state(ExitCode.REFUSED, str(error), str(error))
         # The claim is ours: whatever flow run of this episode Prefect believes to run, its process is gone.
         # A thread, because a server that does not answer must hold nothing up.
         own = runtime.flow_run.id

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
-from gameday.errors import RefusedError
+from gameday.errors import ProfileError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
 from gameday.flows.hooks import reap_flow_run
@@ -58,7 +58,7 @@ def season(
 
     Args:
         plans: Shipped plans' names or paths of plan files; none: every shipped one that is not dangerous.
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         seed: Chooses the nodes: two seasons of one seed choose alike.
         at_once: Nodes that may be broken at the same time, at most.
         within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
@@ -68,7 +68,10 @@ def season(
         command: Shell line that runs the same again, for the page.
         approved_by: The person who approved the plans that need it; none: asked in this UI, once for all of them.
     """
-    cluster = load_profile(Path(profile) if profile else None)
+    try:
+        cluster = load_profile(profile)
+    except ProfileError as error:
+        return refused_state(RefusedError(str(error)))
     id = season_id or f"season-{new_run_id()}"
     folders, guest = cluster.detector_profiles, cluster.guest
     chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders, cluster=cluster)

@@ -33,6 +33,7 @@ COMMAND_MODULES = (
     "gameday.cli.doctor",
     "gameday.cli.alerts",
     "gameday.cli.game_day",
+    "gameday.cli.cluster",
     "gameday.cli.health",
     "gameday.cli.coverage",
     "gameday.cli.league",

@@ -21,7 +21,7 @@ def play_arms(
     out: Console,
     loaded: LoadedPlan,
     plan: str,
-    profile: Path | None,
+    profile: str | None,
     reports: Path,
     trigger: str,
     command: str,
@@ -44,7 +44,7 @@ def play_arms(
         try:
             state = comparison(
                 plan=plan,
-                profile=str(profile) if profile else None,
+                profile=profile,
                 reports=str(reports),
                 trigger=trigger,
                 comparison_id=id,

@@ -119,6 +119,7 @@ def coverage(
     if rehearse:
         within = within or (None if asked else _REHEARSED_WITHIN)
     at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
+    set_defaults()
     season = _Asked(tuple(asked), seed, at_once, _duration(within), approved_by, reports)
     detector_profiles = () if rehearse else _load(profile).detector_profiles
     checked = [check_plan(name, detector_profiles) for name in asked or shipped_plans()]
@@ -126,8 +127,7 @@ def coverage(
     command = ["gameday", "coverage", *asked, "--seed", str(seed), "--at-once", str(at_once)]
     command += ["--within", within] if within else []
     if not rehearse:
-        command += ["--profile", str(profile)] if profile else []
-        set_defaults()
+        command += ["--profile", profile] if profile else []
         with prefect_server(out):
             return _play(out, season, profile, shlex.join(command), "manual")
     for plan in checked:
@@ -140,7 +140,7 @@ def coverage(
     with embedded(
         out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
-        here.code = _play(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
+        here.code = _play(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal")
     return here.code
 
 
@@ -169,7 +169,7 @@ def _duration(written: str | None) -> timedelta | None:
     return parsed
 
 
-def _load(profile: Path | None) -> ClusterProfile:
+def _load(profile: str | None) -> ClusterProfile:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ def _load(profile: Path | None) -> ClusterProfile:
         raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
 
 
-def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigger: str) -> ExitCode:
+def _play(out: Console, asked: _Asked, profile: str | None, command: str, trigger: str) -> ExitCode:
     """Run the flow in this thread, with a line per event of its runs beside it."""
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
@@ -197,7 +197,7 @@ def _play(out: Console, asked: _Asked, profile: Path | None, command: str, trigg
         try:
             state = season(
                 plans=list(asked.plans),
-                profile=str(profile) if profile else None,
+                profile=profile,
                 seed=asked.seed,
                 at_once=asked.at_once,
                 within=asked.within,

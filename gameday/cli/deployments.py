@@ -90,7 +90,9 @@ class Choices:
     plans: Sequence[str]
     """Shipped plans' names, and paths of plan files."""
     profiles: Sequence[str]
-    """Paths of cluster profiles; the first is chosen where nobody chooses. Empty: the environment describes one."""
+    """Paths or blocks of cluster profiles; the first is chosen where nobody chooses. Empty: the environment's."""
+    blocks: Sequence[str]
+    """The other blocks of cluster profiles that the server has, which are offered, too."""
     reports: str
     """Folder of the runs' folders."""
 
@@ -160,7 +162,7 @@ def _shown(
     properties: Mapping[str, dict[str, Any]], choices: Choices, defaults: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the parameters that a person sets, with the values to choose from where there are some."""
-    offered = {"plan": list(choices.plans), "profile": list(choices.profiles)}
+    offered = {"plan": list(choices.plans), "profile": list(dict.fromkeys([*choices.profiles, *choices.blocks]))}
     for name, written in properties.items():
         if name in _SET_BY_PROGRAMS:
             continue

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import json
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -87,7 +86,7 @@ def doctor(
     return ExitCode.UNKNOWN if None in verdicts else ExitCode.PASSED
 
 
-def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Prerequisite]:
+def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisite]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
     from gameday.guard.doctor import check_prerequisites  # noqa: PLC0415
@@ -109,7 +108,7 @@ def _examine(plan: str, profile: Path | None, send_pod: bool) -> list[Prerequisi
         raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
-def _examine_control_plane(profile: Path | None, account: str) -> list[Prerequisite]:
+def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisite]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
     from gameday.guard.control_plane_doctor import check_control_plane  # noqa: PLC0415

@@ -53,7 +53,10 @@ def export(
     image: Annotated[Path | None, typer.Option(help="PNG of 1200 × 630 pixels with the result, for chats.")] = None,
     publish_to: Annotated[str | None, typer.Option(help="fsspec URL to copy the folder to, such as s3://b/x.")] = None,
     grafana: Annotated[
-        Path | None, typer.Option(help="Cluster profile. Its Grafana gets the fault window as an annotation.")
+        str | None,
+        typer.Option(
+            metavar="FILE|block:NAME", help="Cluster profile. Its Grafana gets the fault window as an annotation."
+        ),
     ] = None,
     traces: Annotated[
         str | None,
@@ -174,7 +177,7 @@ def _publish(folder: Path, url: str) -> None:
         raise CommandError(printable(str(error))) from None
 
 
-def _annotate(run: RunFolder, profile: Path) -> None:
+def _annotate(run: RunFolder, profile: str) -> None:
     from gameday.cluster.grafana import Grafana  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415

@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
 Profile = Annotated[
-    Path | None, typer.Option(help="Cluster profile. Without one, the GAMEDAY_* variables of the environment count.")
+    str | None,
+    typer.Option(
+        metavar="FILE|block:NAME",
+        help="Cluster profile, a file or a block. Without one, the GAMEDAY_* variables of the environment count.",
+    ),
 ]
 Arm = Annotated[str | None, typer.Option(help="Play only this arm of a plan that has arms, as one game-day.")]
 Reports = Annotated[Path, typer.Option(help="Folder for the runs. Each run gets a folder of its own in it.")]
@@ -78,6 +82,7 @@ def run(
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
 
+    set_defaults()
     try:
         cluster = load_profile(profile)
         loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
@@ -88,10 +93,9 @@ def run(
     if dry_run:
         return print_dry_run(loaded.played, cluster)
     check_reports(reports)
-    set_defaults()
     _check_approval(loaded.plan.approval.required or cluster.approval.required, approved_by)
     command = ["gameday", "run", plan, *(["--arm", arm] if arm else [])]
-    command += ["--profile", str(profile)] if profile else []
+    command += ["--profile", profile] if profile else []
     out = console()
     with prefect_server(out):
         return play(out, loaded, plan, profile, reports, "manual", shlex.join(command), approved_by)
@@ -222,7 +226,7 @@ def play(
     out: Console,
     loaded: LoadedPlan,
     plan: str,
-    profile: Path | None,
+    profile: str | None,
     reports: Path,
     trigger: str,
     command: str,
@@ -253,7 +257,7 @@ def play(
             try:
                 state = game_day(
                     plan=plan,
-                    profile=str(profile) if profile else None,
+                    profile=profile,
                     reports=str(reports),
                     trigger=trigger,
                     run_id=run_id,

@@ -9,13 +9,13 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gameday.cli.console import console
 from gameday.cli.explain import explain
+from gameday.cli.game_day import Profile
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import AdapterError, CommandError, ProfileError
 from gameday.exit_codes import ExitCode
@@ -24,9 +24,6 @@ from gameday.health.episodes import DEFAULT_TAINT
 if TYPE_CHECKING:
     from gameday.health.episodes.work import Settings
 
-Profile = Annotated[
-    Path | None, typer.Option(help="Cluster profile. Without one, the GAMEDAY_* variables of the environment count.")
-]
 PolicyName = Annotated[
     str,
     typer.Option("--policy", help="default, konduktor, conservative, or a policy file. Its section `repair` is used."),
@@ -75,7 +72,7 @@ def repair(
         with tags("gameday-repair", episode):
             state = remediate_node(
                 node=node,
-                profile=str(profile) if profile else None,
+                profile=profile,
                 policy=policy,
                 taint=taint,
                 return_state=True,
@@ -136,7 +133,7 @@ def status(profile: Profile = None, policy: PolicyName = "default", taint: Taint
     return ExitCode.PASSED
 
 
-def _settings(profile: Path | None, policy: str, taint: str) -> Settings:
+def _settings(profile: str | None, policy: str, taint: str) -> Settings:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.health.episodes.work import Settings  # noqa: PLC0415
     from gameday.health.model import Taint  # noqa: PLC0415

@@ -48,8 +48,11 @@ def listen(
         typer.Option(help="File with the bearer token that Alertmanager sends. It is read again for each request."),
     ],
     profile: Annotated[
-        Path | None,
-        typer.Option(help="Profile of the cluster that the alerts are about. `gameday deploy` must know it."),
+        str | None,
+        typer.Option(
+            metavar="FILE|block:NAME",
+            help="Profile of the cluster that the alerts are about. `gameday deploy` must know it.",
+        ),
     ] = None,
     address: Annotated[
         str, typer.Option(help="Address to listen on. 0.0.0.0 means every address of this machine.")
@@ -63,7 +66,7 @@ def listen(
     """
     from gameday.cli.prefect_client import require_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile, reachable  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
 
     set_defaults()
@@ -73,7 +76,7 @@ def listen(
         cluster = load_profile(profile)
     except ProfileError as error:
         raise CommandError(str(error)) from None
-    starter = PostMortems(_deployment(), cluster, str(profile.resolve()) if profile else None)
+    starter = PostMortems(_deployment(), cluster, reachable(profile) if profile else None)
     try:
         receiver = AlertReceiver(ReceiverOptions(address, port, token_file), starter.take)
     except OSError as error:
@@ -138,7 +141,7 @@ class PostMortems:
     deployment: UUID
     cluster: ClusterProfile
     profile: str | None
-    """The cluster profile's path; None: the deployment's."""
+    """The cluster profile's path, or block:NAME; None: the deployment's."""
 
     def take(self, alerts: Sequence[ReceivedAlert]) -> bool:
         """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""

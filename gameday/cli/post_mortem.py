@@ -59,7 +59,7 @@ def post_mortem(
     return _print(out, render_again(_collect(node, start, end, profile, reports)))
 
 
-def _collect(node: str, start: str, end: str, profile: Path | None, reports: Path) -> Path:
+def _collect(node: str, start: str, end: str, profile: str | None, reports: Path) -> Path:
     from datetime import UTC, datetime  # noqa: PLC0415 - see the package's docstring
 
     from gameday.cli.game_day import check_reports  # noqa: PLC0415
@@ -79,7 +79,7 @@ def _collect(node: str, start: str, end: str, profile: Path | None, reports: Pat
     try:
         first, last = parse_window(start, end, datetime.now(UTC))
         check_reports(reports)
-        command = command_line(node, first, last, str(profile) if profile else None)
+        command = command_line(node, first, last, profile)
         return collect_incident(load_profile(profile), node, first, last, reports, command)
     except (WindowError, CollectedAlreadyError, UnknownNodeError, ProfileError) as error:
         raise CommandError(str(error)) from None

@@ -224,7 +224,7 @@ def rehearse(
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
         played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
-        here.code = ExitCode(play(out, loaded, played, here.cluster.profile, reports, "rehearsal", line))
+        here.code = ExitCode(play(out, loaded, played, str(here.cluster.profile), reports, "rehearsal", line))
     return here.code
 
 

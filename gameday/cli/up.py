@@ -53,9 +53,11 @@ _WORKER_ENVIRONMENT = {
 }
 
 Profiles = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
-        "--profile", help="Cluster profile that the forms offer. Repeat it for more; the first is the default."
+        "--profile",
+        metavar="FILE|block:NAME",
+        help="Cluster profile that the forms offer beside all blocks. Repeat it for more; the first is the default.",
     ),
 ]
 Plans = Annotated[
@@ -91,7 +93,11 @@ def register(app: typer.Typer) -> None:
 
 def up(
     profile: Annotated[
-        Path | None, typer.Option(help="Profile of a real cluster. Without it, a cluster of virtual nodes is started.")
+        str | None,
+        typer.Option(
+            metavar="FILE|block:NAME",
+            help="Profile of a real cluster. Without it, a cluster of virtual nodes is started.",
+        ),
     ] = None,
     nodes: Nodes = 8,
     gpus: Gpus = 8,
@@ -116,13 +122,13 @@ def up(
     try:
         with ExitStack() as stack:
             if profile:
-                _check_profiles([profile])
                 stack.enter_context(_server_for(out))
+                _check_profiles([profile])
             else:
                 cluster = _virtual(nodes, gpus, detector, folder, repaired=is_repaired(repair))
                 stack.enter_context(running_cluster(cluster, out))
                 stack.enter_context(_server_of(cluster))
-                profile = cluster.profile
+                profile = str(cluster.profile)
             with out.status("deployments and worker start"):
                 names = _register(prefect_file, plans, [profile], reports, notify)
                 worker = stack.enter_context(_worker(folder))
@@ -160,7 +166,7 @@ def deploy(
     return ExitCode.PASSED
 
 
-def _check_profiles(profiles: Sequence[Path]) -> None:
+def _check_profiles(profiles: Sequence[str]) -> None:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
 
@@ -199,7 +205,7 @@ def _server_of(cluster: RehearsalCluster) -> Iterator[None]:
 
 
 def _register(
-    prefect_file: Path | None, plans: Path, profiles: Sequence[Path], reports: Path, notify: str | None
+    prefect_file: Path | None, plans: Path, profiles: Sequence[str], reports: Path, notify: str | None
 ) -> list[str]:
     """Register the deployments and the automations, and return their names. Raises CommandError and DocumentError."""
     import httpx  # noqa: PLC0415
@@ -208,10 +214,12 @@ def _register(
 
     from gameday.cli.automations import update_automations  # noqa: PLC0415
     from gameday.cli.deployments import Choices, declared, register_deployments  # noqa: PLC0415
+    from gameday.cluster.profile import reachable  # noqa: PLC0415
 
     choices = Choices(
         plans=_offered(plans),
-        profiles=[str(profile.resolve()) for profile in profiles],
+        profiles=[reachable(profile) for profile in profiles],
+        blocks=_blocks(),
         reports=str(reports.resolve()),
     )
     try:
@@ -222,6 +230,18 @@ def _register(
         why = f"the Prefect server {url} does not answer; start it, or set PREFECT_API_URL to another one's API"
         raise CommandError(why, ExitCode.REFUSED) from None
     except DeploymentApplyError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+
+
+def _blocks() -> list[str]:
+    """Return the clusters' blocks as profiles; raises CommandError where Prefect does not say which there are."""
+    from gameday.cluster.profile import BLOCK  # noqa: PLC0415
+    from gameday.cluster.profile_block import block_names  # noqa: PLC0415
+    from gameday.errors import ProfileError  # noqa: PLC0415
+
+    try:
+        return [f"{BLOCK}{name}" for name in block_names()]
+    except ProfileError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
@@ -270,13 +290,13 @@ def _end_runs(out: Console, worker: Child) -> None:
         ) from None
 
 
-def _print_how_to(out: Console, names: Sequence[str], profile: Path, notify: str | None) -> None:
+def _print_how_to(out: Console, names: Sequence[str], profile: str, notify: str | None) -> None:
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
     lines = [
         f"Prefect's pages: {pages}",
         f"  run one:     {pages}/deployments, then game-day/manual, Run, Custom run",
         f"  deployments: {', '.join(names)}",
-        f"  cluster:     {shlex.quote(str(profile))}",
+        f"  cluster:     {shlex.quote(profile)}",
         *([] if notify else [_NO_NOTIFICATIONS]),
         "Ctrl-C ends all of it; what still runs is undone first.",
     ]

@@ -60,8 +60,11 @@ labels, and the most that a game-day there may cost. `gameday run`, `doctor`, `r
 it by `--profile FILE`, the flows by their parameter `profile`. `gameday doctor` checks that it fits the cluster.
 
 The environment can set every key as well, and wins: `GAMEDAY_NAME`, a key within a key as `GAMEDAY_PROMETHEUS__URL`,
-a list or a mapping as JSON. Without a file the environment is the whole profile, as in `deploy/cluster.yaml`. A profile
+a list or a mapping as JSON. Without a file the environment is the whole profile, as in `deploy/cluster.yaml`. A file
 holds no secret: it names the files or environment variables that hold the credentials.
+
+A profile can also be [a block of a Prefect server](prefect.md#clusters-as-blocks), which holds the secrets themselves.
+It is named `block:NAME` wherever a file is.
 
 This page is made from the profile's own classes by `make docs`. An unknown key is refused, with the nearest known one.
 """

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import httpx
+from pydantic import SecretStr
 
 from gameday.cluster.profile import Endpoint
 from gameday.errors import AdapterError
@@ -31,17 +32,31 @@ class Credentials(httpx.Auth):
             request.headers["Authorization"] = value
         yield request
 
-    def _authorization(self) -> str | None:
-        endpoint = self._endpoint
-        token = self._secret("bearer_token", endpoint.bearer_token_file, endpoint.bearer_token_env)
-        if token is not None:
-            return f"Bearer {token}"
-        password = self._secret("password", endpoint.password_file, endpoint.password_env)
-        if endpoint.username is None or password is None:
-            return None
-        return "Basic " + b64encode(f"{endpoint.username}:{password}".encode()).decode()
+    def secrets(self) -> dict[str, str]:
+        """Return the bearer token and the password that the endpoint has or refers to, by the endpoint's own keys.
 
-    def _secret(self, key: str, file: Path | None, variable: str | None) -> str | None:
+        Raises:
+            AdapterError: A referenced file or variable is missing or holds no usable secret.
+        """
+        one = self._endpoint
+        found = {
+            "bearer_token": self._secret("bearer_token", one.bearer_token, one.bearer_token_file, one.bearer_token_env),
+            "password": self._secret("password", one.password, one.password_file, one.password_env),
+        }
+        return {key: secret for key, secret in found.items() if secret is not None}
+
+    def _authorization(self) -> str | None:
+        secrets = self.secrets()
+        if token := secrets.get("bearer_token"):
+            return f"Bearer {token}"
+        password = secrets.get("password")
+        if self._endpoint.username is None or password is None:
+            return None
+        return "Basic " + b64encode(f"{self._endpoint.username}:{password}".encode()).decode()
+
+    def _secret(self, key: str, given: SecretStr | None, file: Path | None, variable: str | None) -> str | None:
+        if given:
+            return given.get_secret_value()
         if variable is not None:
             if secret := os.environ.get(variable):
                 return secret

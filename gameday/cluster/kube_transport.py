@@ -10,12 +10,10 @@ import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Self
 
 import urllib3
-import yaml
-from kubernetes import client, config
+from kubernetes import client
 from kubernetes.client import rest
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import ProtocolError, SSLError
@@ -23,8 +21,8 @@ from urllib3.response import BaseHTTPResponse
 
 from gameday import __version__
 from gameday.cluster.call_counter import CallCounter
+from gameday.cluster.kubeconfig import load_configuration
 from gameday.cluster.profile import ClusterProfile
-from gameday.errors import AdapterError
 
 
 class ApiRetry(urllib3.Retry):
@@ -81,39 +79,10 @@ _PATH = re.compile(
 )
 
 
-def load_configuration(kubeconfig: Path | None, context: str | None, in_cluster: bool) -> client.Configuration:
-    """Return the way to reach the API server.
-
-    Args:
-        kubeconfig: None for KUBECONFIG or ~/.kube/config.
-        context: None for the kubeconfig's current one.
-        in_cluster: Use the pod's own service account instead.
-
-    Raises:
-        AdapterError: No configuration can be loaded.
-    """
-    configuration = client.Configuration()
-    try:
-        if in_cluster:
-            config.load_incluster_config(client_configuration=configuration)
-        else:
-            config.load_kube_config(
-                config_file=str(kubeconfig) if kubeconfig else None,
-                context=context,
-                client_configuration=configuration,
-            )
-    except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
-        where = "the pod's service account" if in_cluster else str(kubeconfig or "KUBECONFIG or ~/.kube/config")
-        cause = " ".join(str(error).split())
-        raise AdapterError(
-            where, f"no usable Kubernetes configuration: {cause}", "name a kubeconfig that `kubectl` can use"
-        ) from None
-    return configuration
-
-
 def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
     """Return an API client for the profile's cluster. Raises AdapterError where no configuration can be loaded."""
-    configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster)
+    content = profile.kubeconfig_content
+    configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster, content)
     configuration.retries = _RETRIES
     api = client.ApiClient(configuration)
     api.user_agent = f"gameday/{__version__}"

@@ -1,8 +1,9 @@
 """The cluster profile: a cluster's servers, the credentials for them, and the names of its labels.
 
-One profile describes one cluster, so that plans need not. It is read from a YAML file and from the environment
-(`GAMEDAY_…`, nested keys joined by `__`: `GAMEDAY_PROMETHEUS__URL`); the environment wins. It only refers to
-credentials (a file, an environment variable), so it can be printed, logged and kept beside a report.
+One profile describes one cluster, so that plans need not. It is read from a YAML file, or from a block of a Prefect
+server, and from the environment (`GAMEDAY_…`, nested keys joined by `__`: `GAMEDAY_PROMETHEUS__URL`); the environment
+wins. A file only refers to credentials (a file, an environment variable). A block holds them in secret fields, which
+show as `**********` wherever a profile is printed, logged or kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -61,6 +62,10 @@ class Endpoint(BaseModel):
     """File holding that user's password."""
     password_env: str | None = None
     """Name of the environment variable holding that password."""
+    bearer_token: SecretStr | None = None
+    """The token itself; in a block only."""
+    password: SecretStr | None = None
+    """Password of that user itself; in a block only."""
     tenant: str | None = None
     """Value of the header X-Scope-OrgID, for a Loki or Mimir that serves several tenants."""
     ca_file: Path | None = None
@@ -88,15 +93,23 @@ class Endpoint(BaseModel):
 
     @model_validator(mode="after")
     def _one_way_to_authenticate(self) -> Endpoint:
-        token = [self.bearer_token_file, self.bearer_token_env]
-        password = [self.password_file, self.password_env]
-        if all(token) or all(password):
-            raise ValueError("give the secret by file or by environment variable, not both")
+        token = [self.bearer_token_file, self.bearer_token_env, self.bearer_token]
+        password = [self.password_file, self.password_env, self.password]
+        if any(sum(map(bool, secret)) > 1 for secret in (token, password)):
+            raise ValueError("give the secret in one way: by file, by environment variable, or in a block itself")
         if any(token) and (self.username or any(password)):
             raise ValueError("give a bearer token or a username with a password, not both")
         if bool(self.username) != any(password):
             raise ValueError("basic authentication needs username and one of password_file, password_env")
         return self
+
+    @field_validator("bearer_token", "password")
+    @classmethod
+    def _fits_a_header(cls, value: SecretStr | None) -> SecretStr | None:
+        text = value.get_secret_value() if value else ""
+        if not (text.isascii() and text.isprintable()):
+            raise ValueError("the secret is more than one line of printable ASCII")
+        return value
 
 
 class GuestAddress(BaseModel):
@@ -206,6 +219,8 @@ class ClusterProfile(BaseSettings):
     A cluster that is made anew each time (kind in CI, a rehearsal) needs an identity of its own here."""
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, then ~/.kube/config, as kubectl does."""
+    kubeconfig_content: SecretStr | None = None
+    """The text of a kubeconfig, in place of a file; in a block only. It is written to no disk."""
     context: str | None = None
     """None: the kubeconfig's current context."""
     in_cluster: bool = False
@@ -336,11 +351,19 @@ class ClusterProfile(BaseSettings):
 
     @model_validator(mode="after")
     def _one_way_to_the_cluster(self) -> ClusterProfile:
-        if self.in_cluster and (self.kubeconfig or self.context):
-            raise ValueError("in_cluster excludes kubeconfig and context")
+        if self.in_cluster and (self.kubeconfig or self.kubeconfig_content or self.context):
+            raise ValueError("in_cluster excludes kubeconfig, kubeconfig_content and context")
+        if self.kubeconfig and self.kubeconfig_content:
+            raise ValueError("give kubeconfig or kubeconfig_content, not both")
         return self
 
 
+SECRETS = {
+    "kubeconfig_content": ("kubeconfig",),
+    "bearer_token": ("bearer_token_file", "bearer_token_env"),
+    "password": ("password_file", "password_env"),
+}
+"""The keys that hold a secret itself, of a profile and of its servers, with those that only refer to it."""
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "guardrails": ClusterGuardrails,
     "approval": Approval,
@@ -349,20 +372,57 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
 """The keys that hold keys of their own; all others are servers."""
 
 
-def load_profile(path: Path | None = None) -> ClusterProfile:
-    """Return the profile of a YAML file, overlaid by the environment's `GAMEDAY_…`.
+BLOCK = "block:"
+"""Begins the name of a profile that is a block: `block:eu`."""
+
+
+def load_profile(source: str | Path | None = None) -> ClusterProfile:
+    """Return the profile of a YAML file or of a block of the Prefect server, overlaid by the environment's `GAMEDAY_…`.
 
     Args:
-        path: None for the environment alone.
+        source: A file's path, or block:NAME; None for the environment alone.
 
     Raises:
-        ProfileError: The file cannot be read, is no YAML mapping, or does not validate.
+        ProfileError: The file or the block cannot be read, is no mapping, or does not validate.
     """
-    values = _read_mapping(path) if path else {}
+    values: dict[str, Any] = {}
+    if source and (name := block_name(source)):
+        from gameday.cluster.profile_block import read_block  # noqa: PLC0415 - Prefect, which no file needs
+
+        values = read_block(name)
+    elif source:
+        values = read_profile_file(Path(source))
     try:
         return ClusterProfile(**values)
     except ValidationError as error:
-        raise ProfileError(_explain(error, path)) from None
+        raise ProfileError(explain_profile(error, source)) from None
+
+
+def block_name(source: str | Path) -> str:
+    """Return the name of the block that a profile's source names; empty for a file."""
+    return str(source).removeprefix(BLOCK) if str(source).startswith(BLOCK) else ""
+
+
+def reachable(source: str) -> str:
+    """Return a profile's source as a process with another working folder needs it: the absolute path, or the block."""
+    return source if block_name(source) else str(Path(source).resolve())
+
+
+def read_profile_file(path: Path) -> dict[str, Any]:
+    """Return what a profile's file says, not validated yet.
+
+    Raises:
+        ProfileError: The file cannot be read, is no YAML mapping, or holds a secret.
+    """
+    content = _read_mapping(path)
+    servers = [(f"{key}.", value) for key, value in content.items() if isinstance(value, Mapping)]
+    for where, keys in [("", content), *servers]:
+        if secret := next((key for key in SECRETS if key in keys), None):
+            raise ProfileError(
+                f"{path}: {where}{secret}: a file holds no secret; name its file or environment variable "
+                f"({', '.join(SECRETS[secret])}), or store the profile in a block with `gameday cluster save`"
+            )
+    return content
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
@@ -384,7 +444,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def _explain(error: ValidationError, path: Path | None) -> str:
+def explain_profile(error: ValidationError, path: str | Path | None) -> str:
     """Return a line per wrong key: its source, what is wrong, what to do. Never the value, which may be a secret."""
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
@@ -399,7 +459,7 @@ def _explain(error: ValidationError, path: Path | None) -> str:
 
 def _advice(kind: str, message: str, where: list[str], variable: str) -> str:
     if kind == "missing":
-        return f"is missing; set it in the profile file or as {variable}"
+        return f"is missing; set it in the profile or as {variable}"
     if kind == "extra_forbidden":
         model = _SECTIONS.get(where[0], Endpoint) if len(where) > 1 else ClusterProfile
         near = get_close_matches(where[-1], model.model_fields, n=1)

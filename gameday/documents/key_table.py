@@ -70,7 +70,8 @@ def _takes(schema: Mapping[str, Any], definitions: Mapping[str, Any], references
 
 
 def _json_type(schema: Mapping[str, Any]) -> str:
-    kind = "mapping" if schema.get("type") == "object" else str(schema.get("format") or schema.get("type", "value"))
+    kind = str(schema.get("format") or schema.get("type", "value"))
+    kind = {"object": "mapping", "password": "secret"}.get(kind, kind)
     return ", ".join([kind, *(text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema)])
 
 

@@ -15,7 +15,8 @@ import urllib3
 from kubernetes import client
 
 from gameday.cluster.kube_errors import explained
-from gameday.cluster.kube_transport import load_configuration, send
+from gameday.cluster.kube_transport import send
+from gameday.cluster.kubeconfig import load_configuration
 from gameday.errors import KubernetesError
 
 MANAGER = "gameday-health"

@@ -81,7 +81,10 @@ def open_season(
     Raises:
         RefusedError: Another run or season holds it, or the API server cannot be asked.
     """
-    kubernetes, abort = Kubernetes(profile), Abort()
+    try:
+        kubernetes, abort = Kubernetes(profile), Abort()
+    except AdapterError as error:
+        raise RefusedError(f"{error.url}: {error.cause}", error.hint) from None
     outages = [plan.fault.api_server_away_for for one in chosen for plan in one.played]
     lasts = lease_duration(profile.lease_duration_s, max(outages, default=timedelta()))
     leases = Leases(kubernetes, id, lambda why: abort.request("guard", why), lasts, abort.sleep)

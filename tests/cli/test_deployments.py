@@ -10,7 +10,9 @@ from gameday.cli.deployments import Choices, DeclaredDeployment, _built, declare
 from gameday.errors import CommandError, DocumentError
 from gameday.shipped import shipped_prefect_file
 
-CHOICES = Choices(plans=["/team/own.yaml", "xid-48"], profiles=["/p/eu.yaml", "/p/us.yaml"], reports="/r")
+CHOICES = Choices(
+    plans=["/team/own.yaml", "xid-48"], profiles=["/p/eu.yaml", "/p/us.yaml"], blocks=["block:ap"], reports="/r"
+)
 SHIPPED = {one.name: one for one in declared(shipped_prefect_file())}
 
 
@@ -22,7 +24,7 @@ def test_the_form_of_a_game_day_offers_plans_and_clusters_and_nothing_that_progr
     shown = form("manual")
     assert list(shown) == ["plan", "profile", "approved_by", "arm"]
     assert (shown["plan"]["enum"], shown["plan"]["default"]) == (list(CHOICES.plans), "gpu-fell-off-the-bus")
-    assert (shown["profile"]["title"], shown["profile"]["enum"]) == ("Cluster", list(CHOICES.profiles))
+    assert (shown["profile"]["title"], shown["profile"]["enum"]) == ("Cluster", [*CHOICES.profiles, "block:ap"])
     assert shown["profile"]["default"] == "/p/eu.yaml"
     assert shown["arm"]["type"] == "string"
     assert "default" not in shown["arm"]
@@ -44,7 +46,7 @@ def test_every_parameter_has_words_and_one_type(name: str) -> None:
 
 
 def test_without_a_profile_the_environment_describes_the_cluster() -> None:
-    built = _built(SHIPPED["manual"], Choices(["xid-48"], [], "/r"), Path("/work"))
+    built = _built(SHIPPED["manual"], Choices(["xid-48"], [], [], "/r"), Path("/work"))
     assert built.parameters == {"reports": "/r"}
     assert "enum" not in built._parameter_openapi_schema.properties["profile"]
 
