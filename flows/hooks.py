@@ -18,6 +18,7 @@ from prefect.logging.loggers import flow_run_logger
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import reap
+from gameday.tasks.cluster_seasons import cancel_subflows
 from gameday.tasks.reaped_runs import notify_reaped
 
 
@@ -44,3 +45,14 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
     for held in result.alive:
         log.warning("the hook did not undo what this flow run left: %s; the reaper does it later", held)
     notify_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))
+
+
+def cancel_seasons(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Cancel the seasons that a flow run has started on clusters, whose process is gone.
+
+    Prefect logs an error.
+
+    Raises:
+        HTTPError: Prefect's server does not answer (httpx).
+    """
+    cancel_subflows(flow_run.id)

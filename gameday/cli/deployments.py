@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from gameday.documents.explain import explain
 from gameday.documents.read import decode, read
 from gameday.documents.source import parse
 from gameday.errors import CommandError, DocumentError
+from gameday.tasks.cluster_seasons import deployment_of, pool_of
 
 _SET_BY_PROGRAMS = frozenset({"trigger", "run_id", "season_id", "comparison_id", "command", "member", "reports"})
 """Parameters of flows that the command line, a season, a schedule or a deployment sets, and nobody by hand."""
@@ -29,6 +30,10 @@ _WORDS = {
     "profile": ("Cluster", "The profile of the cluster; none: the worker's environment (GAMEDAY_*)."),
 }
 """Title and description of the parameters whose values the form offers."""
+_POOL = "gameday"
+"""The work pool of prefect.yaml."""
+_REAP_EVERY_S = 300
+"""The interval of the reaper in prefect.yaml."""
 
 
 class _Declared(BaseModel):
@@ -95,6 +100,8 @@ class Choices:
     """The other blocks of cluster profiles that the server has, which are offered, too."""
     reports: str
     """Folder of the runs' folders."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Profiles, by name, of the clusters that have deployments and a work pool of their own."""
 
 
 def declared(file: Path) -> tuple[DeclaredDeployment, ...]:
@@ -104,6 +111,41 @@ def declared(file: Path) -> tuple[DeclaredDeployment, ...]:
         return DeclaredProject.model_validate(source.data).deployments
     except ValidationError as error:
         raise DocumentError(explain(error, source, str(file), DeclaredProject)) from None
+
+
+def per_cluster(clusters: Mapping[str, str]) -> Iterator[DeclaredDeployment]:
+    """Yield the deployments of each cluster in its own work pool, and the one that starts seasons on all of them.
+
+    Args:
+        clusters: The profiles by the clusters' names.
+    """
+    flows = "gameday.flows"
+    for name, profile in clusters.items():
+        pool, own = DeclaredPool(name=pool_of(name)), {"profile": profile}
+        yield DeclaredDeployment(
+            name=deployment_of(name).partition("/")[2],
+            description=f"A season on cluster {name}; seasons/clusters starts it beside those of other clusters.",
+            entrypoint=f"{flows}.season.season",
+            concurrency_limit=1,
+            parameters=own,
+            work_pool=pool,
+        )
+        yield DeclaredDeployment(
+            name=deployment_of(name).partition("/")[2],
+            description=f"Undo what dead runs left in cluster {name}.",
+            entrypoint=f"{flows}.reaper.reaper",
+            concurrency_limit=1,
+            parameters=own,
+            schedules=(DeclaredSchedule(interval=_REAP_EVERY_S),),
+            work_pool=pool,
+        )
+    yield DeclaredDeployment(
+        name="clusters",
+        description="A season on each of several clusters at the same time, and one page with a row per cluster.",
+        entrypoint=f"{flows}.seasons.seasons",
+        parameters={"clusters": list(clusters)},
+        work_pool=DeclaredPool(name=_POOL),
+    )
 
 
 def register_deployments(declared: Sequence[DeclaredDeployment], choices: Choices, folder: Path) -> list[str]:
@@ -172,6 +214,8 @@ def _shown(
             shown["enum"] = values
         if name == "plans":
             shown["items"] = {"type": "string", "enum": offered["plan"]}
+        if name == "clusters":
+            shown["items"] = {"type": "string", "enum": list(choices.clusters)}
         if name in defaults:
             shown["default"] = defaults[name]
         yield name, shown

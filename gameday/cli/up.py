@@ -87,6 +87,7 @@ def register(app: typer.Typer) -> None:
         "gameday deploy --profile cluster.yaml",
         "gameday deploy --profile eu.yaml --profile us.yaml --plans our-plans",
         "gameday deploy --profile cluster.yaml --notify slack-webhook/gpu-oncall",
+        "gameday deploy --profile eu.yaml --profile block:us --pool-per-cluster",
         panel=Panel.CLUSTER,
     )
 
@@ -150,6 +151,14 @@ def deploy(
     reports: Reports = Path("reports"),
     prefect_file: PrefectFile = None,
     notify: Notify = None,
+    pool_per_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--pool-per-cluster",
+            help="Give each cluster a season, a reaper and a work pool of its own, and make seasons/clusters, which "
+            "starts a season on all.",
+        ),
+    ] = False,
 ) -> int:
     """Register the deployments at your Prefect server, with forms that offer the plans and clusters there are now.
 
@@ -159,7 +168,7 @@ def deploy(
 
     require_server()
     _check_profiles(profile or [])
-    for name in _register(prefect_file, plans, profile or [], reports, notify):
+    for name in _register(prefect_file, plans, profile or [], reports, notify, pool_per_cluster=pool_per_cluster):
         typer.echo(name)
     if notify is None:
         typer.echo(_NO_NOTIFICATIONS)
@@ -205,7 +214,13 @@ def _server_of(cluster: RehearsalCluster) -> Iterator[None]:
 
 
 def _register(
-    prefect_file: Path | None, plans: Path, profiles: Sequence[str], reports: Path, notify: str | None
+    prefect_file: Path | None,
+    plans: Path,
+    profiles: Sequence[str],
+    reports: Path,
+    notify: str | None,
+    *,
+    pool_per_cluster: bool = False,
 ) -> list[str]:
     """Register the deployments and the automations, and return their names. Raises CommandError and DocumentError."""
     import httpx  # noqa: PLC0415
@@ -213,17 +228,15 @@ def _register(
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     from gameday.cli.automations import update_automations  # noqa: PLC0415
-    from gameday.cli.deployments import Choices, declared, register_deployments  # noqa: PLC0415
+    from gameday.cli.deployments import Choices, declared, per_cluster, register_deployments  # noqa: PLC0415
     from gameday.cluster.profile import reachable  # noqa: PLC0415
 
-    choices = Choices(
-        plans=_offered(plans),
-        profiles=[reachable(profile) for profile in profiles],
-        blocks=_blocks(),
-        reports=str(reports.resolve()),
-    )
+    sources, blocks = [reachable(profile) for profile in profiles], _blocks()
+    clusters = _named_clusters(sources or blocks) if pool_per_cluster else {}
+    choices = Choices(_offered(plans), sources, blocks, str(reports.resolve()), clusters)
+    wanted = [*declared(prefect_file or shipped_prefect_file()), *(per_cluster(clusters) if clusters else ())]
     try:
-        names = register_deployments(declared(prefect_file or shipped_prefect_file()), choices, Path.cwd())
+        names = register_deployments(wanted, choices, Path.cwd())
         return [*names, *(update_automations(notify) if notify else [])]
     except httpx.TransportError:
         url = PREFECT_API_URL.value()
@@ -243,6 +256,27 @@ def _blocks() -> list[str]:
         return [f"{BLOCK}{name}" for name in block_names()]
     except ProfileError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
+
+
+def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
+    """Return the profiles by their clusters' names: a block's own name, or the name that a file gives its cluster."""
+    from gameday.cluster.profile import BLOCK_NAME, block_name, load_profile  # noqa: PLC0415
+
+    named: dict[str, str] = {}
+    for source in dict.fromkeys(sources):
+        name = block_name(source) or load_profile(source).name
+        if not BLOCK_NAME.fullmatch(name):
+            raise CommandError(
+                f"{source}: name: {name} cannot name a work pool; use lower-case letters, digits and dashes"
+            )
+        if name in named:
+            raise CommandError(
+                f"{named[name]} and {source} are both named {name}: leave one out, or give its cluster another name"
+            )
+        named[name] = source
+    if not named:
+        raise CommandError("--pool-per-cluster needs clusters: give --profile, or store blocks (gameday cluster save)")
+    return named
 
 
 def _offered(folder: Path) -> list[str]:

@@ -374,6 +374,8 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
 
 BLOCK = "block:"
 """Begins the name of a profile that is a block: `block:eu`."""
+BLOCK_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+"""Matches the names that Prefect takes for blocks."""
 
 
 def load_profile(source: str | Path | None = None) -> ClusterProfile:

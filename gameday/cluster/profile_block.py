@@ -6,7 +6,6 @@ its pages; the profile's own validators check it each time it is read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,15 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from gameday.cluster.http_credentials import Credentials
 from gameday.cluster.kubeconfig import embedded_kubeconfig
-from gameday.cluster.profile import BLOCK, SECRETS, ClusterProfile, Endpoint, explain_profile, read_profile_file
+from gameday.cluster.profile import (
+    BLOCK,
+    BLOCK_NAME,
+    SECRETS,
+    ClusterProfile,
+    Endpoint,
+    explain_profile,
+    read_profile_file,
+)
 from gameday.errors import AdapterError, ProfileError
 
 SLUG = "gameday-cluster"
@@ -30,8 +37,6 @@ _SERVERS = [
     name for name, field in ClusterProfile.model_fields.items() if field.annotation in (Endpoint, Endpoint | None)
 ]
 _REFERENCES = frozenset(reference for references in SECRETS.values() for reference in references)
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-"""Prefect takes no other names for blocks."""
 
 
 class _ClusterBlock(Block):
@@ -101,7 +106,7 @@ def save_block(name: str, file: Path, kubeconfig: Path | None) -> BaseModel:
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not BLOCK_NAME.fullmatch(name):
         raise ProfileError(
             f"{BLOCK}{name}: a block's name is lower-case letters and digits, with dashes between them: prod-eu-1"
         )

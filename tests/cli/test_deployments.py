@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gameday.cli.deployments import Choices, DeclaredDeployment, _built, declared
+from gameday.cli.deployments import Choices, DeclaredDeployment, _built, declared, per_cluster
+from gameday.cli.up import _named_clusters
 from gameday.errors import CommandError, DocumentError
 from gameday.shipped import shipped_prefect_file
 
@@ -97,3 +99,39 @@ def test_a_schedule_is_a_cron_line_or_an_interval() -> None:
     one = SHIPPED["weekly"].model_dump(by_alias=True) | {"schedules": [{"active": True}]}
     with pytest.raises(ValueError, match="give cron or interval"):
         DeclaredDeployment.model_validate(one)
+
+
+def test_each_cluster_has_a_season_and_a_reaper_in_its_own_pool() -> None:
+    clusters = {"eu": "/p/eu.yaml", "us": "block:us"}
+    found = {f"{one.entrypoint.rpartition('.')[2]}/{one.name}": one for one in per_cluster(clusters)}
+    assert {name: one.work_pool.name for name, one in found.items()} == {
+        "season/on-eu": "gameday-eu",
+        "reaper/on-eu": "gameday-eu",
+        "season/on-us": "gameday-us",
+        "reaper/on-us": "gameday-us",
+        "seasons/clusters": "gameday",
+    }
+    choices = replace(CHOICES, clusters=clusters)
+    assert _built(found["season/on-us"], choices, Path("/work")).parameters == {"profile": "block:us", "reports": "/r"}
+    assert found["reaper/on-eu"].schedules == SHIPPED["reaper"].schedules
+    shown = _built(found["seasons/clusters"], choices, Path("/work"))._parameter_openapi_schema.properties
+    assert list(shown) == ["clusters", "plans", "seed", "at_once", "within", "begin_within", "end_within"]
+    assert shown["clusters"]["items"] == {"type": "string", "enum": ["eu", "us"]}
+    assert shown["clusters"]["default"] == ["eu", "us"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["eu", "eu"], "are both named eu"),
+        (["Prod EU"], "name: Prod EU cannot name a work pool"),
+        ([], "--pool-per-cluster needs clusters"),
+    ],
+)
+def test_clusters_that_cannot_have_a_pool_each_are_refused(names: list[str], said: str, tmp_path: Path) -> None:
+    servers = "".join(f"{one}: {{url: 'http://127.0.0.1:9'}}\n" for one in ("prometheus", "alertmanager", "loki"))
+    files = [tmp_path / f"{number}.yaml" for number, _ in enumerate(names)]
+    for file, name in zip(files, names, strict=True):
+        file.write_text(f"name: {name}\n{servers}")
+    with pytest.raises(CommandError, match=said):
+        _named_clusters(list(map(str, files)))

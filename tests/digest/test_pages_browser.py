@@ -8,9 +8,12 @@ import pytest
 
 from gameday import cli
 from gameday.arms.page import render_comparison
+from gameday.digest.clusters import render_cluster_seasons
+from gameday.exit_codes import ExitCode
 from gameday.post_mortem.page import render_post_mortem
 from tests.arms.builders import arm, record
 from tests.coverage.test_page import place_of, season
+from tests.digest.test_clusters import seasons
 from tests.digest.test_digest import put
 from tests.post_mortem.conftest import USUAL, alert, write_incident, xid
 from tests.report.run_builder import VARIANTS, passing, write
@@ -24,6 +27,7 @@ PAGES = [
     "s/coverage.html",
     "arms-two/comparison.html",
     "compare-run0-run-1.html",
+    "s/clusters.html",
     "incident-x/post-mortem.html",
     "incident-y/post-mortem.html",
 ]
@@ -47,6 +51,8 @@ def shelf(tmp_path_factory):
         write(folder / compared.id / place.run_id, passing())
     render_comparison(folder / compared.id, datetime.now(UTC))
     season(folder / "s", place_of("run0"), place_of("run-1"), place_of("none"))
+    every = seasons(*(code for code in ExitCode if code < ExitCode.USAGE), why=text[:600], stopped=text[:99])
+    render_cluster_seasons(folder / "s", every, datetime.now(UTC))
     assert cli.run(["report", "--compare", str(folder / "run0"), str(folder / "run-1")]) == 0
     assert cli.run(["digest", str(folder), "--days", "3660"]) == 1
     return folder

@@ -1,0 +1,72 @@
+"""Seasons on several clusters at the same time: start each in its own work pool, wait for all, one page.
+
+Each season is an ordinary one, of the cluster's own deployment, on the cluster's own workers. Whatever becomes of one,
+the others go on.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from pydantic import Field
+
+from gameday.digest.clusters import ClusterSeasons
+from gameday.documents.fields import Duration
+from gameday.flows.hooks import cancel_seasons
+from gameday.flows.judged_state import judged_state
+from gameday.run.abort import Abort
+from gameday.run.record import new_run_id
+from gameday.season.record import SeasonResult
+from gameday.tasks.cluster_seasons import Patience, await_seasons, show_clusters, start_seasons
+
+
+@flow(
+    name="seasons",
+    flow_run_name="seasons of several clusters",
+    persist_result=False,
+    validate_parameters=True,
+    on_cancellation=[cancel_seasons],
+    on_crashed=[cancel_seasons],
+)
+def seasons(
+    clusters: Annotated[list[str], Field(min_length=1)],
+    plans: list[str] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
+    seed: int = 1,
+    at_once: Annotated[int, Field(ge=1, le=100)] = 4,
+    within: Duration | None = None,
+    reports: str = "reports",
+    begin_within: Duration = timedelta(minutes=5),
+    end_within: Duration = timedelta(hours=8),
+) -> State[SeasonResult]:
+    """Play a season on each of several clusters at the same time, and show them in one page with a row per cluster.
+
+    Args:
+        clusters: Names of the clusters, each with a deployment season/on-NAME.
+        plans: Shipped plans' names or paths of plan files; none: every shipped one that is not dangerous.
+        seed: Chooses the nodes: two seasons of one seed choose alike.
+        at_once: Nodes that may be broken at the same time on each cluster, at most.
+        within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
+        reports: Folder that the folder of the page is made in.
+        begin_within: Longest time until a worker begins each season, like 5m; a later one is cancelled.
+        end_within: Longest time until all seasons have ended, like 8h; the page then has those that have.
+    """
+    id, began, abort = f"seasons-{new_run_id()}", datetime.now(UTC), Abort()
+    parameters = {"plans": plans, "seed": seed, "at_once": at_once}
+    parameters |= {"within": f"{within.total_seconds():g}s"} if within else {}
+    with abort.on_signals():
+        started = start_seasons(clusters, parameters, id)
+        rows = await_seasons(started, Patience(begin_within, end_within), abort)
+        made = ClusterSeasons(
+            id=id,
+            plans=tuple(plans),
+            started=began,
+            ended=datetime.now(UTC),
+            clusters=tuple(rows),
+            stopped=str(abort.requested or ""),
+        )
+        show_clusters(Path(reports), made)
+    return judged_state(made.result.exit_code, made.result.why, made.result)
