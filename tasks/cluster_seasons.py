@@ -204,12 +204,12 @@ def _row(client: SyncPrefectClient, one: StartedSeason, waiting: _Waiting, patie
     )
 
 
-def _game_days(client: SyncPrefectClient, season: UUID) -> dict[str, int]:
-    """Return how many of a season's game-days ended in each state; none where Prefect does not answer."""
+def _game_days(client: SyncPrefectClient, season: UUID) -> dict[str, int] | None:
+    """Return how many of a season's game-days ended in each state; None where Prefect does not answer."""
     children = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[season]))
     with suppress(httpx.HTTPError):
         return dict(Counter(run.state.name or "Unknown" for run in _all(client, children) if run.state))
-    return {}
+    return None
 
 
 def _all(client: SyncPrefectClient, which: FlowRunFilter) -> Iterator[FlowRun]:

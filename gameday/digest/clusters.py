@@ -38,8 +38,8 @@ class ClusterSeason(_Model):
     code: ExitCode
     why: str
     """Reason, in one sentence."""
-    game_days: Mapping[str, int] = {}
-    """Number of its game-days that ended in each state, by the state's name in Prefect."""
+    game_days: Mapping[str, int] | None = {}
+    """Number of its game-days that ended in each state, by the state's name in Prefect; None: not known."""
     started: AwareDatetime | None = None
     """None for a season that did not begin."""
     ended: AwareDatetime | None = None
@@ -51,6 +51,10 @@ class ClusterSeason(_Model):
     def state(self) -> str:
         """The state's name, such as Passed or Refused."""
         return self.code.name.capitalize()
+
+    def count(self, state: str) -> int | None:
+        """Return how many of its game-days ended in a state; None where that is not known."""
+        return None if self.game_days is None else self.game_days.get(state, 0)
 
     @property
     def took_s(self) -> float | None:
@@ -88,7 +92,7 @@ class ClusterSeasons(_Model):
         """The names of the states that game-days ended in, the most frequent first."""
         counts: Counter[str] = Counter()
         for one in self.clusters:
-            counts.update(one.game_days)
+            counts.update(one.game_days or {})
         return tuple(name for name, _ in counts.most_common())
 
     @property
@@ -109,7 +113,7 @@ def judged(state: str, message: str, *, began: bool) -> tuple[ExitCode, str]:
         return ExitCode.ABORTED, message or f"it was {state.lower()} before it began"
     known = ExitCode.__members__.get(state.upper())
     if known is None or known not in (*_OUTCOMES, ExitCode.DIRTY) or message.startswith(_NO_VERDICT):
-        said = f": {message}" if message else ""
+        said = f": {message.rstrip('.')}" if message else ""
         return ExitCode.UNKNOWN, f"it ended as {state} without a verdict{said}; `gameday reap` undoes what it left"
     return known, message
 

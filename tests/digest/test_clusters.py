@@ -88,3 +88,11 @@ def test_the_page_and_the_record_have_a_row_per_cluster(tmp_path: Path) -> None:
     assert [line.replace("\\|", "").count("|") for line in table] == [7, 7, 7, 7]
     assert "\\[x\\](javascript" in made.markdown
     assert "[c0](http" in table[2]
+
+
+def test_counts_that_are_not_known_are_not_shown_as_none(tmp_path: Path) -> None:
+    made = seasons(ExitCode.PASSED, ExitCode.UNKNOWN)
+    unknown = made.clusters[1].model_copy(update={"game_days": None, "ended": None})
+    made = made.model_copy(update={"clusters": (made.clusters[0], unknown)})
+    assert "| Unknown | not measured | not measured | - |" in made.markdown
+    assert "not measured" in render_cluster_seasons(tmp_path, made, NOW).read_text()
