@@ -23,6 +23,9 @@ from gameday.run.record import new_run_id
 from gameday.season.record import SeasonResult
 from gameday.tasks.cluster_seasons import Patience, await_seasons, show_clusters, start_seasons
 
+# Our own choices: a worker asks every 15 s for work, and the longest season of shipped plans takes a fraction of a day.
+_BEGIN_WITHIN, _END_WITHIN = timedelta(minutes=5), timedelta(hours=8)
+
 
 @flow(
     name="seasons",
@@ -39,8 +42,8 @@ def seasons(
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     within: Duration | None = None,
     reports: str = "reports",
-    begin_within: Duration = timedelta(minutes=5),
-    end_within: Duration = timedelta(hours=8),
+    begin_within: Duration | None = None,
+    end_within: Duration | None = None,
 ) -> State[SeasonResult]:
     """Play a season on each of several clusters at the same time, and show them in one page with a row per cluster.
 
@@ -51,15 +54,16 @@ def seasons(
         at_once: Nodes that may be broken at the same time on each cluster, at most.
         within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
         reports: Folder that the folder of the page is made in.
-        begin_within: Longest time until a worker begins each season, like 5m; a later one is cancelled.
-        end_within: Longest time until all seasons have ended, like 8h; the page then has those that have.
+        begin_within: Longest time until a worker begins each season, like 10m; a later one is cancelled. None: 5m.
+        end_within: Longest time until all seasons have ended, like 4h; the page then has those that have. None: 8h.
     """
     id, began, abort = f"seasons-{new_run_id()}", datetime.now(UTC), Abort()
     parameters = {"plans": plans, "seed": seed, "at_once": at_once}
     parameters |= {"within": f"{within.total_seconds():g}s"} if within else {}
     with abort.on_signals():
         started = start_seasons(clusters, parameters, id)
-        rows = await_seasons(started, Patience(begin_within, end_within), abort)
+        begin = _BEGIN_WITHIN if begin_within is None else begin_within
+        rows = await_seasons(started, Patience(begin, end_within or _END_WITHIN), abort)
         made = ClusterSeasons(
             id=id,
             plans=tuple(plans),

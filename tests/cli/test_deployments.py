@@ -118,6 +118,8 @@ def test_each_cluster_has_a_season_and_a_reaper_in_its_own_pool() -> None:
     assert list(shown) == ["clusters", "plans", "seed", "at_once", "within", "begin_within", "end_within"]
     assert shown["clusters"]["items"] == {"type": "string", "enum": ["eu", "us"]}
     assert shown["clusters"]["default"] == ["eu", "us"]
+    written = [name for name, one in shown.items() if "default" in one]
+    assert written == ["clusters", "plans", "seed", "at_once"], "what the form fills in must be taken again"
 
 
 @pytest.mark.parametrize(
