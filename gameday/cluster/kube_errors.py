@@ -56,4 +56,9 @@ def explained(server: str, act: str) -> Iterator[None]:
         hint = "is the API server up, and the kubeconfig its own?"
         raise KubernetesError(server, f"{act}: {reason_of(error)}", hint) from None
     except (ValueError, TypeError) as error:
+        if "header value" in str(error):  # http.client repeats what it does not send, which is a token here
+            why = (
+                "a header cannot be sent; an exec plugin or a renewed token gave more than one line of printable ASCII"
+            )
+            raise KubernetesError(server, f"{act}: {why}", "check the credentials in the kubeconfig") from None
         raise KubernetesError(server, f"{act}: the answer could not be read: {error}") from None

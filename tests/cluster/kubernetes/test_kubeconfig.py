@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
+from gameday.cluster.kube_errors import explained
 from gameday.cluster.kubeconfig import embedded_kubeconfig, load_configuration
-from gameday.errors import AdapterError
+from gameday.errors import AdapterError, KubernetesError
 
 PLANTED = "planted-secret-of-the-kubeconfig"
 
@@ -77,6 +79,17 @@ def test_what_an_exec_plugin_says_is_in_no_log(tmp_path: Path, caplog: pytest.Lo
         load_configuration(file, None, in_cluster=False)
     assert "the exec plugin of the kubeconfig gave no credentials" in caplog.text
     assert PLANTED not in caplog.text
+
+
+def test_a_renewed_token_that_cannot_be_sent_is_not_repeated() -> None:
+    connection = HTTPConnection("127.0.0.1")
+    connection.putrequest("GET", "/")
+    with (
+        pytest.raises(KubernetesError, match="read a node: a header cannot be sent") as raised,
+        explained("s", "read a node"),
+    ):
+        connection.putheader("Authorization", f"Bearer {PLANTED}\nx")
+    assert PLANTED not in str(raised.value)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
