@@ -59,14 +59,14 @@ def _measured(
     """Send rank 0, then the others with its address, and return its note. Raises AdapterError and StepFailedError."""
     nodes, secret = (target.node, *peers), secrets.token_hex(_SECRET_BYTES)
     lead = run.record.object_name(f"all-reduce-{phase}", target.index)
-    task = all_reduce_task(run, expected, nodes, 0, secret, size)
+    task = all_reduce_task(run, expected, nodes, 0, phase, secret, size)
     pods.callback(run.undo, send_agent(run, lead, task, ALL_REDUCE_TIMEOUT))
     seen = await_pod(run, lead, f"all-reduce pod {lead} Ready", AGENT_START_TIMEOUT, ready=True)
     waits = next(iter(notes_in(run.kubernetes.pod_log(lead), RendezvousNote)), None) if seen else None
     if waits is not None and seen is not None and not seen.ended:
         for rank in range(1, len(nodes)):
             name = run.record.object_name(f"all-reduce-{phase}-rank-{rank}", target.index)
-            follower = all_reduce_task(run, expected, nodes, rank, secret, size, waits)
+            follower = all_reduce_task(run, expected, nodes, rank, phase, secret, size, waits)
             pods.callback(run.undo, send_agent(run, name, follower, ALL_REDUCE_TIMEOUT))
         await_pod(run, lead, f"all-reduce pod {lead} to end", ALL_REDUCE_TIMEOUT, ready=False)
     outcome = termination_message(run.pods, lead)

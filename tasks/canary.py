@@ -110,7 +110,9 @@ def _all_reduce(
 ) -> CanaryMeasured:
     try:
         earlier = before.peers if before else ()
-        peers = choose_peers(run, target.node, expected.nodes - 1, run.excluded_nodes, earlier)
+        if expected.gpus and run.nodes.free_gpus(target.node) < expected.gpus:
+            raise StepFailedError(f"no GPU of {target.node} is free, and NCCL takes one of each node")
+        peers = choose_peers(run, target.node, expected.nodes - 1, run.excluded_nodes, earlier, expected.gpus)
     except (AdapterError, StepFailedError) as error:
         return _event(expected, target, phase, None, str(error))
     note = measure_all_reduce(run, expected, target, peers, phase, before.bytes if before else 0)

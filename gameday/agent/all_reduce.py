@@ -1,8 +1,7 @@
 """Role all-reduce: one rank of an all-reduce over several nodes, through one named interface.
 
-The ranks meet at rank 0, over the pods' own network, so that a fault of the
-measured interface is not taken for a peer that died: the first is a figure, the
-second leaves it unknown. Every wait is bounded, here and in the ring.
+The ranks meet first (gameday/agent/meeting.py). What carries the data is the order's backend: the ring of TCP here, or
+NCCL (gameday/agent/nccl_ranks.py). Every wait is bounded, here, in the ring and there.
 """
 
 from __future__ import annotations
@@ -10,27 +9,34 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from statistics import fmean
-from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from gameday.agent import nccl_ranks
 from gameday.agent.channel import Channel, StrangerError, prove
-from gameday.agent.context import Context, Ending
+from gameday.agent.context import Context
+from gameday.agent.meeting import (
+    ANSWER_MARGIN_S,
+    CONNECT_TIMEOUT_S,
+    JOIN_TIMEOUT_S,
+    Message,
+    Place,
+    answers,
+    cut_off_at_end,
+    gather,
+    join,
+)
 from gameday.agent.ring import Done, Ring, Rounds
-from gameday.agent.task import AgentResult, AllReduceNote, AllReduceTask, RendezvousNote
+from gameday.agent.task import AgentResult, AllReduceNote, AllReduceTask
 from gameday.errors import HostError, LinkError
 from gameday.host.base import Host, Listener
+from gameday.plan.canary import Backend
 from gameday.values.results import Cleanliness
 
-JOIN_TIMEOUT_S = 75.0
-"""Peers' pods are created when rank 0 is ready; each may have to pull the image (gameday/run/agents.py: 60 s)."""
-_CONNECT_TIMEOUT_S = 10.0
-"""Four tries of TCP's, at 0, 1, 3 and 7 s (Linux' initial timeout of one second, doubled each time)."""
-_LINKED_TIMEOUT_S = 2 * _CONNECT_TIMEOUT_S + 15.0
-_ANSWER_MARGIN_S = 10.0
+_LINKED_TIMEOUT_S = 2 * CONNECT_TIMEOUT_S + 15.0
 _LATENCY_ROUNDS, _LATENCY_LIMIT_S = 10, 5.0
 _SMALLEST_BYTES, _LARGEST_BYTES = 64 << 10, 256 << 20
 _ROUND_S = 0.02
@@ -38,45 +44,32 @@ _ROUND_S = 0.02
 _ROUNDS = 20
 """The default of nccl-tests."""
 _MEASURE_S, _ROUND_LIMIT_S = 3.0, 20.0
-LONGEST_S = JOIN_TIMEOUT_S + _LINKED_TIMEOUT_S + _LATENCY_LIMIT_S + 3 * (_ROUND_LIMIT_S + _ANSWER_MARGIN_S)
+_RING_S = _LINKED_TIMEOUT_S + _LATENCY_LIMIT_S + 3 * (_ROUND_LIMIT_S + ANSWER_MARGIN_S)
+LONGEST_S = JOIN_TIMEOUT_S + max(_RING_S, nccl_ranks.LONGEST_S)
 """Seconds that a rank takes at the longest."""
 _FLOAT_BYTES = 4
 
-M = TypeVar("M", bound=BaseModel)
 
-
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Hello(_Message):
-    """A peer's rank, and where its predecessor reaches it through the interface."""
-
-    rank: int = Field(ge=1, le=1024)
-    address: str = Field(max_length=45)
-    port: int = Field(ge=1, le=65_535)
-
-
-class _Next(_Message):
-    """The place where the next rank listens."""
-
-    address: str = Field(max_length=45)
-    port: int = Field(ge=1, le=65_535)
-
-
-class _Linked(_Message):
+class _Linked(Message):
     """A rank's word on its two connections of the ring; `error` says what the network refused, and is else empty."""
 
     error: str = Field(default="", max_length=300)
 
 
-def all_reduce(task: AllReduceTask, context: Context) -> AgentResult:
-    """Take part, and on rank 0 print what was measured, or why nothing was. Never raises HostError."""
+def all_reduce(task: AllReduceTask, context: Context, environment: Mapping[str, str]) -> AgentResult:
+    """Take part, and on rank 0 print what was measured, or why nothing was. Never raises HostError.
+
+    Args:
+        task: The rank's order.
+        context: The host, and the pod's log.
+        environment: The container's.
+    """
+    by_nccl = task.backend is Backend.NCCL
     try:
         if task.rank:
-            _follow(task, context)
+            nccl_ranks.follow(task, context, environment) if by_nccl else _follow(task, context)
             return _result(task, "", f"rank {task.rank} took part to the end")
-        note = _lead(task, context)
+        note = nccl_ranks.lead(task, context, environment) if by_nccl else _lead(task, context)
     except HostError as error:
         if task.rank:
             return _result(task, str(error), str(error))
@@ -97,53 +90,23 @@ def _lead(task: AllReduceTask, context: Context) -> AllReduceNote:
     with ExitStack() as open_sockets:
         data = host.listen(task.interface)
         open_sockets.callback(data.socket.close)
-        meeting = socket.create_server(("", 0), backlog=2 * len(task.nodes))
-        open_sockets.callback(meeting.close)
-        context.print_note(RendezvousNote(address=host.own_address(), port=meeting.getsockname()[1]))
-        context.become_ready()
-        peers = _gather(task, meeting, context.ending)
-        for channel, _ in peers:
-            open_sockets.callback(channel.close)
-        places = [_Next(address=hello.address, port=hello.port) for _, hello in peers]
-        for (channel, _), place in zip(peers, [*places[1:], _Next(address=data.address, port=data.port)], strict=True):
-            channel.send(place)
+        peers = gather(task, context, open_sockets)
         channels = [channel for channel, _ in peers]
+        places = [hello.place for _, hello in peers if hello.place]
+        if len(places) < len(peers):
+            raise HostError("a peer names no place in the ring")
+        for channel, place in zip(channels, [*places[1:], Place(address=data.address, port=data.port)], strict=True):
+            channel.send(place)
         ring, why = _closed_ring(task, host, data, places[0])
-        refused = [answer.error for answer in _answers(channels, _Linked, _LINKED_TIMEOUT_S) if answer.error]
+        refused = [answer.error for answer in answers(channels, _Linked, _LINKED_TIMEOUT_S) if answer.error]
         if ring is None or refused:
             return AllReduceNote(value=0.0, detail=f"no ring: {why or refused[0]}", ranks=len(task.nodes))
         open_sockets.callback(ring.close)
-        _cut_off_at_end(context.ending, ring, *channels)
+        cut_off_at_end(context.ending, ring)
         note = _Measurement(ring, channels, len(task.nodes)).measure(task)
         for channel in channels:
             channel.send(Rounds(rounds=0, elements=1, within_s=1))
         return note
-
-
-def _gather(task: AllReduceTask, meeting: socket.socket, ending: Ending) -> list[tuple[Channel, _Hello]]:
-    """Return the peers in the order of their ranks. Raises HostError for one that does not come in time."""
-    peers: dict[int, tuple[Channel, _Hello]] = {}
-    deadline = time.monotonic() + JOIN_TIMEOUT_S
-    meeting.settimeout(0.2)
-    while len(peers) < len(task.nodes) - 1:
-        missing = [node for rank, node in enumerate(task.nodes) if rank and rank not in peers]
-        if ending.event.is_set():
-            raise HostError(f"ended while waiting for {', '.join(missing)}")
-        if time.monotonic() > deadline:
-            raise HostError(f"peer {', '.join(missing)} did not come within {JOIN_TIMEOUT_S:.0f} s")
-        try:
-            made, _ = meeting.accept()
-            prove(made, task.secret, accepts=True)
-            hello = Channel(made, "that connects").receive(_Hello, _CONNECT_TIMEOUT_S)
-        except TimeoutError:
-            continue
-        except StrangerError:
-            made.close()
-            continue
-        if hello.rank in peers or hello.rank >= len(task.nodes):
-            raise HostError(f"two peers, or one too many, call themselves rank {hello.rank}")
-        peers[hello.rank] = (Channel(made, task.nodes[hello.rank]), hello)
-    return [peers[rank] for rank in sorted(peers)]
 
 
 def _follow(task: AllReduceTask, context: Context) -> None:
@@ -151,39 +114,19 @@ def _follow(task: AllReduceTask, context: Context) -> None:
     with ExitStack() as open_sockets:
         data = context.host.listen(task.interface)
         open_sockets.callback(data.socket.close)
-        try:
-            made = socket.create_connection((task.lead_address, task.lead_port), _CONNECT_TIMEOUT_S)
-        except OSError as error:
-            raise HostError(f"cannot reach {task.nodes[0]} at {task.lead_address}: {error}") from None
-        prove(made, task.secret, accepts=False)
-        channel = Channel(made, task.nodes[0])
-        open_sockets.callback(channel.close)
-        _cut_off_at_end(context.ending, channel)
-        channel.send(_Hello(rank=task.rank, address=data.address, port=data.port))
-        context.become_ready()
-        place = channel.receive(_Next, JOIN_TIMEOUT_S + _ANSWER_MARGIN_S)
+        channel = join(task, context, open_sockets, Place(address=data.address, port=data.port))
+        place = channel.receive(Place, JOIN_TIMEOUT_S + ANSWER_MARGIN_S)
         ring, why = _closed_ring(task, context.host, data, place)
         channel.send(_Linked(error=why))
         if ring is None:
             return
         open_sockets.callback(ring.close)
-        _cut_off_at_end(context.ending, ring)
+        cut_off_at_end(context.ending, ring)
         while (order := channel.receive(Rounds, _LINKED_TIMEOUT_S + _ROUND_LIMIT_S)).rounds:
             channel.send(ring.run(order))
 
 
-def _cut_off_at_end(ending: Ending, *open_ends: Channel | Ring) -> None:
-    """Cut connections off when the agent has to end, so that no wait outlasts its pod's grace."""
-
-    def wait() -> None:
-        ending.event.wait()
-        for one in open_ends:
-            one.cut_off()
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: _Next) -> tuple[Ring | None, str]:
+def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: Place) -> tuple[Ring | None, str]:
     """Connect to the next rank while the previous one connects to us.
 
     Returns:
@@ -195,7 +138,7 @@ def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: _Next) 
     previous, following = (task.nodes[(task.rank + step) % len(task.nodes)] for step in (-1, 1))
     why, to_next = "", None
     try:
-        to_next = host.connect(task.interface, place.address, place.port, _CONNECT_TIMEOUT_S)
+        to_next = host.connect(task.interface, place.address, place.port, CONNECT_TIMEOUT_S)
         prove(to_next, task.secret, accepts=False)
     except (LinkError, StrangerError) as error:
         why = f"{task.nodes[task.rank]} does not reach {following} over {task.interface}: {error}"
@@ -211,7 +154,7 @@ def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: _Next) 
 
 def _accept(listener: socket.socket, secret: str, accepted: list[socket.socket]) -> None:
     """Accept until one connection proves that it is the previous rank's, within the time that it has for it."""
-    deadline = time.monotonic() + _CONNECT_TIMEOUT_S + 1.0
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S + 1.0
     listener.settimeout(0.1)
     while not accepted and time.monotonic() < deadline:
         try:
@@ -230,11 +173,6 @@ def _take(made: socket.socket, secret: str, accepted: list[socket.socket]) -> No
         made.close()
     else:
         accepted.append(made)
-
-
-def _answers(channels: Sequence[Channel], model: type[M], within_s: float) -> list[M]:
-    """Return every peer's answer. Raises PeerLeftError."""
-    return [channel.receive(model, within_s) for channel in channels]
 
 
 class _Measurement:
@@ -283,7 +221,7 @@ class _Measurement:
         for channel in self._channels:
             channel.send(order)
         own = self._ring.run(order)
-        done = [own, *_answers(self._channels, Done, within_s + _ANSWER_MARGIN_S)]
+        done = [own, *answers(self._channels, Done, within_s + ANSWER_MARGIN_S)]
         if wrong := sum(one.wrong for one in done):
             raise HostError(f"{wrong} elements of the all-reduce are not the sum of what the nodes sent")
         return done

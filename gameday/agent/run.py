@@ -110,7 +110,7 @@ def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> 
         case AllReduceTask():
             from gameday.agent.all_reduce import all_reduce  # noqa: PLC0415
 
-            return all_reduce(task, context)
+            return all_reduce(task, context, environment)
         case ApiCanaryTask():
             from gameday.agent.api_canary import api_canary  # noqa: PLC0415
 

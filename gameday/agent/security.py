@@ -17,7 +17,7 @@ from gameday.agent.task import (
 )
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
-from gameday.plan.canary import Measure
+from gameday.plan.canary import Backend, Measure
 from gameday.remediations.registry import remediation_for
 
 _PINGS = PodSecurity(
@@ -32,6 +32,11 @@ _ALL_REDUCE = PodSecurity(
 )
 """Entering a network namespace needs CAP_SYS_ADMIN, its link under /proc/1/ns CAP_SYS_PTRACE (setns(2)); binding to an
 interface needs CAP_NET_RAW before Linux 5.7 (socket(7))."""
+_NCCL = PodSecurity(
+    privileged=True,
+    host_pid=True,
+    why="it enters the host's network namespace, and NCCL opens the RDMA adapters' devices and pins memory for them",
+)
 
 API_CANARY_ACCOUNT = "gameday-api-canary"
 """The API canary's service account, as deploy/control-plane makes it."""
@@ -60,8 +65,8 @@ def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each
             return GPU_WORK
         case CanaryTask(measure=measure):
             return _PINGS if measure.uses_ping else GPU_PROGRAMS if measure is Measure.ALL_REDUCE else GPU_WORK
-        case AllReduceTask():
-            return _ALL_REDUCE
+        case AllReduceTask(backend=backend):
+            return _NCCL if backend is Backend.NCCL else _ALL_REDUCE
         case ApiCanaryTask():
             return API_CLIENT
         case MarkTask():

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.faults.dcgm_engines import EnginesSeen
 from gameday.host.base import GpuSample, GpuUser
-from gameday.plan.canary import INTERFACE_NAME, Measure
+from gameday.plan.canary import HCA_NAME, INTERFACE_NAME, Backend, Measure
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
 from gameday.values.api_requests import ApiCanarySample
 from gameday.values.memory import MemoryBlocks
@@ -135,7 +135,11 @@ class AllReduceTask(AgentMessage):
     node: str
     rank: int = Field(ge=0, lt=64)
     nodes: tuple[NodeName, ...] = Field(min_length=2, max_length=64, description="by rank")
+    backend: Backend = Backend.TCP
+    gpus: int = Field(default=0, ge=0, le=1, description="number of GPUs that the pod asks for: NCCL's one")
     interface: str = Field(pattern=INTERFACE_NAME, description="on every node, the one that the data goes through")
+    hca: str | None = Field(default=None, pattern=HCA_NAME, description="RDMA adapter that NCCL's data goes through")
+    environment: dict[str, str] = Field(default={}, description="variables of the job, stronger than NCCL's from here")
     secret: str = Field(min_length=16, max_length=128, repr=False, description="every rank of the measurement has it")
     lead_address: str = Field(default="", max_length=45, description="where peers find rank 0, as its note says")
     lead_port: int = Field(default=0, ge=0, le=65_535)

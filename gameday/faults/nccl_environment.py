@@ -22,7 +22,8 @@ class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
     """Gives the canary job a wrong environment, as a stale template or an old image does.
 
     Nothing of the node is changed: while the fault is in, canaries carry the variables, and the one in QA does not.
-    The fault asks whether anything but the job's own pace shows it; the plan needs `expect.canary`.
+    The fault asks whether anything but the job's own pace shows it; the plan needs `expect.canary`, or
+    `expect.all_reduce` with the backend nccl, whose ranks carry the variables on every node.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclEnvironmentParameters
@@ -30,7 +31,7 @@ class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
     security: ClassVar[PodSecurity] = PodSecurity(why="it changes nothing of the node, and asks nothing of it")
     summary: ClassVar[str] = "Gives the canary job wrong NCCL variables"
     does_not_reach: ClassVar[str] = (
-        "any other job, the node, its kernel log, NVML, DCGM; what only shows between nodes, as the canary is on one"
+        "any other job, the node, its kernel log, NVML, DCGM; with expect.canary, what only shows between nodes"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",

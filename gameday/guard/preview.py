@@ -171,10 +171,12 @@ def _all_reduce(
 ) -> Iterator[PlannedChange]:
     """Yield a pod for each node; where peers are too few, none is sent and the measurement is unknown."""
     with suppress(StepFailedError):
-        nodes = (target.node, *choose_peers(run, target.node, expected.nodes - 1, {}))
+        if expected.gpus and run.nodes.free_gpus(target.node) < expected.gpus:
+            return
+        nodes = (target.node, *choose_peers(run, target.node, expected.nodes - 1, {}, gpus=expected.gpus))
         for rank, node in enumerate(nodes):
             purpose = f"all-reduce-{phase}" + (f"-rank-{rank}" if rank else "")
-            task = all_reduce_task(run, expected, nodes, rank, _LATER, 0)
+            task = all_reduce_task(run, expected, nodes, rank, phase, _LATER, 0)
             name, why = _name(run, purpose, target), f"rank {rank} of an all-reduce of {len(nodes)} nodes {phase}"
             manifest = agent_manifest(run, name, task, ALL_REDUCE_TIMEOUT)
             yield PlannedChange(step, "create", f"pod/{name}", why, node, manifest)

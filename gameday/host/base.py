@@ -147,8 +147,31 @@ class AllReduce(_Order):
     gpus: tuple[int, ...] = Field(min_length=1)
 
 
+UNIQUE_ID = r"^([0-9a-f]{256})?$"
+"""NCCL's unique id of a communicator in hexadecimal, or nothing: NCCL_UNIQUE_ID_BYTES is 128 in nccl.h."""
+
+
+class AllReduceOverNodes(_Order):
+    """An order to be one rank of an all-reduce over several nodes with NCCL, and to compare every sum.
+
+    Rank 0 makes the communicator's unique id, its first report. The last report has `finished`.
+    """
+
+    kind: Literal["all-reduce-over-nodes"] = "all-reduce-over-nodes"
+    rank: int = Field(ge=0, lt=64)
+    ranks: int = Field(ge=2, le=64)
+    unique_id: str = Field(default="", pattern=UNIQUE_ID, description="empty for rank 0, which makes it")
+    interface: str = Field(min_length=1, max_length=15, description="of the node, for NCCL's sockets")
+    hca: str | None = Field(
+        default=None, max_length=63, description="of the node, for RDMA; None: sockets carry it all"
+    )
+    environment: dict[str, str] = Field(default={}, description="variables of the job, stronger than ours")
+    bytes: int = Field(default=0, ge=0, le=1 << 34, description="of a round; 0: as many as take long enough")
+
+
 WorkOrder = Annotated[
-    Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory | AllReduce, Field(discriminator="kind")
+    Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory | AllReduce | AllReduceOverNodes,
+    Field(discriminator="kind"),
 ]
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
@@ -168,11 +191,16 @@ class WorkReport(HostModel):
     wrong_at: int | None = Field(default=None, description="the first one's offset in the proved bytes")
     bus_gbs: float | None = Field(default=None, description="bus bandwidth of an all-reduce, as nccl-tests defines it")
     wrong_sums: int = Field(default=0, description="sums of the all-reduce that were wrong, on all GPUs")
+    unique_id: str = Field(default="", pattern=UNIQUE_ID, description="of NCCL's communicator, from rank 0")
+    latency_ms: float | None = Field(default=None, ge=0, description="of an all-reduce of one word from each rank")
+    round_bytes: int | None = Field(default=None, ge=0, description="of the round that `bus_gbs` is of")
+    finished: bool = Field(default=False, description="the figures of an all-reduce over nodes are the last ones")
     held_bytes: int | None = Field(default=None, description="taken from the GPU")
     free_bytes: int | None = Field(default=None, description="left on the GPU for everybody else")
     unused_bytes: int | None = Field(default=None, description="of the bytes held, those that the allocator keeps")
     largest_block_bytes: int | None = Field(default=None, description="the largest piece that can still be allocated")
     error: str = Field(default="", description="why the work ended by itself; empty while it runs")
+    no_link: bool = Field(default=False, description="`error` is NCCL's about the network between the ranks")
 
 
 class GpuUser(HostModel):
@@ -269,6 +297,7 @@ class Host(Protocol):
         """Start work on a GPU and return its first report.
 
         Raises:
+            LinkError: An all-reduce over nodes finds no way to the network.
             HostError: The GPU has work already, CuPy is missing, or the GPU lacks memory.
         """
 

@@ -102,7 +102,7 @@ def _in_host_network(proc: Path, make: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            _enter(proc)
+            enter_host_network(proc)
             made.append(make())
         except OSError as error:
             raised.append(HostError(f"cannot use the host's network: {error.strerror or error}"))
@@ -117,8 +117,8 @@ def _in_host_network(proc: Path, make: Callable[[], T]) -> T:
     return made[0]
 
 
-def _enter(proc: Path) -> None:
-    """Move this thread into process 1's network namespace, unless it is there. Raises OSError."""
+def enter_host_network(proc: Path) -> None:
+    """Move this thread, and those that it starts, into process 1's network namespace. Raises OSError."""
     host = proc / "1/ns/net"
     if host.samefile("/proc/thread-self/ns/net"):
         return

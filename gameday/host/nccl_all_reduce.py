@@ -36,21 +36,22 @@ def all_reduce(
     """
     communicators = nccl.NcclCommunicator.initAll(list(gpus))
     ranks = [
-        _Rank(cupy, communicator, gpu, number, len(gpus), words)
+        Rank(cupy, communicator, gpu, number, len(gpus), words)
         for number, (gpu, communicator) in enumerate(zip(gpus, communicators, strict=True))
     ]
-    _run(nccl, ranks, 1)  # connects the GPUs
+    run_rounds(nccl, ranks, 1)  # connects the GPUs
     wrong = sum(rank.wrong() for rank in ranks)
-    seconds = _run(nccl, ranks, rounds)
+    seconds = run_rounds(nccl, ranks, rounds)
     wrong += sum(rank.wrong() for rank in ranks)
     share = 2 * (len(gpus) - 1) / len(gpus)
     return share * 4 * words * rounds / seconds / 1e9, wrong
 
 
-class _Rank:
+class Rank:
     """The part of one GPU: its message, its sum, and the sum that it should have."""
 
     def __init__(self, cupy: ModuleType, communicator: Any, gpu: int, number: int, of: int, words: int) -> None:
+        """Take the GPU's memory: `number` is the rank, `of` how many there are, `words` the message's length."""
         self._cupy, self._communicator, self._words, self._of = cupy, communicator, words, of
         self._device = cupy.cuda.Device(gpu)
         with self._device:
@@ -65,6 +66,7 @@ class _Rank:
         return cupy.arange(self._words, dtype=cupy.uint32) * cupy.uint32(times * _FACTOR % 2**32)
 
     def reduce(self, nccl: ModuleType) -> None:
+        """Start to sum this rank's message with those of all others."""
         with self._device:
             self._communicator.allReduce(
                 self._message.data.ptr,
@@ -76,6 +78,7 @@ class _Rank:
             )
 
     def wait(self) -> None:
+        """Wait until the sum is there."""
         with self._device:
             self._stream.synchronize()
 
@@ -89,8 +92,8 @@ class _Rank:
             return wrong
 
 
-def _run(nccl: ModuleType, ranks: Sequence[_Rank], rounds: int) -> float:
-    """Return the seconds that so many all-reduces took."""
+def run_rounds(nccl: ModuleType, ranks: Sequence[Rank], rounds: int) -> float:
+    """Return the seconds that so many all-reduces of these ranks took, which are all that this process has."""
     start = time.perf_counter()
     for _ in range(rounds):
         nccl.groupStart()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
-from gameday.errors import HostError
+from gameday.errors import HostError, LinkError
 from gameday.host.base import WorkReport
 
 FIRST_REPORT_TIMEOUT_S = 45.0
@@ -47,6 +47,7 @@ class Work:
         """Wait for the first report.
 
         Raises:
+            LinkError: NCCL finds no way to the network.
             HostError: The work does not begin, or reports nothing in time. It is then cut off.
         """
         in_time = self._reported_or_ended.wait(FIRST_REPORT_TIMEOUT_S)
@@ -54,7 +55,7 @@ class Work:
         if in_time and report is not None and not report.error:
             return report
         self.end()
-        raise HostError(
+        raise (LinkError if report and report.no_link else HostError)(
             (report.error if report else "") or f"the work gave no report within {FIRST_REPORT_TIMEOUT_S:g} s"
         )
 

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 from gameday.host.base import (
     WORK_ORDER,
     AllReduce,
+    AllReduceOverNodes,
     Burn,
     CopyToGpu,
     HoldMemory,
@@ -34,6 +35,7 @@ from gameday.host.base import (
 from gameday.host.cpus import format_cpus
 from gameday.host.load import Gemm, timed
 from gameday.host.nccl_all_reduce import all_reduce
+from gameday.host.nccl_over_nodes import is_about_network, last_warning, prepare, take_part
 from gameday.host.numa_memory import BoundMemory
 from gameday.host.work import STEERING_TIMEOUT_S
 
@@ -53,8 +55,10 @@ _CHECK_EVERY_S = 0.5
 class Worker:
     """Work on one GPU, which runs in the calling thread; another thread may steer it."""
 
-    def __init__(self, cupy: ModuleType, gpu: int, order: WorkOrder, out: BinaryIO) -> None:
-        """Prepare the work; reports go to `out` as lines of JSON."""
+    def __init__(
+        self, cupy: ModuleType, gpu: int, order: WorkOrder, out: BinaryIO, nccl_log: int | None = None
+    ) -> None:
+        """Prepare the work; reports go to `out` as lines of JSON. `nccl_log`: descriptor of NCCL's own messages."""
         self.utilization = order.utilization if isinstance(order, Burn) else 1.0
         self.steered_at, self.is_burning = 0.0, False
         self.ended = threading.Event()
@@ -63,6 +67,8 @@ class Worker:
         self._order = order
         self._out = out
         self._began = time.monotonic()
+        self._figures: dict[str, Any] = {}
+        self._nccl_log = nccl_log
 
     def run(self) -> None:
         """Work until `ended` is set. Raises CuPy's own errors, OSError and MemoryError."""
@@ -80,6 +86,8 @@ class Worker:
                     self._probe()
                 case AllReduce():
                     self._all_reduce(self._order)
+                case AllReduceOverNodes():
+                    self._all_reduce_over_nodes(self._order)
 
     def steer(self, utilization: float) -> None:
         """Set the share of the time for which a burn runs, 0 to 1."""
@@ -88,11 +96,19 @@ class Worker:
 
     def report(self, **figures: Any) -> None:
         """Write a report with these fields of WorkReport."""
+        self._figures = figures
         line = WorkReport(seconds=round(time.monotonic() - self._began, 3), **figures).model_dump_json(
             exclude_defaults=True
         )
         self._out.write(line.encode() + b"\n")
         self._out.flush()
+
+    def fail(self, error: Exception) -> None:
+        """Write the last report: the error, and the figures that were known before it."""
+        why, no_link = f"{type(error).__name__}: {error}", False
+        if self._nccl_log is not None:
+            why, no_link = f"{why}: {last_warning(self._nccl_log)}", is_about_network(error)
+        self.report(**self._figures | {"error": why[:500], "no_link": no_link})
 
     def _burn(self, order: Burn, size: int = _SIZE) -> None:
         gemm = Gemm(self._cupy, size, self._cupy.float16 if order.precision == "half" else self._cupy.float32)
@@ -148,13 +164,21 @@ class Worker:
             self.ended.wait(REPORT_EVERY_S)
 
     def _all_reduce(self, order: AllReduce) -> None:
-        nccl = import_module("cupy.cuda.nccl")
-        if not nccl.available:
-            raise ImportError("NCCL cannot be loaded; install gpu-gameday[gpu] in the agent's image")
-        bus_gbs, wrong = all_reduce(self._cupy, nccl, order.gpus)
+        bus_gbs, wrong = all_reduce(self._cupy, _nccl(), order.gpus)
         while not self.ended.is_set():
             self.report(bus_gbs=round(bus_gbs, 1), wrong_sums=wrong)
             self.ended.wait(REPORT_EVERY_S)
+
+    def _all_reduce_over_nodes(self, order: AllReduceOverNodes) -> None:
+        figures = take_part(self._cupy, _nccl(), self._gpu, order, self.report, self._end_by)
+        while not self.ended.is_set():
+            self.report(**figures)
+            self.ended.wait(REPORT_EVERY_S)
+
+    def _end_by(self, error: Exception) -> None:
+        """End the process, whose main thread may wait for NCCL for ever."""
+        self.fail(error)
+        os._exit(1)
 
     def _copy(self, order: CopyToGpu, size: int = _COPY_BYTES) -> None:
         try:
@@ -179,6 +203,14 @@ class Worker:
                 copies += 1
             if busy:
                 self.report(copy_gbs=round(size * copies / busy / 1e9, 2), memory_node=order.memory_node)
+
+
+def _nccl() -> ModuleType:
+    """Return the module cupy.cuda.nccl. Raises ImportError."""
+    nccl = import_module("cupy.cuda.nccl")
+    if not nccl.available:
+        raise ImportError("NCCL cannot be loaded; install gpu-gameday[gpu] in the agent's image")
+    return nccl
 
 
 def _pinned(cupy: ModuleType, node: int | None, size: int) -> Any:
@@ -294,16 +326,20 @@ def main() -> int:
     gpu = parser.parse_args().gpu
     order = WORK_ORDER.validate_json(sys.stdin.buffer.readline())
     try:
+        nccl_log = prepare(order) if isinstance(order, AllReduceOverNodes) else None
         cupy = import_module("cupy")  # the optional extra
+    except OSError as error:
+        return _report_error(f"the host's network cannot be entered: {error.strerror}; run the agent privileged")
     except ImportError as error:
         return _report_error(f"CuPy cannot be imported ({error}); install gpu-gameday[gpu] in the agent's image")
-    worker = Worker(cupy, gpu, order, sys.stdout.buffer)
+    worker = Worker(cupy, gpu, order, sys.stdout.buffer, nccl_log)
     threading.Thread(target=_follow_input, args=(worker, sys.stdin.buffer), daemon=True).start()
     threading.Thread(target=_end_unsteered_burn, args=(worker,), daemon=True).start()
     try:
         worker.run()
     except Exception as error:  # CuPy has error types of its own for CUDA, cuBLAS and memory
-        return _report_error(f"{type(error).__name__}: {error}"[:500])
+        worker.fail(error)
+        return 1
     return 0
 
 

@@ -21,6 +21,8 @@ from gameday.documents.fields import DocumentModel, conflict
 
 INTERFACE_NAME = r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,14}$"
 """The kernel takes up to 15 bytes; a name that begins with `-` would be an option to every tool."""
+HCA_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
+"""The kernel takes up to 63 bytes (IB_DEVICE_NAME_MAX). `^`, `=`, `,` and `:` are NCCL's syntax, and in no name."""
 _PERCENT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%")
 
 
@@ -214,11 +216,25 @@ class ExpectedCanary(ExpectedMeasurement):
         return self.measure
 
 
+class Backend(StrEnum):
+    """The library that carries an all-reduce over nodes, by torch.distributed's word for it."""
+
+    TCP = "tcp"
+    NCCL = "nccl"
+
+
 class ExpectedAllReduce(ExpectedMeasurement):
     """The bus bandwidth of an all-reduce of the target and other nodes while the fault is in, compared with before."""
 
+    backend: Backend = Backend.TCP
+    """What carries the data: `tcp`, a ring of our own from CPU to CPU that needs no GPU; or `nccl`, from GPU to GPU as
+    in a training job, with one free GPU of each node, and CuPy and NCCL in the agent's image."""
     interface: str = Field(pattern=INTERFACE_NAME)
-    """Interface that the data goes through on each node; the nodes meet on their pods' own network."""
+    """Interface that the data goes through on each node; the nodes meet on their pods' own network. With `hca` NCCL
+    only connects its ranks through it."""
+    hca: str | None = Field(default=None, pattern=HCA_NAME)
+    """RDMA adapter that NCCL sends the data through on each node, such as mlx5_0; null: NCCL's sockets through
+    `interface`."""
     nodes: int = Field(default=2, ge=2, le=16)
     """Number of nodes, the target included. The others are chosen among the nodes that opted in."""
 
@@ -226,7 +242,14 @@ class ExpectedAllReduce(ExpectedMeasurement):
     def _check_bounds(self) -> Self:
         if len(self.bounds_given()) != 1:
             raise conflict((), "give exactly one of falls_below, stays_above")
+        if self.hca and self.backend is not Backend.NCCL:
+            raise conflict(("hca",), "only NCCL uses an RDMA adapter: add backend: nccl, or take hca out")
         return self
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that it takes of each node."""
+        return 1 if self.backend is Backend.NCCL else 0
 
     @property
     def quantity(self) -> Measure:

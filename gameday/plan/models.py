@@ -55,7 +55,7 @@ class FaultParameters(DocumentModel):
     """
 
     needs_canary: ClassVar[bool] = False
-    """True for a fault that only the canary job notices, so that a plan needs `expect.canary`."""
+    """True for a fault that only our own job notices, so that a plan needs `expect.canary` or an all-reduce by NCCL."""
 
     needs_api_canary: ClassVar[bool] = False
     """True for a fault whose harm only an ordinary API client sees, so that a plan needs `expect.api_canary`."""
@@ -373,10 +373,12 @@ class Plan(DocumentModel):
             )
 
     def _check_fault(self) -> None:
-        if self.fault.needs_canary and self.expect.canary is None:
+        over_nodes = self.expect.all_reduce
+        if self.fault.needs_canary and self.expect.canary is None and not (over_nodes and over_nodes.gpus):
             raise conflict(
                 ("expect",),
-                f"only the canary job notices {self.fault.type}: write in expect.canary what it must measure",
+                f"only the canary job notices {self.fault.type}: write in expect.canary what it must measure, or give "
+                "expect.all_reduce backend: nccl",
             )
         measured = self.expect.canary.measure if self.expect.canary else None
         if measured is Measure.LARGEST_BLOCK and self.fault.type != "gpu_memory":

@@ -177,7 +177,7 @@ def agent_manifest(run: ReadOnlyRun, name: str, task: SentTask, deadline: timede
         deadline=deadline,
         security=security_of(task),
         account=api_account_of(task),
-        gpus=task.gpus if isinstance(task, CanaryTask) else 0,
+        gpus=task.gpus if isinstance(task, CanaryTask | AllReduceTask) else 0,
         # The first pod of a run carries the class, so that admission refuses it where the canaries' class is missing.
         priority_class=run.gpu_pod_template.priority_class if isinstance(task, MarkTask) else None,
     )

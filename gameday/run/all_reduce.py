@@ -9,9 +9,12 @@ from datetime import timedelta
 from gameday.agent.all_reduce import LONGEST_S
 from gameday.agent.task import AllReduceTask, RendezvousNote
 from gameday.errors import KubernetesError, StepFailedError
+from gameday.faults.base import CanaryJob
+from gameday.faults.registry import fault_for
 from gameday.ledger.lease import as_held, node_lease, read_lease
 from gameday.plan.canary import ExpectedAllReduce
 from gameday.run.agents import AGENT_START_TIMEOUT
+from gameday.run.canary import CanaryPhase
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import chosen_targets, opt_in_labels, why_unfit
 
@@ -22,7 +25,12 @@ _MOST_UNFIT = 5
 
 
 def choose_peers(
-    run: ReadOnlyRun, target: str, wanted: int, excluded_nodes: Mapping[str, str], before: Collection[str] = ()
+    run: ReadOnlyRun,
+    target: str,
+    wanted: int,
+    excluded_nodes: Mapping[str, str],
+    before: Collection[str] = (),
+    gpus: int = 0,
 ) -> tuple[str, ...]:
     """Choose the other nodes of an all-reduce, by the plan's seed, among those that could be targets and are none.
 
@@ -34,6 +42,7 @@ def choose_peers(
         wanted: How many others.
         excluded_nodes: By node: why it cannot take part.
         before: The other nodes of the baseline.
+        gpus: How many GPUs of each must be free.
 
     Raises:
         StepFailedError: There are too few; the message says what the others lack.
@@ -45,7 +54,7 @@ def choose_peers(
     for name in _in_order(run, target, before):
         if len(peers) == wanted or len(unfit) + len(broken_by_others) == wanted + _MOST_UNFIT:
             break
-        if why := excluded_nodes.get(name) or _unfit(run, name):
+        if why := excluded_nodes.get(name) or _unfit(run, name, gpus):
             unfit.append(f"{name}: {why}")
         elif run.member and _is_in_another_run(run, name):
             broken_by_others.append(name)
@@ -74,12 +83,17 @@ def _is_in_another_run(run: ReadOnlyRun, name: str) -> bool:
         raise
 
 
-def _unfit(run: ReadOnlyRun, name: str) -> str:
+def _unfit(run: ReadOnlyRun, name: str, gpus: int) -> str:
     seen = run.nodes.look_at(name)
     if seen is None:
         return "is gone"
     ordinary = run.profile.ordinary_taints(run.plan.fault.runs_on)
-    return why_unfit(seen, opt_in_labels(run), run.quarantine_keys, ordinary)
+    if why := why_unfit(seen, opt_in_labels(run), run.quarantine_keys, ordinary):
+        return why
+    if gpus:
+        run.nodes.look_at_pods(name)
+        return f"{max(0, run.nodes.free_gpus(name))} GPUs are free" if run.nodes.free_gpus(name) < gpus else ""
+    return ""
 
 
 def all_reduce_task(
@@ -87,6 +101,7 @@ def all_reduce_task(
     expected: ExpectedAllReduce,
     nodes: Collection[str],
     rank: int,
+    phase: CanaryPhase,
     secret: str,
     size: int,
     lead: RendezvousNote | None = None,
@@ -98,16 +113,23 @@ def all_reduce_task(
         expected: The plan's all-reduce.
         nodes: All nodes in the order of their ranks; the target is the first.
         rank: The rank.
+        phase: Before, during or after the fault.
         secret: What the ranks prove to one another that they know.
         size: Bytes of a round; 0: rank 0 finds it.
         lead: Where rank 0 waits; None for itself.
     """
+    fault = run.plan.fault
+    job = fault_for(fault).canary_job(fault) if phase == "during" and expected.gpus else CanaryJob()
     return AllReduceTask(
         run_id=run.id,
         node=tuple(nodes)[rank],
         rank=rank,
         nodes=tuple(nodes),
+        backend=expected.backend,
+        gpus=expected.gpus,
         interface=expected.interface,
+        hca=expected.hca,
+        environment=job.environment,
         secret=secret,
         lead_address=lead.address if lead else "",
         lead_port=lead.port if lead else 0,

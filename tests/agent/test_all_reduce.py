@@ -16,8 +16,10 @@ import pytest
 from pydantic import BaseModel
 
 from gameday.agent import all_reduce as role
+from gameday.agent import meeting
 from gameday.agent.channel import Channel, PeerLeftError, StrangerError, prove
 from gameday.agent.context import Context, Ending
+from gameday.agent.meeting import Hello, Place
 from gameday.agent.ring import Done, Ring, Rounds
 from gameday.agent.task import AgentResult, AllReduceNote, AllReduceTask, RendezvousNote
 from gameday.errors import HostError
@@ -64,7 +66,7 @@ def play(hosts: list[Host], folder: Path, act: Act | None = None, missing: int =
     results: dict[int, AgentResult] = {}
 
     def run(rank: int, task: AllReduceTask, context: Context) -> None:
-        results[rank] = role.all_reduce(task, context)
+        results[rank] = role.all_reduce(task, context, {})
 
     threads = [threading.Thread(target=run, args=(0, order(0, nodes, bytes=size), lead))]
     threads[0].start()
@@ -87,12 +89,8 @@ def play(hosts: list[Host], folder: Path, act: Act | None = None, missing: int =
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "JOIN_TIMEOUT_S": 1.0,
-        "_CONNECT_TIMEOUT_S": 1.0,
-        "_MEASURE_S": 0.1,
-        "_LARGEST_BYTES": 1 << 20,
-    }.items():
+    monkeypatch.setattr(meeting, "JOIN_TIMEOUT_S", 1.0)
+    for name, value in {"CONNECT_TIMEOUT_S": 1.0, "_MEASURE_S": 0.1, "_LARGEST_BYTES": 1 << 20}.items():
         monkeypatch.setattr(role, name, value)
 
 
@@ -137,13 +135,13 @@ def joined(waits: RendezvousNote, secret: str = SECRET) -> tuple[Channel, socket
     prove(made, secret, accepts=False)
     channel = Channel(made, "gpu-node-1")
     address, port = listening.getsockname()
-    channel.send(role._Hello(rank=1, address=address, port=port))
+    channel.send(Hello(rank=1, place=Place(address=address, port=port)))
     return channel, listening
 
 
 def closed_by_hand(channel: Channel, listening: socket.socket) -> Ring:
     """Close the ring of two ranks from rank 1."""
-    place = channel.receive(role._Next, 5)
+    place = channel.receive(Place, 5)
     to_next = socket.create_connection((place.address, place.port), 5)
     proving = threading.Thread(target=prove, args=(to_next, SECRET), kwargs={"accepts": False})
     proving.start()
@@ -191,7 +189,7 @@ def test_a_link_that_carries_nothing_any_more_is_cut_off_at_what_came_through(
 
 def test_a_rank_that_has_to_end_does_so_at_once_wherever_it_waits(tmp_path: Path) -> None:
     lead, host = Told(FakeHost(), tmp_path), FakeHost()
-    leading = threading.Thread(target=role.all_reduce, args=(order(0, NODES[:2]), lead))
+    leading = threading.Thread(target=role.all_reduce, args=(order(0, NODES[:2]), lead, {}))
     leading.start()
     assert lead.waits.wait(10)  # type: ignore[attr-defined]
     channel, listening = joined(lead.notes[0])  # type: ignore[attr-defined]
@@ -205,11 +203,11 @@ def test_a_rank_that_has_to_end_does_so_at_once_wherever_it_waits(tmp_path: Path
     meeting = socket.create_server(("127.0.0.1", 0))
     waits = RendezvousNote(address="127.0.0.1", port=meeting.getsockname()[1])
     follower = Told(host, tmp_path)
-    following = threading.Thread(target=role.all_reduce, args=(order(1, NODES[:2], waits), follower))
+    following = threading.Thread(target=role.all_reduce, args=(order(1, NODES[:2], waits), follower, {}))
     following.start()
     made, _ = meeting.accept()
     prove(made, SECRET, accepts=True)
-    Channel(made, "gpu-node-2").receive(role._Hello, 5)  # it waits for its neighbour's place now
+    Channel(made, "gpu-node-2").receive(Hello, 5)  # it waits for its neighbour's place now
     follower.ending.by_signal()
     following.join(5)
     assert not following.is_alive()

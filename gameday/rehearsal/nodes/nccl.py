@@ -25,7 +25,7 @@ _SHARED_MEMORY_GBS = 40.0
 """Bandwidth through host memory: an H100 without NVLink reaches 35 to 45 (docs/sources.md, H100 figures)."""
 _INFINIBAND_GBS = 150.0
 """Bandwidth over looped-back adapters: NVSentinel's preflight default (docs/sources.md, NVSentinel)."""
-_SOCKET_GBS = 3.0
+SOCKET_GBS = 3.0
 """Bandwidth of some TCP streams over `lo`; our choice."""
 _HALF = 0.5
 """Share of the bandwidth that is left without GPUDirect RDMA, or with the protocol LL; our choice."""
@@ -49,17 +49,20 @@ class Reduced:
 
 
 def all_reduce(machine: Machine, gpus: list[int], environment: dict[str, str]) -> Reduced:
-    settings = _conf(machine.extra_files.get(CONF, "")) | environment
-    if _socket(machine, settings) is None:
+    settings = conf(machine.extra_files.get(CONF, "")) | environment
+    if socket_interface(machine, settings) is None:
         wanted = settings.get("NCCL_SOCKET_IFNAME", "any")
         return Reduced(error=f"Bootstrap : no socket interface found (NCCL_SOCKET_IFNAME={wanted}): internal error")
     if len(gpus) < _SMALLEST_RING:
         return Reduced()
-    return _narrowed(_carried(machine, gpus, settings), settings)
+    return narrowed(_carried(machine, gpus, settings), settings)
 
 
-def _conf(text: str) -> dict[str, str]:
-    """NCCL takes the first line of a variable: it sets what is not set yet."""
+def conf(text: str) -> dict[str, str]:
+    """Return the variables of an nccl.conf.
+
+    NCCL takes the first line of a variable: it sets what is not set yet.
+    """
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -76,17 +79,17 @@ def _carried(machine: Machine, gpus: list[int], settings: dict[str, str]) -> Red
         return Reduced(full * links / NVLINKS, "P2P/CUMEM")
     if settings.get("NCCL_SHM_DISABLE") != "1":
         return Reduced(_SHARED_MEMORY_GBS, "SHM/direct")
-    adapters = _adapters(machine, settings)
-    if not adapters:
-        return Reduced(_SOCKET_GBS, "NET/Socket")
-    if error := _infiniband_error(settings):
+    found = adapters(machine, settings)
+    if not found:
+        return Reduced(SOCKET_GBS, "NET/Socket")
+    if error := infiniband_error(settings):
         return Reduced(error=error)
     near = 1.0 if settings.get("NCCL_NET_GDR_LEVEL") not in ("LOC", "0") else _HALF
     path = "NET/IB/0/GDRDMA" if near == 1.0 else "NET/IB/0"
-    return Reduced(_INFINIBAND_GBS * near * min(1.0, len(adapters) / len(gpus)), path)
+    return Reduced(_INFINIBAND_GBS * near * min(1.0, len(found) / len(gpus)), path)
 
 
-def _infiniband_error(settings: dict[str, str]) -> str:
+def infiniband_error(settings: dict[str, str]) -> str:
     if int(settings.get("NCCL_IB_GID_INDEX", "-1")) >= _GIDS:
         return "Call to ibv_modify_qp failed with error Invalid argument: unhandled system error"
     exponent, again = int(settings.get("NCCL_IB_TIMEOUT", "20")), int(settings.get("NCCL_IB_RETRY_CNT", "7"))
@@ -96,7 +99,7 @@ def _infiniband_error(settings: dict[str, str]) -> str:
     return ""
 
 
-def _narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
+def narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
     """Return the path's result as algorithm, protocol and channels narrow it."""
     share = 1.0
     if settings.get("NCCL_PROTO", "").upper() == "LL":
@@ -107,7 +110,7 @@ def _narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
     return Reduced(reduced.gbs * share, reduced.path, reduced.error)
 
 
-def _adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
+def adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
     """InfiniBand adapters that NCCL may use: one a rail, whose port is up whatever IP over it does."""
     if settings.get("NCCL_IB_DISABLE") == "1":
         return []
@@ -115,7 +118,7 @@ def _adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
     return [name for name in names if _chosen(name, settings.get("NCCL_IB_HCA", ""))]
 
 
-def _socket(machine: Machine, settings: dict[str, str]) -> str | None:
+def socket_interface(machine: Machine, settings: dict[str, str]) -> str | None:
     """NCCL takes only interfaces that are up and have an address; `lo` and docker* where there is no other."""
     wanted = settings.get("NCCL_SOCKET_IFNAME", "")
     up = [one.name for one in machine.network.interfaces.values() if one.up]

@@ -22,6 +22,8 @@ API_SERVER = "10.64.255.10"
 _GATEWAY = "10.64.255.254"
 WIRE_S = 0.00008
 """Round trip to a neighbour: our choice, of the order of an idle data-centre network."""
+WINDOW_BYTES = 6 << 20
+"""Bytes of a TCP connection that are on the way at once."""
 _FQ_CODEL = {
     "limit": 10240,
     "flows": 1024,
@@ -193,6 +195,17 @@ def lost_share(interface: Interface) -> float:
 def limited_rate(interface: Interface) -> float:
     """Return the rate that the interface's queue is held to, bytes a second; infinite where it is not."""
     return _shaping(interface, interface.mtu)[0] or math.inf
+
+
+def tcp_rate(sender: Interface, receiver: Interface) -> float:
+    """Return the most that one TCP connection sends, bytes a second: Mathis' formula and the window bound it.
+
+    The window is 6 MiB, the default of the largest receive buffer (tcp_rmem, Linux' ip-sysctl).
+    """
+    round_trip = WIRE_S + one_way_delay(sender)[0] + one_way_delay(receiver)[0]
+    lost = lost_share(sender)
+    by_loss = sender.mtu / round_trip / math.sqrt(lost) if lost else math.inf
+    return min(limited_rate(sender), by_loss, WINDOW_BYTES / round_trip)
 
 
 def round_trips(interface: Interface, count: int, every_s: float, size: int) -> Iterator[float | None]:

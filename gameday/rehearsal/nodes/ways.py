@@ -10,7 +10,6 @@ lose bytes itself.
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections.abc import Mapping
@@ -20,20 +19,19 @@ from dataclasses import dataclass
 from gameday.errors import LinkError
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.network import (
+    WINDOW_BYTES,
     WIRE_S,
     Interface,
     address_of,
-    limited_rate,
     lost_share,
     one_way_delay,
+    tcp_rate,
 )
 
 _LOOPBACK = "127.0.0.1"
 _WIRE_BYTES_PER_S = 50e6
 """Rate of every interface here, our choice: what a busy laptop relays in real time, a hundredth of a real one."""
 _CHUNK = 16 << 10
-_WINDOW_BYTES = 6 << 20
-"""Bytes on the way at once: the default of the largest receive buffer (tcp_rmem, Linux' ip-sysctl)."""
 _AHEAD_S = 0.005
 """A late relay makes up for so much; our choice, beyond the pauses of a busy event loop."""
 _RETRY_S = 0.2
@@ -148,7 +146,7 @@ async def _carry(
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sender: _End, receiver: _End) -> None:
     """Pass one direction's bytes on, until they end."""
-    window = asyncio.Semaphore(_WINDOW_BYTES // _CHUNK)
+    window = asyncio.Semaphore(WINDOW_BYTES // _CHUNK)
     waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     dice = random.Random(f"{sender.interface.mac}/{sender.interface.packets}")  # noqa: S311 - a model's noise
     arriving = asyncio.create_task(_arrive(waiting, window, writer))
@@ -187,11 +185,7 @@ async def _arrive(
 
 def _leaves_at(interface: Interface, far: Interface, size: int) -> float:
     """Return when so many bytes have left, behind those of all connections through the interface."""
-    lost = lost_share(interface)
-    rate = min(_WIRE_BYTES_PER_S, limited_rate(interface))
-    if lost:
-        round_trip = WIRE_S + one_way_delay(interface)[0] + one_way_delay(far)[0]
-        rate = min(rate, interface.mtu / round_trip / math.sqrt(lost))
+    rate = min(_WIRE_BYTES_PER_S, tcp_rate(interface, far))
     interface.busy_until = max(interface.busy_until, time.monotonic() - _AHEAD_S) + size / rate
     return interface.busy_until
 

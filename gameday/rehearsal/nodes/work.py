@@ -10,13 +10,24 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from gameday.errors import HostError
-from gameday.host.base import AllReduce, Burn, CopyToGpu, HoldMemory, ProbeMemory, ProveMemory, WorkOrder, WorkReport
+from gameday.host.base import (
+    AllReduce,
+    AllReduceOverNodes,
+    Burn,
+    CopyToGpu,
+    HoldMemory,
+    ProbeMemory,
+    ProveMemory,
+    WorkOrder,
+    WorkReport,
+)
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
 from gameday.host.worker import largest_block, take_memory
 from gameday.rehearsal.nodes.device_memory import OutOfMemoryError, Pool, allocator
 from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS, NVLINK_MBPS
 from gameday.rehearsal.nodes.machine import MIB, Machine
+from gameday.rehearsal.nodes.nccl_over_nodes import joined, leave, progress, start_error
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
 
 _REPORT_EVERY_S = 0.25
@@ -45,6 +56,7 @@ class ModelWork:
         self._pool = Pool(machine.fleet, self._cell)
         self._blocks: list[object] = []
         self._largest = 0
+        self._unique_id = order.unique_id if isinstance(order, AllReduceOverNodes) else ""
         if isinstance(order, CopyToGpu) and order.memory_node not in (None, *CPUS_OF_NODE):
             raise HostError(f"OSError: no memory can be bound to NUMA node {order.memory_node} (Invalid argument)")
         if isinstance(order, AllReduce) and (lost := [at for at in order.gpus if machine.fleet.lost[machine.cell(at)]]):
@@ -56,6 +68,8 @@ class ModelWork:
         """Begin. Raises HostError in the words of the real worker's error."""
         if isinstance(self._order, HoldMemory | ProbeMemory):
             self._allocate(self._order)
+        if isinstance(self._order, AllReduceOverNodes):
+            self._unique_id, self._communicator = joined(self._machine, self._order)
         self._machine.works[self._gpu] = self
         self._machine.gpu_processes.setdefault(self._gpu, {})[self._pid] = _COMMAND.format(self._gpu)
         if isinstance(self._order, Burn | CopyToGpu | ProveMemory):
@@ -68,6 +82,8 @@ class ModelWork:
             return
         del self._machine.works[self._gpu]
         self.ended.set()
+        if isinstance(self._order, AllReduceOverNodes):
+            leave(self._machine, self._unique_id, self._order.rank)
         self._machine.fleet.set_work_load(self._cell, 0.0)
         if self._machine.boot_id == self._boot_id:
             self._machine.gpu_processes.get(self._gpu, {}).pop(self._pid, None)
@@ -80,7 +96,7 @@ class ModelWork:
         self._watched_at = self._now()
         self._machine.fleet.set_work_load(self._cell, utilization)
 
-    def report(self) -> WorkReport:
+    def report(self) -> WorkReport:  # noqa: PLR0911 - one for each kind of order
         """Return a report; it has an `error` where the work cannot go on."""
         seconds = round(self._now() - self._began, 3)
         if why := self._why_over():
@@ -116,6 +132,8 @@ class ModelWork:
                 return WorkReport(seconds=seconds, proved_bytes=proved, wrong_words=wrong, wrong_at=found)
             case AllReduce(gpus=gpus):
                 return self._all_reduce(seconds, gpus)
+            case AllReduceOverNodes():
+                return self._all_reduce_over_nodes(seconds, self._order)
 
     def _all_reduce(self, seconds: float, gpus: tuple[int, ...]) -> WorkReport:
         """Let the GPU with the fewest links set the pace; one that computes wrongly adds wrongly, too."""
@@ -124,6 +142,16 @@ class ModelWork:
         gbs = _ALL_REDUCE_SHARE * links * NVLINK_MBPS / 1000 if links else WITHOUT_NVLINK_GBS
         wrong = sum(int(fleet.wrong_results[cell]) for cell in cells)
         return WorkReport(seconds=seconds, bus_gbs=round(gbs, 1), wrong_sums=wrong)
+
+    def _all_reduce_over_nodes(self, seconds: float, order: AllReduceOverNodes) -> WorkReport:
+        figures, error = progress(self._communicator)
+        if not figures:
+            error = error or start_error(self._machine, order)
+        made = "" if order.rank else self._unique_id
+        wrong = int(self._machine.fleet.wrong_results[self._cell]) if figures else 0
+        return WorkReport(
+            seconds=seconds, unique_id=made, wrong_sums=wrong, error=error, no_link=bool(error), **figures
+        )
 
     def _why_over(self) -> str:
         if not self._machine.powered or self._machine.boot_id != self._boot_id:
