@@ -59,7 +59,9 @@ def order(rank: int, nodes: tuple[str, ...], waits: RendezvousNote | None = None
     return AllReduceTask.model_validate(fields | place | given)
 
 
-def play(hosts: list[Host], folder: Path, act: Act | None = None, missing: int = 0, size: int = 0) -> Played:
+def play(
+    hosts: list[Host], folder: Path, act: Act | None = None, missing: int = 0, size: int = 0, **given: Any
+) -> Played:
     """Play one all-reduce: a rank on each host, but for the last `missing`; `act` runs when rank 0 waits."""
     nodes = NODES[: len(hosts)]
     lead = Told(hosts[0], folder)
@@ -68,13 +70,13 @@ def play(hosts: list[Host], folder: Path, act: Act | None = None, missing: int =
     def run(rank: int, task: AllReduceTask, context: Context) -> None:
         results[rank] = role.all_reduce(task, context, {})
 
-    threads = [threading.Thread(target=run, args=(0, order(0, nodes, bytes=size), lead))]
+    threads = [threading.Thread(target=run, args=(0, order(0, nodes, bytes=size, **given), lead))]
     threads[0].start()
     assert lead.waits.wait(10)  # type: ignore[attr-defined]
     waits = lead.notes[0]  # type: ignore[attr-defined]
     if isinstance(waits, RendezvousNote):
         for rank in range(1, len(hosts) - missing):
-            task = order(rank, nodes, waits)
+            task = order(rank, nodes, waits, bytes=size, **given)
             threads.append(threading.Thread(target=run, args=(rank, task, Told(hosts[rank], folder))))
             threads[-1].start()
         if act:

@@ -71,6 +71,32 @@ def test_an_all_reduce_whose_peer_dies_is_unknown_with_the_reason_and_leaves_no_
     assert not [name for name in left if "all-reduce" in name]
 
 
+NCCL = {"backend": "nccl", "interface": "ib0", "falls_below": "2.5%", "tolerance": "50%"}
+LIMIT = {"type": "net_tbf", "interface": "ib0", "rate_mbit": 10, "hold": "60s"}
+
+
+@pytest.mark.slow
+def test_an_all_reduce_by_nccl_over_a_slow_interface_falls_and_comes_back(clean_arena: Arena) -> None:
+    plan = changed(changed(QUICK, "fault", LIMIT), "recover.remediation", "none")
+    played = clean_arena.play(changed(plan, "expect", {"all_reduce": NCCL, "stays_schedulable_for": "1s"}))
+    assert played.exit_code == 0, played.output
+    before, during, after = (seen.value or 0.0 for seen in played.history.of(CanaryMeasured))
+    assert (before, during, after) == pytest.approx((3.0, 0.00125, 3.0), rel=0.05)
+    assert "NCCL from GPU to GPU, sockets over ib0" in played.history.of(CanaryMeasured)[1].detail
+    assert played.verdicts()["all-reduce"] == "held"
+    assert [checked.ok for checked in played.history.of(QaChecked) if checked.check == "all-reduce"] == [True]
+    left = [pod.metadata.name for pod in clean_arena.core.list_pod_for_all_namespaces().items]
+    assert not [name for name in left if "all-reduce" in name]
+
+
+@pytest.mark.slow
+def test_without_its_fault_an_all_reduce_by_nccl_does_not_hold(clean_arena: Arena) -> None:
+    plan = changed(changed(QUICK, "fault", {"type": "noop", "hold": "60s"}), "recover.remediation", "none")
+    played = clean_arena.play(changed(plan, "expect", {"all_reduce": NCCL, "stays_schedulable_for": "1s"}))
+    assert played.exit_code == 1, played.output
+    assert played.verdicts()["all-reduce"] == "broken"
+
+
 def _kill_when_ready(arena: Arena, ending: str) -> None:
     """Delete the pod whose name ends so, once it is Ready."""
     found: list[Any] = []

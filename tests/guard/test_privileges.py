@@ -17,7 +17,7 @@ from gameday.agent.task import AllReduceTask, CanaryTask, InjectTask, MarkTask, 
 from gameday.cluster.manifests import agent_pod
 from gameday.faults.registry import known_faults
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, combined
-from gameday.plan.canary import Measure
+from gameday.plan.canary import Backend, Measure
 from gameday.plan.catalogue import shipped_plans
 from tests.guard.observations import profile
 from tests.support.plans import shipped
@@ -179,3 +179,5 @@ def test_an_all_reduce_enters_the_hosts_network_and_opens_no_device() -> None:
     rights = security_of(task)
     assert (rights.privileged, rights.host_pid) == (False, True)
     assert rights.capabilities == ("SYS_ADMIN", "SYS_PTRACE", "NET_RAW")
+    by_nccl = security_of(task.model_copy(update={"backend": Backend.NCCL}))
+    assert (by_nccl.privileged, by_nccl.host_pid) == (True, True)

@@ -79,6 +79,8 @@ def test_an_expectation_is_read_back_from_its_own_json() -> None:
         ({"interface": "-ib0", "falls_below": "50%"}, "pattern"),
         ({"interface": "ib0", "falls_below": "50%", "nodes": 1}, "greater than or equal to 2"),
         ({"interface": "ib0", "rises_above": "200%"}, "rises_above"),
+        ({"interface": "ib0", "falls_below": "50%", "hca": "mlx5_0"}, "only NCCL uses an RDMA adapter"),
+        ({"interface": "ib0", "falls_below": "50%", "backend": "gloo"}, "'tcp' or 'nccl'"),
     ],
 )
 def test_an_all_reduce_over_nodes_has_one_bound_and_an_interface(given: dict[str, Any], why: str) -> None:
@@ -97,6 +99,28 @@ def test_an_all_reduce_over_nodes_is_judged_by_its_baseline() -> None:
     assert (expected.holds_during(0.0, 4.0), expected.holds_during(1.0, 4.0)) == (True, False)
     assert (expected.holds_after(2.0, 4.0), expected.holds_after(1.9, 4.0)) == (True, False)
     assert expected.expectation == "all-reduce over nodes falls below 25% of its baseline"
+
+
+def test_an_all_reduce_takes_a_gpu_of_each_node_for_nccl_alone() -> None:
+    given = {"interface": "ib0", "falls_below": "25%"}
+    assert ExpectedAllReduce.model_validate(given).gpus == 0
+    assert ExpectedAllReduce.model_validate(given | {"backend": "nccl", "hca": "mlx5_0"}).gpus == 1
+
+
+@pytest.mark.parametrize("name", ["", "^mlx5_0", "=mlx5_0", "mlx5_0,mlx5_1", "mlx5_0:1", "m" * 64, "-mlx5_0"])
+def test_an_adapters_name_cannot_be_nccls_syntax(name: str) -> None:
+    with pytest.raises(ValidationError):
+        ExpectedAllReduce.model_validate({"interface": "ib0", "falls_below": "1%", "backend": "nccl", "hca": name})
+
+
+def test_a_wrong_nccl_variable_needs_a_canary_or_an_all_reduce_by_nccl() -> None:
+    text = (shipped("plans") / "nccl-rdma-adapter-lost.yaml").read_text()
+    faults, remediations = parameter_models(), known_remediations()
+    assert parse_plan(text.encode(), "p.yaml", faults, remediations).plan.expect.canary is None
+    by_tcp = text.replace("    backend: nccl\n", "").replace("    hca: mlx5_0\n", "")
+    with pytest.raises(DocumentError) as refused:
+        parse_plan(by_tcp.encode(), "p.yaml", faults, remediations)
+    assert "backend: nccl" in str(refused.value)
 
 
 def test_the_largest_block_is_measured_of_a_fault_that_holds_memory_alone() -> None:

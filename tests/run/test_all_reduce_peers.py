@@ -45,6 +45,17 @@ def test_too_few_peers_say_what_the_others_lack(world: World, new_run: NewRun, g
     assert f"{excluded}: a dead run left a fault there" in refused.value.why
 
 
+def test_for_nccl_a_peer_has_a_free_gpu(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+    target, full = (world.add_node(labels=group) for _ in range(2))
+    world.add_pod(unique("job"), "another-run", node=full, gpus=8)
+    run = new_run(selector=group)
+    assert choose_peers(run, target, 1, {}) == (full,)
+    with pytest.raises(StepFailedError, match=f"{full}: 0 GPUs are free"):
+        choose_peers(run, target, 1, {}, gpus=1)
+    free = world.add_node(labels=group)
+    assert choose_peers(run, target, 1, {}, gpus=1) == (free,)
+
+
 def test_in_a_season_the_nodes_of_siblings_come_last(
     world: World, new_run: NewRun, group: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
