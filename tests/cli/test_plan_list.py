@@ -67,7 +67,7 @@ def test_faults_are_in_words(capsys: Capture, plan: str, words: str) -> None:
 
 
 def test_plans_can_be_asked_for_by_layer_fault_and_detector(capsys: Capture) -> None:
-    assert names(capsys, "--layer", "network", "--fault", "net_tbf") == {"net-rate-limit-ib0"}
+    assert names(capsys, "--layer", "network", "--fault", "net_tbf") == {"net-rate-limit-ib0", "nccl-over-slow-ib0"}
     assert names(capsys, "--fault", "sxid") == {"sxid-12028-refused-request", "sxid-20034-link-fault"}
     assert "xid-95-without-dcgm" in names(capsys, "--fault", "xid"), "a part of its fault is an xid"
     seen = names(capsys, "--detector", "device-plugin")

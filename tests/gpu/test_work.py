@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gameday.host.base import AllReduce, Burn, CopyToGpu, GpuSample, HoldMemory
+from gameday.host.base import AllReduce, AllReduceOverNodes, Burn, CopyToGpu, GpuSample, HoldMemory
 from gameday.host.cpus import parse_cpus
 from gameday.host.load import measure_load
 from gameday.host.processes import workers
@@ -113,6 +113,55 @@ def test_every_sum_of_an_all_reduce_is_right(idle: GpuSample, host: RealHost, no
     assert report.bus_gbs is not None and (report.bus_gbs > 0) == (len(gpus) > 1)
     host.end_work(idle.index)
     assert_given_back(host, idle)
+
+
+@pytest.fixture
+def two(gpus: list[GpuSample], host: RealHost) -> Iterator[tuple[int, int]]:
+    """Two GPUs without work of ours, before and after; NCCL takes no GPU twice."""
+    indices = [sample.index for sample in gpus if not sample.lost]
+    if len(indices) < 2:
+        pytest.skip("NCCL needs a GPU for each rank, and this machine has one")
+    yield indices[0], indices[1]
+    for index in indices[:2]:
+        host.end_work(index)
+        assert not host.has_work(index)
+
+
+def begun(host: RealHost, two: tuple[int, int]) -> None:
+    """Begin both ranks of an all-reduce as over nodes, over sockets on the loopback interface."""
+    first = host.start_work(two[0], AllReduceOverNodes(rank=0, ranks=2, interface="lo"))
+    assert len(first.unique_id) == 256
+    host.start_work(two[1], AllReduceOverNodes(rank=1, ranks=2, unique_id=first.unique_id, interface="lo"))
+
+
+def is_over(host: RealHost, gpu: int) -> bool:
+    report = host.work_report(gpu)
+    return report is not None and (report.finished or bool(report.error))
+
+
+@pytest.mark.usefixtures("root")
+def test_two_ranks_of_an_all_reduce_over_nodes_meet_and_agree(two: tuple[int, int], host: RealHost, note: Note) -> None:
+    begun(host, two)
+    assert until(lambda: all(is_over(host, index) for index in two), 90)
+    reports = [host.work_report(index) for index in two]
+    note(f"all-reduce over nodes, sockets on lo: {reports}")
+    for report in reports:
+        assert report is not None and report.finished, report
+        assert report.wrong_sums == 0 and report.bus_gbs and report.latency_ms
+    assert len({report.bus_gbs for report in reports if report}) == 1
+
+
+@pytest.mark.usefixtures("root")
+def test_a_rank_whose_peer_is_killed_fails_or_waits_and_can_be_ended(
+    two: tuple[int, int], host: RealHost, note: Note
+) -> None:
+    begun(host, two)
+    host.end_work(two[1])
+    began = time.monotonic()
+    over = until(lambda: is_over(host, two[0]), 60)
+    report = host.end_work(two[0])
+    note(f"a rank whose peer was killed: over {over} after {time.monotonic() - began:.0f} s, {report}")
+    assert report is not None and (report.no_link or not report.error)
 
 
 @pytest.mark.parametrize("block", [None, 64 * _MIB], ids=["in one piece", "fragmented"])
