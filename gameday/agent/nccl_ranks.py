@@ -45,6 +45,7 @@ class _Part(Message):
     no_link: bool = Field(default=False, description="`error` is about the network between the ranks")
     connected: bool = False
     finished: bool = False
+    gpu: int | None = Field(default=None, ge=0, lt=256)
     wrong: int = Field(default=0, ge=0, description="sums that were wrong")
 
 
@@ -69,7 +70,7 @@ def lead(task: AllReduceTask, context: Context, environment: Mapping[str, str]) 
         if any(part.error for part in begun):
             return _note(task, WorkReport(seconds=0), [_Part(), *begun])
         own = _last_report(context.host, gpu, context.ending)
-        parts = [_part(own), *answers(channels, _Part, ANSWER_MARGIN_S + _WORK_S)]
+        parts = [_part(own, gpu), *answers(channels, _Part, ANSWER_MARGIN_S + _WORK_S)]
         _send_over(channels)
         return _note(task, own, parts)
 
@@ -86,7 +87,7 @@ def follow(task: AllReduceTask, context: Context, environment: Mapping[str, str]
             channel.send(_Part(error=str(error)[:500], no_link=isinstance(error, LinkError)))
             raise
         channel.send(_Part())
-        channel.send(_part(_last_report(context.host, gpu, context.ending)))
+        channel.send(_part(_last_report(context.host, gpu, context.ending), gpu))
         channel.receive(_Over, ANSWER_MARGIN_S + _WORK_S)
 
 
@@ -127,8 +128,9 @@ def _last_report(host: Host, gpu: int, ending: Ending) -> WorkReport:
         ending.event.wait(_LOOK_EVERY_S)
 
 
-def _part(report: WorkReport) -> _Part:
+def _part(report: WorkReport, gpu: int) -> _Part:
     return _Part(
+        gpu=gpu,
         error=report.error[:500],
         no_link=report.no_link,
         connected=report.latency_ms is not None,
@@ -151,7 +153,8 @@ def _note(task: AllReduceTask, own: WorkReport, parts: Sequence[_Part]) -> AllRe
     if wrong := sum(part.wrong for part in parts):
         raise HostError(f"{wrong} sums of the all-reduce are not the sum of what the nodes sent")
     way = f"RDMA over {task.hca}" if task.hca else f"sockets over {task.interface}"
-    said = f"{len(task.nodes)} nodes, NCCL from GPU to GPU, {way}"
+    gpus = ", ".join(f"GPU {part.gpu} of {node}" for node, part in by_node.items() if part.gpu is not None)
+    said = f"{len(task.nodes)} nodes, NCCL from GPU to GPU, {way}" + (f", {gpus}" if gpus else "")
     if own.round_bytes and own.latency_ms is not None:
         said += f": {own.round_bytes >> 10} KiB, latency {own.latency_ms:.3g} ms"
     ends = [f"{node} {_end_of(part)}" for node, part in by_node.items() if not part.finished]

@@ -1,4 +1,4 @@
-"""One rank of an all-reduce over several nodes with NCCL, on one GPU: its network, its rounds, its figures.
+"""A rank of an all-reduce over several nodes with NCCL, on one GPU: its network, its rounds, its figures.
 
 NCCL has no limit of time for a collective (docs/sources.md, NCCL over nodes): a rank whose peer or link is gone may
 wait for ever. So the process that calls this is killed at its limit, and reports every figure as soon as it has it.
@@ -31,8 +31,8 @@ _WARNING = re.compile(r"NCCL WARN (.*)")
 _MAX_WARNING_CHARACTERS = 200
 _MAX_LOG_BYTES = 64 << 10
 _NETWORK_STATUSES = (2, 3, 5, 6)
-"""System, internal and remote error of ncclResult_t, as every transport returns them; and invalid usage, which is what
-NCCL 2.32 says where the interface or adapter that it may use is not up. The baseline tells a wrong name from that."""
+"""Values of ncclResult_t: the system, internal and remote error that transports return; and invalid usage, which NCCL
+2.32 returns where no interface or adapter that it may use is up. The baseline tells a wrong name from that."""
 _OUR_VARIABLES = {
     # One GPU of each node has nothing but the network; these two keep it so for two ranks on one node, the third for
     # racks whose nodes share an NVLink domain.

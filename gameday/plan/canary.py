@@ -227,8 +227,8 @@ class ExpectedAllReduce(ExpectedMeasurement):
     """The bus bandwidth of an all-reduce of the target and other nodes while the fault is in, compared with before."""
 
     backend: Backend = Backend.TCP
-    """What carries the data: `tcp`, a ring of our own from CPU to CPU that needs no GPU; or `nccl`, from GPU to GPU as
-    in a training job, with one free GPU of each node, and CuPy and NCCL in the agent's image."""
+    """Library that carries the data: `tcp`, a ring of our own from CPU to CPU that needs no GPU; or `nccl`, from GPU to
+    GPU as in a training job, with one free GPU of each node, and CuPy and NCCL in the agent's image."""
     interface: str = Field(pattern=INTERFACE_NAME)
     """Interface that the data goes through on each node; the nodes meet on their pods' own network. With `hca` NCCL
     only connects its ranks through it."""

@@ -87,7 +87,7 @@ def test_ranks_reduce_and_nothing_of_them_stays(
 ) -> None:
     played = measured(ranks)
     assert played.note.value == pytest.approx(3.0, rel=0.02), played.note
-    assert f"{ranks} nodes, NCCL from GPU to GPU, sockets over ib0: " in played.note.detail
+    assert f"{ranks} nodes, NCCL from GPU to GPU, sockets over ib0, GPU 0 of gpu-node-1, " in played.note.detail
     assert played.note.latency_ms is not None and played.note.bytes >= 64 << 10
     assert [result.ok for result in (played.lead, *played.followers)] == [True] * ranks
     assert not any(machine.works for machine in machines)
