@@ -1,5 +1,7 @@
-"""The meeting of an all-reduce's ranks at rank 0, over the pods' own network, so that a fault of the measured network
-is not taken for a peer that died: the first is a figure, the second leaves it unknown.
+"""The meeting of an all-reduce's ranks at rank 0, over the pods' own network.
+
+So a fault of the measured network is not taken for a peer that died: the first is a figure, the second leaves it
+unknown.
 """
 
 from __future__ import annotations
