@@ -7,7 +7,7 @@ from datetime import timedelta
 from gameday.errors import StepFailedError
 from gameday.faults.registry import fault_for
 from gameday.history.events import FaultInjected
-from gameday.ledger.entries import RestoreNode
+from gameday.ledger.entries import BringBackOperands, RestoreNode
 from gameday.observe.api_server_load import injector_pod
 from gameday.observe.cluster_repair import ClusterRepair
 from gameday.observe.device_taints import watch_devices
@@ -58,11 +58,14 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
     watch_devices(run, target.node)
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
-    operands = None
+    operands, to_undo = None, tuple[str, ...]()
     if fault_for(fault).needs_operands_away(fault):
         work = AGENT_START_TIMEOUT + fault.longest_injection
         operands = send_operands_away(run, target, "operands-inject", work)
-    entry, note = inject_fault(run, target, fault, injector_pod(run, target.index))
+    if operands and fault_for(fault).needs_operands_away_to_undo(fault):
+        assert isinstance(operands.undo, BringBackOperands)
+        to_undo = operands.undo.labels
+    entry, note = inject_fault(run, target, fault, injector_pod(run, target.index), to_undo)
     reach = fault_for(fault).reach(fault)
     run.note(
         FaultInjected(

@@ -56,11 +56,11 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
     with step(run, Step.RECOVER, bound) as result:
         if recovery.is_hands_off:
             repairs = await_cluster_repairs(run, result, faults)
-            _take_out_faults(run, result)
+            _take_out_faults(run, result, [fault.target for fault in faults])
             back = [fault.target for fault in faults if is_back(run, fault)]
         else:
             _await_nodes_that_went_down(run, targets)
-            _take_out_faults(run, result)
+            _take_out_faults(run, result, targets)
             end_samplers(run)
             restart_with_load_gone(run)
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
@@ -75,10 +75,26 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
         return repairs
 
 
-def _take_out_faults(run: Run, result: StepResult) -> None:
+def _take_out_faults(run: Run, result: StepResult, targets: Sequence[ChosenTarget]) -> None:
+    of_node = {target.node: target for target in targets}
     for entry in run.ledger.open_entries():
-        if isinstance(entry.undo, TakeOutFault) and run.undo(entry) is not Cleanliness.CLEAN:
+        if not isinstance(entry.undo, TakeOutFault):
+            continue
+        target = of_node.get(entry.node or "")
+        operands = _send_operands_away(run, result, target) if entry.undo.operands and target else None
+        if run.undo(entry) is not Cleanliness.CLEAN:
             result.mark_broken(f"the fault on {entry.node} is not provably out")
+        if operands and target:
+            bring_operands_back(run, result, target, operands)
+
+
+def _send_operands_away(run: Run, result: StepResult, target: ChosenTarget) -> Entry | None:
+    """Send away the operands that keep the fault from being taken out; if they stay, the undo is tried all the same."""
+    try:
+        return send_operands_away(run, target, "operands-undo", AGENT_START_TIMEOUT)
+    except StepFailedError as error:
+        result.mark_broken(error.why)
+        return None
 
 
 def _await_nodes_that_went_down(run: Run, targets: Sequence[ChosenTarget]) -> None:

@@ -159,6 +159,10 @@ class OptionalParts(Generic[P]):
         """Return True where the GPU operator's operands leave the node for the injection, and come back right after."""
         return False
 
+    def needs_operands_away_to_undo(self, parameters: P) -> bool:
+        """Return True where the GPU operator's operands leave the node once more while the fault is taken out."""
+        return False
+
     def warnings(self, parameters: P) -> tuple[str, ...]:
         """Return what these parameters do beyond the fault itself, for the person who approves the run."""
         return ()

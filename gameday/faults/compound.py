@@ -136,6 +136,9 @@ class CompoundFault(Fault[CompoundParameters]):
     def needs_operands_away(self, parameters: CompoundParameters) -> bool:
         return any(part.fault.needs_operands_away(part.parameters) for part in _parts(parameters))
 
+    def needs_operands_away_to_undo(self, parameters: CompoundParameters) -> bool:
+        return any(part.fault.needs_operands_away_to_undo(part.parameters) for part in _parts(parameters))
+
     def warnings(self, parameters: CompoundParameters) -> tuple[str, ...]:
         return tuple(line for part in _parts(parameters) for line in part.fault.warnings(part.parameters))
 

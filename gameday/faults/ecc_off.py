@@ -7,7 +7,17 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
-from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, ready_for_reset, refuse_reset, target_gpu
+from gameday.faults.gpu import (
+    PERSISTENCE_DAEMON,
+    GpuParameters,
+    injected_gpu,
+    nvidia_smi,
+    others_open,
+    ready_for_reset,
+    refuse_reset,
+    target_gpu,
+    wait_until,
+)
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -28,7 +38,8 @@ class EccOffFault(Fault[EccOffParameters]):
 
     The mode in force changes at the next reset of the GPU or boot of the node. Without `reset` the fault changes the
     pending mode alone, and so tests whether anybody looks at it before that. With `reset` the GPU is reset twice, on
-    the way in and on the way out.
+    the way in and on the way out. The GPU operator's operands leave the node for each reset, and are back in between:
+    what they then show is the fault. The agent's own deadline cannot send them away; after it the reaper does.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EccOffParameters
@@ -45,6 +56,12 @@ class EccOffFault(Fault[EccOffParameters]):
         return (Claim("ECC mode", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
 
     def needs_idle_gpu(self, parameters: EccOffParameters) -> bool:
+        return parameters.reset
+
+    def needs_operands_away(self, parameters: EccOffParameters) -> bool:
+        return parameters.reset
+
+    def needs_operands_away_to_undo(self, parameters: EccOffParameters) -> bool:
         return parameters.reset
 
     def warnings(self, parameters: EccOffParameters) -> tuple[str, ...]:
@@ -81,6 +98,7 @@ class EccOffFault(Fault[EccOffParameters]):
         sample = injected_gpu(parameters, gpu, host, undo_state)
         lines = [f"nvidia-smi -e 1: {nvidia_smi(host, sample, '-e', '1')}"]
         if sample.ecc_mode is False and parameters.reset:
+            wait_until(lambda: not others_open(host, sample, but=PERSISTENCE_DAEMON))  # operands that leave the node
             _reset(host, sample, lines)
         elif sample.ecc_mode is False:
             lines.append("somebody reset the GPU meanwhile, and ECC is off: a GPU reset or a reboot turns it on")

@@ -93,16 +93,19 @@ def refuse_while_open(host: Host, gpu: GpuSample, consequence: str, *, but: str 
     Raises:
         HostError: Processes have the GPU open; the message names the first three.
     """
-
-    def users() -> list[str]:
-        return [f"{u.pid} {u.command}" for u in host.gpu_users(gpu.index) if but is None or but not in u.command]
-
-    if (but is None and wait_until(lambda: not users())) or not (found := users()):
+    if but is None and wait_until(lambda: not others_open(host, gpu, but=None)):
+        return
+    if not (found := others_open(host, gpu, but=but)):
         return
     raise HostError(
         f"GPU {gpu.index} is open in {len(found)} process(es): {'; '.join(found[:3])}; {consequence}: stop them first, "
         "monitors and the device plugin included"
     )
+
+
+def others_open(host: Host, gpu: GpuSample, *, but: str | None) -> list[str]:
+    """Return the processes that have a GPU open, each as `pid command`, but for those with `but` in it."""
+    return [f"{u.pid} {u.command}" for u in host.gpu_users(gpu.index) if but is None or but not in u.command]
 
 
 def refuse_reset(host: Host, gpu: GpuSample) -> None:

@@ -50,9 +50,11 @@ def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
     has_operator = any(label.startswith(_DEPLOY) for label in labels)
     yield _driver(run, node, has_operator=has_operator)
     yield _own_gpus(run, node)
-    if remediation_for(run.plan.recover.remediation).needs_idle_gpu:
+    fault, parameters = fault_for(run.plan.fault), run.plan.fault
+    resets = fault.needs_operands_away_to_undo(parameters)
+    if resets or remediation_for(run.plan.recover.remediation).needs_idle_gpu:
         yield _operands("reset", node, labels)
-    if fault_for(run.plan.fault).needs_operands_away(run.plan.fault):
+    if fault.needs_operands_away(parameters) and not resets:
         yield _operands("removal", node, labels)
 
 

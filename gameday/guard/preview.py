@@ -130,8 +130,10 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         longest, why = plan.guardrails.max_duration, f"read NVML every {SAMPLE_EVERY_S:g} s, until the fault is out"
         yield _agent(run, Step.BASELINE, "sample", target, sample_task(run, target), longest, why)
     yield from _canary(run, Step.BASELINE, "before", target)
-    if fault_for(plan.fault).needs_operands_away(plan.fault):
-        yield from _operands(run, Step.INJECT, node, "removal")
+    fault = fault_for(plan.fault)
+    resets = fault.needs_operands_away_to_undo(plan.fault)
+    if fault.needs_operands_away(plan.fault):
+        yield from _operands(run, Step.INJECT, node, "reset" if resets else "removal")
     yield _injector(run, Step.INJECT, "inject", target, plan.fault)
     yield from _canary(run, Step.VERIFY_TAINT, "during", target)
     probe = plan.expect.topology_manager_rejects
@@ -146,6 +148,8 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         name, why = _name(run, "resubmit", target), "a GPU job that must run on a healthy node"
         manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), template=template)
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
+    if resets:
+        yield from _operands(run, Step.RECOVER, node, "reset")
     if plan.recover.repairs_node:
         yield from _repair(run, target)
     if not plan.recover.gives_node_back:

@@ -32,7 +32,7 @@ _MAX_WARNING_CHARACTERS = 200
 _MAX_LOG_BYTES = 64 << 10
 _NETWORK_STATUSES = (2, 3, 5, 6)
 """Results of NCCL that are about the network: ncclSystemError, ncclInternalError, ncclInvalidUsage, ncclRemoteError.
-NCCL 2.32 returns the third where no interface that it may use is up. The baseline distinguishes that from a wrong name."""
+NCCL 2.32 returns the third where no interface that it may use is up. The baseline sorts out wrong names."""
 _OUR_VARIABLES = {
     # One GPU of each node has nothing but the network; these two keep it so for two ranks on one node, the third for
     # racks whose nodes share an NVLink domain.

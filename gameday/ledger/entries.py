@@ -47,6 +47,9 @@ class TakeOutFault(LedgerModel):
         default=False,
         description="the cluster repairs this node and may replace it: the fault is out where the node is gone",
     )
+    operands: tuple[str, ...] = Field(
+        default=(), description="labels of the GPU operator's operands that leave the node while the fault is taken out"
+    )
 
 
 class EndApiCanary(LedgerModel):

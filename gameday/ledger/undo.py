@@ -6,10 +6,11 @@ UNKNOWN.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from gameday.cluster.kubernetes import Kubernetes, absent_is_none
 from gameday.cluster.lab_control import configure_lab
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import snapshot
-from gameday.cluster.operands import AWAY, bring_back
+from gameday.cluster.operands import AWAY, bring_back, send_away
 from gameday.cluster.pods import PodFollower
 from gameday.errors import ControlError, KubernetesError
 from gameday.ledger.entries import (
@@ -89,7 +90,14 @@ def undo_entry(
     try:
         match entry.undo:
             case TakeOutFault() as undo:
-                return _take_out_fault(kubernetes, entry, undo, run_id, pods, ledger, after_signal=after_signal)
+                take_out = partial(
+                    _take_out_fault, kubernetes, entry, undo, run_id, pods, ledger, after_signal=after_signal
+                )
+                return (
+                    _with_operands_away(kubernetes, entry.node or "", undo, pods, take_out)
+                    if undo.operands
+                    else take_out()
+                )
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
                 return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
@@ -176,6 +184,28 @@ def _bring_back_operands(kubernetes: Kubernetes, node: str, labels: tuple[str, .
     lines = tuple(f"label {label}: {value or 'not there'}" for label, value in found.items())
     paused = any(AWAY in value for value in found.values())
     return UndoResult(Cleanliness.UNKNOWN if paused else Cleanliness.CLEAN, lines)
+
+
+def _with_operands_away(
+    kubernetes: Kubernetes, node: str, fault: TakeOutFault, pods: PodFollower, take_out: Callable[[], UndoResult]
+) -> UndoResult:
+    """Take a fault out while operands that keep its GPU open are away; the agent waits until they have let go of it.
+
+    They stay away while it is not known whether the fault is out: the next attempt needs that. The entry is then open.
+    """
+    message = termination_message(pods, fault.pod)
+    if message is None or message.cleanliness is not Cleanliness.CLEAN:
+        try:
+            send_away(kubernetes, node, fault.operands)
+        except KubernetesError as error:
+            if error.status != HTTPStatus.NOT_FOUND:  # a node that is gone has no operands either
+                raise
+    result = take_out()
+    if result.cleanliness is Cleanliness.UNKNOWN:
+        return replace(result, evidence=(*result.evidence, "the GPU operator's operands stay away until it is out"))
+    back = _bring_back_operands(kubernetes, node, fault.operands)
+    worse = result.cleanliness if result.cleanliness is Cleanliness.DIRTY else back.cleanliness
+    return replace(result, cleanliness=worse, evidence=(*result.evidence, *back.evidence))
 
 
 def _restore_lab(lab: Path | None) -> UndoResult:

@@ -230,8 +230,17 @@ def injector_deadline(fault: FaultParameters) -> timedelta:
     return AGENT_START_TIMEOUT + fault.longest_injection + fault.hold + _DEADLINE_MARGIN
 
 
-def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: str) -> tuple[Entry, InjectedNote]:
+def inject_fault(
+    run: Run, target: ChosenTarget, fault: FaultParameters, name: str, operands: tuple[str, ...] = ()
+) -> tuple[Entry, InjectedNote]:
     """Write the intent into the ledger, then create the injector pod; the fault is in when this returns.
+
+    Args:
+        run: The run.
+        target: The node and its GPU.
+        fault: The fault.
+        name: The pod's name.
+        operands: Labels of the operands that have to leave the node when the fault is taken out, too.
 
     Raises:
         StepFailedError: The fault does not go in.
@@ -239,7 +248,9 @@ def inject_fault(run: Run, target: ChosenTarget, fault: FaultParameters, name: s
     """
     parameters, gpu = fault.model_dump(mode="json"), target.gpu or 0
     task = InjectTask(run_id=run.id, node=target.node, gpu=gpu, fault=parameters, hold_s=fault.hold.total_seconds())
-    undo = TakeOutFault(pod=name, gpu=gpu, fault=parameters, goes_with_node=run.plan.recover.is_hands_off)
+    undo = TakeOutFault(
+        pod=name, gpu=gpu, fault=parameters, goes_with_node=run.plan.recover.is_hands_off, operands=operands
+    )
     entry = send_agent(run, name, task, injector_deadline(fault), undo)
     within = AGENT_START_TIMEOUT + fault.longest_injection
     pod = await_pod(run, name, f"injector pod {name} Ready", within, ready=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,44 @@ def test_the_operands_leave_for_a_removal_and_show_the_missing_gpu(clean_cdi: Ar
     assert left < injected.written_at < returned, "they leave before the GPU does, and are back while it is gone"
     offered = [seen.gpus for seen in played.history.of(AllocatableSeen)]
     assert offered[-3:] == [0, 3, 4], "no plugin, the plugin that counts three, the GPU is back"
+
+
+def ecc_off(hold: str) -> dict[str, Any]:
+    """A plan that resets the last GPU of a node without jobs twice, on the way in and on the way out."""
+    plan = changed(removal(hold), "fault", {"type": "ecc_off", "gpu": 3, "reset": True, "hold": hold})
+    plan = changed(plan, "expect.stays_schedulable_for", "1s")
+    return changed(plan, "guardrails.allow_dangerous", ["ecc_off"])
+
+
+def assert_ecc_is_on(arena: Arena) -> None:
+    modes = [(gpu.ecc_mode, gpu.ecc_mode_pending) for host in hosts_of(arena).values() for gpu in host.gpus()]
+    assert set(modes) == {(True, True)}
+
+
+def test_the_operands_leave_for_both_resets_of_ecc_off_and_are_there_in_between(clean_cdi: Arena) -> None:
+    played = clean_cdi.play(ecc_off("90s"))
+    assert played.exit_code == 0, played.output
+    (injected,) = played.history.of(FaultInjected)
+    assert any("--gpu-reset" in line for line in injected.evidence)
+    moved = [(seen.value, seen.at) for seen in played.history.of(LabelSeen) if seen.label == PLUGIN]
+    assert [value for value, _ in moved] == [AWAY, "true", AWAY, "true"]
+    assert moved[0][1] < injected.written_at < moved[1][1], "they are back while the fault is in"
+    assert_ecc_is_on(clean_cdi)
+
+
+def test_a_run_that_is_killed_while_ecc_is_off_is_reaped(clean_cdi: Arena) -> None:
+    """The reaper sends the operands away for the reset that turns ECC on, and brings them back."""
+
+    def is_in(record: Record) -> bool:
+        return isinstance(record.event, LabelSeen) and record.event.value == "true" and record.event.label == PLUGIN
+
+    played = clean_cdi.play_and_when(ecc_off("90s"), is_in, send(signal.SIGKILL))
+    assert played.exit_code == -signal.SIGKILL
+    argv = [sys.executable, "-m", "gameday.cli", "reap", "--profile", str(clean_cdi.cluster.profile)]
+    deadline = time.monotonic() + 90
+    while (reaped := subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)).returncode:
+        assert time.monotonic() < deadline, reaped.stdout + reaped.stderr
+    assert_ecc_is_on(clean_cdi)
 
 
 def test_a_run_that_is_killed_before_the_removal_is_reaped(clean_cdi: Arena) -> None:

@@ -25,7 +25,7 @@ from gameday.ledger.entries import (
     Undo,
 )
 from gameday.ledger.ledger import Ledger, stored_ledgers
-from gameday.ledger.undo import undo_entry
+from gameday.ledger.undo import UndoResult, undo_entry
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
@@ -476,6 +476,47 @@ def test_operands_come_back_by_their_labels_as_we_left_them(
     assert (done.cleanliness, done.evidence) == (cleanliness, (f"label {PLUGIN}: {after}",))
     labels = world.core.read_node("n1").metadata.labels
     assert (labels[PLUGIN], labels["mine"]) == (after, "kept")
+
+
+def plugin(world: World) -> str:
+    return str(world.core.read_node("n1").metadata.labels[PLUGIN])
+
+
+@pytest.mark.parametrize("reported", [Cleanliness.CLEAN, Cleanliness.DIRTY])
+def test_operands_are_away_while_the_fault_comes_out_and_back_once_that_is_known(
+    world: World,
+    reaper: Kubernetes,
+    pods: PodFollower,
+    run: str,
+    monkeypatch: pytest.MonkeyPatch,
+    reported: Cleanliness,
+) -> None:
+    world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: "true"}}})
+    meanwhile = list[str]()
+
+    def out(*_: Any, **__: Any) -> UndoResult:
+        meanwhile.append(plugin(world))
+        return UndoResult(reported, ("as the agent read it",))
+
+    monkeypatch.setattr(undo, "_take_out_fault", out)
+    fault = take_out("i").model_copy(update={"operands": (PLUGIN,)})
+    done = undo_entry(reaper, entry(fault), run, pods)
+    assert (done.cleanliness, done.evidence[-1]) == (reported, f"label {PLUGIN}: true")
+    assert (meanwhile, plugin(world)) == ([AWAY], "true")
+
+
+def test_operands_stay_away_while_it_is_not_known_whether_the_fault_is_out(
+    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: "true"}}})
+    results = [UndoResult(Cleanliness.UNKNOWN, ("still undoing",)), UndoResult(Cleanliness.CLEAN, ("out",))]
+    monkeypatch.setattr(undo, "_take_out_fault", lambda *_, **__: results.pop(0))
+    fault = take_out("i").model_copy(update={"operands": (PLUGIN,)})
+    first = undo_entry(reaper, entry(fault), run, pods)
+    assert (first.cleanliness, plugin(world)) == (Cleanliness.UNKNOWN, AWAY)
+    assert "stay away until it is out" in first.evidence[-1]
+    assert undo_entry(reaper, entry(fault), run, pods).cleanliness is Cleanliness.CLEAN
+    assert plugin(world) == "true"
 
 
 def test_operands_of_a_node_that_is_gone_are_nobodys(reaper: Kubernetes, pods: PodFollower, run: str) -> None:

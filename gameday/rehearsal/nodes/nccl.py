@@ -49,7 +49,7 @@ class Reduced:
 
 
 def all_reduce(machine: Machine, gpus: list[int], environment: dict[str, str]) -> Reduced:
-    settings = conf(machine.extra_files.get(CONF, "")) | environment
+    settings = _conf(machine.extra_files.get(CONF, "")) | environment
     if socket_interface(machine, settings) is None:
         wanted = settings.get("NCCL_SOCKET_IFNAME", "any")
         return Reduced(error=f"Bootstrap : no socket interface found (NCCL_SOCKET_IFNAME={wanted}): internal error")
@@ -58,11 +58,8 @@ def all_reduce(machine: Machine, gpus: list[int], environment: dict[str, str]) -
     return narrowed(_carried(machine, gpus, settings), settings)
 
 
-def conf(text: str) -> dict[str, str]:
-    """Return the variables of an nccl.conf.
-
-    NCCL takes the first line of a variable: it sets what is not set yet.
-    """
+def _conf(text: str) -> dict[str, str]:
+    """NCCL takes the first line of a variable: it sets what is not set yet."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")

@@ -1,6 +1,6 @@
 """A communicator of NCCL over several virtual machines: who has joined, and what the network between them carries.
 
-One GPU of each machine, so a ring over the network. Sockets are TCP over an interface, and feel its queue; RDMA passes
+One GPU of each machine, so a ring over the network. The machine's /etc/nccl.conf is not in the agent's container. Sockets are TCP over an interface, and feel its queue; RDMA passes
 the queues and IP by. What carries nothing hangs, as NCCL does.
 """
 
@@ -16,11 +16,9 @@ from gameday.host.nccl_over_nodes import variables
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.nccl import (
-    CONF,
     SOCKET_GBS,
     Reduced,
     adapters,
-    conf,
     infiniband_error,
     narrowed,
     socket_interface,
@@ -70,7 +68,7 @@ def leave(machine: Machine, unique_id: str, rank: int) -> None:
 
 def start_error(machine: Machine, order: AllReduceOverNodes) -> str:
     """Return NCCL's words where it finds no interface or no adapter on this machine; empty where it begins."""
-    settings = _settings(machine, order)
+    settings = variables(order)
     if socket_interface(machine, settings) is None:
         return _error("NCCL_ERROR_INVALID_USAGE: invalid usage", "Bootstrap : no socket interface found")
     if _over_rdma(settings) and not adapters(machine, settings):
@@ -85,7 +83,7 @@ def progress(communicator: Communicator) -> tuple[dict[str, Any], str]:
     if communicator.has_lost_one:
         return {}, _error("NCCL_ERROR_REMOTE_ERROR: remote process exited", "Connection closed by remote peer")
     ring = [communicator.members[rank] for rank in sorted(communicator.members)]
-    settings = [_settings(machine, order) for machine, order in ring]
+    settings = [variables(order) for _, order in ring]
     if any(_over_rdma(one) for one in settings):
         if error := next(filter(None, map(infiniband_error, settings)), ""):
             return {}, _error("NCCL_ERROR_REMOTE_ERROR: remote process exited", error)
@@ -122,10 +120,6 @@ def _over_sockets(machines: list[Machine], settings: list[dict[str, str]]) -> tu
     pairs = list(zip(ends, [*ends[1:], ends[0]], strict=True))
     rate = min(tcp_rate(near, far) for near, far in pairs) / 1e9
     return min(SOCKET_GBS, rate), max(one_way_delay(end)[0] for end in ends) + 2 * (len(ends) - 1) * WIRE_S / 2
-
-
-def _settings(machine: Machine, order: AllReduceOverNodes) -> dict[str, str]:
-    return conf(machine.extra_files.get(CONF, "")) | variables(order)
 
 
 def _over_rdma(settings: dict[str, str]) -> bool:
