@@ -1,7 +1,7 @@
 """A communicator of NCCL over several virtual machines: who has joined, and what the network between them carries.
 
-One GPU of each machine, so a ring over the network. The machine's /etc/nccl.conf is not in the agent's container. Sockets are TCP over an interface, and feel its queue; RDMA passes
-the queues and IP by. What carries nothing hangs, as NCCL does.
+One GPU of each machine, so a ring over the network. Sockets are TCP over an interface, and feel its queue; RDMA passes
+the queues and IP by. What carries nothing hangs, as NCCL does. The agent's container has no /etc/nccl.conf of the node.
 """
 
 from __future__ import annotations
