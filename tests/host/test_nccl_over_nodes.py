@@ -18,6 +18,7 @@ from gameday.host import nccl_over_nodes
 from gameday.host.base import AllReduceOverNodes
 from gameday.host.nccl_over_nodes import is_about_network, last_warning, take_part, variables
 from tests.host.test_nccl_all_reduce import DeviceArray, FakeCupy, memory
+from tests.host.test_worker import process
 
 ID = bytes(range(128))
 
@@ -231,3 +232,45 @@ def test_real_nccl_in_a_host_network_whose_link_is_down_says_so_and_it_is_about_
         host.stdin.close()
     assert answer["id"] == 0 and answer["network"]
     assert answer["said"] == "Bootstrap : no socket interface found"
+
+
+_STUB = """
+import os, sys, threading
+from types import SimpleNamespace
+from gameday.host import nccl_over_nodes
+from tests.host.test_nccl_over_nodes import Cupy, ID, NcclError
+
+class Nccl(SimpleNamespace):
+    def NcclCommunicator(self, ranks, unique_id, rank):
+        with open(os.environ["NCCL_DEBUG_FILE"], "w") as log:
+            log.write("vm:1 [0] NCCL WARN Connection closed by remote peer \\x1b[2J\\n")
+        return SimpleNamespace(check_async_error=check, allReduce=lambda *_: threading.Event().wait())
+
+def check():
+    if FAILS:
+        raise NcclError(6)
+
+nccl_over_nodes.enter_host_network = lambda proc: None
+nccl = Nccl(available=True, get_unique_id=lambda: tuple(ID), groupStart=lambda: None, NCCL_UINT32=3, NCCL_SUM=0)
+sys.modules |= {"cupy": Cupy(), "cupy.cuda": Cupy(), "cupy.cuda.nccl": nccl}
+"""
+
+
+def test_a_worker_whose_round_hangs_reports_nccls_own_error_and_ends() -> None:
+    with process(order().model_dump(), f"FAILS = True\n{_STUB}") as worker:
+        assert worker.stdout
+        first, last = (json.loads(line) for line in worker.stdout)
+        assert worker.wait(10) == 1
+    assert first["unique_id"] == ID.hex()
+    assert last["no_link"] and "finished" not in last
+    assert last["error"] == "NcclError: status 6: Connection closed by remote peer \\x1b[2J"
+
+
+def test_a_worker_that_hangs_without_an_error_ends_with_its_agent() -> None:
+    with process(order().model_dump(), f"FAILS = False\n{_STUB}") as worker:
+        assert worker.stdout
+        assert worker.stdin
+        assert json.loads(worker.stdout.readline())["unique_id"] == ID.hex()
+        assert worker.poll() is None
+        worker.stdin.close()
+        assert worker.wait(10) == 0
