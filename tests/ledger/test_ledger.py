@@ -66,6 +66,7 @@ def test_an_intent_is_in_the_cluster_when_it_returns(world: World, ledger: Ledge
         "fault": {"type": "xid", "xid": 79},
         "undo_state": {},
         "goes_with_node": False,
+        "operands": [],
     }
     assert found["0000-inject.json"]["settled"] is None
     labels = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).metadata.labels
