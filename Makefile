@@ -53,6 +53,7 @@ test-kubesim: setup
 
 # Whole game-days that are killed, cancelled and interrupted in every step, and the pages in Chromium: minutes.
 test-slow: setup browser helm
+	@$(SETUP) postgres
 	.venv/bin/pytest -m "(slow or browser) and not lab" -n 3 $(SHARED) $(ARGS)
 
 # Whatever needs the real control plane; `make lab` builds it.
@@ -138,6 +139,7 @@ lock: setup
 	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:go -o requirements-go.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:cc -o requirements-cc.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:postgres --no-deps -o requirements-postgres.lock $(ARGS)
 
 clean:
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -34,6 +34,7 @@ LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "requirements-uv.lock"
 GO_LOCK = ROOT / "requirements-go.lock"
 CC_LOCK = ROOT / "requirements-cc.lock"
+POSTGRES_LOCK = ROOT / "requirements-postgres.lock"
 GPU_LOCK = ROOT / "requirements-gpu.lock"
 GPU_DEVICE = Path("/dev/nvidiactl")
 APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "apt"
@@ -58,6 +59,7 @@ def main(parts: Sequence[str]) -> int:
         "browser": fetch_browser,
         "haproxy": fetch_haproxy,
         "compiler": fetch_compiler,
+        "postgres": fetch_postgres,
         "gpu": install_gpu,
     }
     if unknown := [part for part in parts if part not in steps]:
@@ -136,6 +138,16 @@ def fetch_compiler() -> None:
     """A C compiler for the tests' mock of NVML, into `.tools/zig`, unless the system has one. Raises SetupError."""
     if shutil.which("cc") is None:
         _fetch_wheel("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
+
+
+def fetch_postgres() -> None:
+    """A PostgreSQL server for the tests of Prefect on one, into `.tools/postgres`, unless the system has one."""
+    if shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        return
+    try:
+        _fetch_wheel("PostgreSQL", POSTGRES_LOCK, TOOLS / "postgres", "pgserver/pginstall/bin/initdb")
+    except SetupError as error:
+        say(f"no PostgreSQL: {error}\n       the tests of a Prefect server on PostgreSQL will be skipped")
 
 
 def install_gpu() -> None:

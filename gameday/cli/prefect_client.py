@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 _API_URL = "PREFECT_API_URL"
 _OWN_SERVER: ContextVar[Child | None] = ContextVar("own_server", default=None)
-_DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3"}
-"""20 s of attempts for each request; Prefect's own five retries take 75 s, and a run's end has two requests."""
+_DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
+"""20 s of attempts for each request; Prefect's own five retries take 75 s, and a run's end has two requests.
+
+A 500 is what Prefect's server answers while its PostgreSQL refuses connections, and what its client does not try again.
+"""
 _WITHOUT_A_PAUSE = 3
 """Prefect's client of events sleeps a second before each attempt to reconnect after its third."""
 # Messages of Prefect 3.8's flow engine and of its temporary server.

@@ -59,7 +59,7 @@ class TemporaryPrefect:
         self._ports = HeldPorts(1)
         (port,) = self._ports.numbers
         self.api_url = f"http://127.0.0.1:{port}/api"
-        environment = QUIET | ({"PREFECT_UI_API_URL": self.api_url} if self._whole else _SMALL)
+        environment = QUIET | ({"PREFECT_SERVER_UI_API_URL": self.api_url} if self._whole else _SMALL)
         self._child = Child("prefect", server_argv(port), self._log, environment, says_ready=False)
         self._child.start()
         self._child.await_url(f"{self.api_url}/health")

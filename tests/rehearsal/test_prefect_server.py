@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from prefect.settings import Settings
 
 from gameday.rehearsal.prefect_server import begin_with_template, keep_template, server_environment
 
@@ -64,6 +65,16 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, cache: Path)
 
 def test_the_servers_pages_ask_the_server_they_came_from(tmp_path: Path) -> None:
     environment = server_environment(tmp_path, 4711)
-    assert environment["PREFECT_UI_API_URL"] == "http://127.0.0.1:4711/api"
-    assert environment["PREFECT_API_DATABASE_CONNECTION_URL"].endswith(f"{tmp_path}/prefect.db")
+    assert environment["PREFECT_SERVER_UI_API_URL"] == "http://127.0.0.1:4711/api"
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
+
+
+@pytest.mark.parametrize("name", ["PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL"])
+def test_a_database_of_the_users_environment_is_left_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in {name: "postgresql+asyncpg://me@db/prefect", **server_environment(tmp_path, 4711)}.items():
+        monkeypatch.setenv(key, value)
+    url = Settings().server.database.connection_url
+    assert url is not None
+    assert url.get_secret_value() == f"sqlite+aiosqlite:///{tmp_path}/prefect.db"
