@@ -39,10 +39,12 @@ def _pins(lock: str) -> dict[str, str]:
 
 @pytest.fixture
 def built(tmp_path: Path) -> list[dict[str, Any]]:
-    """The page's kustomization, beside a checkout as the page has it."""
+    """The page's kustomization, with its patch for PostgreSQL, beside a checkout as the page has it."""
     if KUBECTL is None:
         pytest.skip("kubectl is not there; `make setup` fetches it")
     (written,) = re.findall(r"```yaml\n(# kustomization\.yaml\n.*?)```", PAGE, re.DOTALL)
+    (postgresql,) = re.findall(r"```yaml\n(  - target: .*?)```", PAGE, re.DOTALL)
+    written += postgresql
     (tmp_path / "gpu-gameday").symlink_to(ROOT)
     (tmp_path / "kustomization.yaml").write_text(written, encoding="utf-8")
     done = subprocess.run([KUBECTL, "kustomize", tmp_path], capture_output=True, text=True, check=False)
@@ -95,6 +97,11 @@ def test_both_locks_agree_where_they_meet() -> None:
 def test_the_pages_kustomization_changes_every_image(built: list[dict[str, Any]]) -> None:
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(built)))
     assert images == {"REGISTRY/gameday:0.1.0", "docker.io/library/debian:12-slim"}
+
+
+def test_the_pages_patch_gives_the_database_to_the_server_alone(built: list[dict[str, Any]]) -> None:
+    secret = '"name": "PREFECT_SERVER_DATABASE_CONNECTION_URL", "valueFrom": {"secretKeyRef"'
+    assert [one["metadata"]["name"] for one in built if secret in json.dumps(one)] == ["gameday-prefect"]
 
 
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

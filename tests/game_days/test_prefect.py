@@ -7,19 +7,23 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 from ruamel.yaml import YAML
 
+from gameday.history.events import FaultInjected
 from gameday.history.journal import read_history
 from gameday.values.results import Step
-from tests.game_days.conftest import QUICK, Arena, step_started
+from tests.game_days.conftest import QUICK, Arena, changed, step_started
+from tests.rehearsal.processes import until
 from tests.torture.proxy import Switch
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -111,3 +115,25 @@ def test_a_person_who_stops_waiting_for_a_server_gets_the_result(clean_arena: Ar
     played = clean_arena.finish(process, reports)
     assert played.exit_code == 0, played.output
     assert "PASSED" in played.output
+
+
+def test_a_server_that_restarts_and_whose_sqlite_is_then_locked_has_the_result_in_the_end(clean_arena: Arena) -> None:
+    server, api = clean_arena.cluster.child("prefect"), f"{clean_arena.cluster.urls['prefect']}/api"
+    process, reports = clean_arena.start(changed(QUICK, "name", "restarted"))
+    until(lambda: injected(reports), 120, "the fault is in")
+    server.end()
+    server.start()
+    server.await_url(f"{api}/health")
+    with closing(sqlite3.connect(clean_arena.cluster.folder / "prefect/prefect.db")) as other_writer:
+        other_writer.execute("BEGIN IMMEDIATE")
+        until(lambda: list(reports.glob("*/report.html")), 120, "the run has its report")
+        assert process.poll() is None, "the run did not wait for Prefect to take its result"
+        other_writer.rollback()
+    played = clean_arena.finish(process, reports)
+    assert played.exit_code == 0, played.output
+    runs = httpx.post(f"{api}/flow_runs/filter", json={}, timeout=10).json()
+    assert [run["state_name"] for run in runs if run["name"].startswith("restarted on ")] == ["Passed"]
+
+
+def injected(reports: Path) -> bool:
+    return any(read_history(path).of(FaultInjected) for path in reports.glob("*/history.jsonl"))
