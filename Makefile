@@ -58,7 +58,7 @@ test-slow: setup browser helm
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup helm
-	@$(SETUP) haproxy
+	@$(SETUP) haproxy prefect-kubernetes
 	@if why=$$($(LAB) find 2>&1 >/dev/null); then exec .venv/bin/pytest -m lab -n 3 $(SHARED) $(ARGS); \
 	else echo "skipping the lab suite; $$why"; fi
 
@@ -139,6 +139,7 @@ lock: setup
 	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:go -o requirements-go.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:cc -o requirements-cc.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:kubernetes-worker --no-deps --constraint requirements.lock -o requirements-prefect-kubernetes.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:postgres --no-deps -o requirements-postgres.lock $(ARGS)
 
 clean:

