@@ -15,6 +15,7 @@ from tests.deploy.manifests import DEPLOY
 
 HELM = TOOLS / "bin" / "helm"
 EVERY_PART = (
+    "prefect.kubernetesWorker=true",
     "dmesgShipper.enabled=true",
     "nodeHealth.enabled=true",
     "nodeHealth.repair=true",

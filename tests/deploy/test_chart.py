@@ -88,6 +88,7 @@ HEALTH, LOAD = "nodeHealth.enabled=true", "controlPlane.enabled=true"
         ((HEALTH,), "nodeHealth.podMonitor.enabled=true", {"node-health/podmonitor": None}),
         ((), LOAD, {"control-plane": None}),
         ((LOAD,), "controlPlane.webhook=true", {"control-plane/webhook": None}),
+        ((), "prefect.kubernetesWorker=true", {"prefect/kubernetes": None}),
         ((), "grafana.enabled=true", {"grafana": None}),
         ((), "jobLog.namespaces={batch}", {"job-log": "batch"}),
         ((), "probes.namespaces={batch}", {"probes": "batch"}),
@@ -155,7 +156,7 @@ def test_image_and_namespace_are_the_releases_everywhere(named: list[str], image
     data = found["ConfigMap", "chaos", "gameday-cluster"]["data"]
     assert data["GAMEDAY_AGENT_IMAGE"] == image
     assert data["GAMEDAY_NAMESPACE"] == "chaos"
-    assert text.count(f"image: {image}\n") == 5
+    assert text.count(f"image: {image}\n") == 6
 
 
 @pytest.mark.slow

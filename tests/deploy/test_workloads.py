@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -36,6 +37,9 @@ AGENT_IMAGE = str(ClusterProfile.model_fields["agent_image"].default)
 OURS = [one for one in WORKLOADS if one["metadata"]["name"] != "dmesg"]
 (CLUSTER,) = (one for one in of("ConfigMap") if one["metadata"]["name"] == "gameday-cluster")
 KUBECTL = search("kubectl")
+TEMPLATE = json.loads((DEPLOY / "prefect/kubernetes/job-template.json").read_text(encoding="utf-8"))
+JOB = TEMPLATE["job_configuration"]["job_manifest"]
+CLAIM = "{{ reports_claim }}"
 
 
 def _container(workload: dict[str, Any]) -> dict[str, Any]:
@@ -175,13 +179,28 @@ def test_who_reads_a_profile_is_given_the_clusters_settings(name: str) -> None:
     assert {"configMapRef": {"name": CLUSTER["metadata"]["name"]}} in _container(_workload(name))["envFrom"]
 
 
-def test_the_worker_polls_the_pool_that_prefect_yaml_names() -> None:
+@pytest.mark.parametrize("name", ["gameday-worker", "gameday-kubernetes-worker"])
+def test_the_worker_polls_the_pool_that_prefect_yaml_names(name: str) -> None:
     (deployments,) = documents(ROOT / "prefect.yaml")
     (pool,) = {one["work_pool"]["name"] for one in deployments["deployments"]}
-    assert f"--pool={pool}" in _container(_workload("gameday-worker"))["command"]
+    assert f"--pool={pool}" in _container(_workload(name))["command"]
 
 
-@pytest.mark.parametrize("client", ["gameday-worker", "gameday-repair"])
+def test_a_jobs_pod_is_as_the_worker_that_runs_flows_itself() -> None:
+    job, worker = JOB["spec"]["template"]["spec"], template_of(_workload("gameday-worker"))["spec"]
+    for key in ("serviceAccountName", "enableServiceLinks", "affinity", "securityContext", "volumes"):
+        given = job[key] if key != "volumes" else json.loads(json.dumps(job[key]).replace(CLAIM, "gameday-reports"))
+        assert given == worker[key]
+    (container,) = job["containers"]
+    for key in ("workingDir", "envFrom", "securityContext", "volumeMounts"):
+        assert container[key] == _container(_workload("gameday-worker"))[key]
+    properties = TEMPLATE["variables"]["properties"]
+    assert properties["reports_claim"]["default"] == "gameday-reports"
+    asked = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(TEMPLATE["job_configuration"])))
+    assert asked == set(properties)
+
+
+@pytest.mark.parametrize("client", ["gameday-worker", "gameday-kubernetes-worker", "gameday-repair"])
 def test_who_needs_the_server_finds_it_and_shows_it_the_password_it_asks_for(client: str) -> None:
     def environment(name: str) -> dict[str, Any]:
         return {one["name"]: one.get("value") or one["valueFrom"] for one in _container(_workload(name))["env"]}
@@ -194,10 +213,12 @@ def test_who_needs_the_server_finds_it_and_shows_it_the_password_it_asks_for(cli
     assert worker["PREFECT_API_AUTH_STRING"] == server["PREFECT_SERVER_API_AUTH_STRING"]
 
 
-def test_only_the_worker_and_the_repairer_reach_the_server() -> None:
+def test_only_workers_and_their_jobs_and_the_repairer_reach_the_server() -> None:
     (policy,) = of("NetworkPolicy")
     (rule,) = policy["spec"]["ingress"]
-    for peer, name in zip(rule["from"], ["gameday-worker", "gameday-repair"], strict=True):
+    *peers, jobs = rule["from"]
+    assert jobs["podSelector"]["matchLabels"].items() <= JOB["spec"]["template"]["metadata"]["labels"].items()
+    for peer, name in zip(peers, ["gameday-worker", "gameday-repair", "gameday-kubernetes-worker"], strict=True):
         labels = template_of(_workload(name))["metadata"]["labels"]
         assert peer["podSelector"]["matchLabels"].items() <= labels.items()
     server = template_of(_workload("gameday-prefect"))["metadata"]["labels"]
@@ -223,6 +244,7 @@ _PYTHON = [sys.executable, "-m"]
         ("gameday-reaper", [*_PYTHON, "gameday.cli"], 1),
         ("gameday-repair", [*_PYTHON, "gameday.cli"], 2),
         ("gameday-worker", [*_PYTHON, "prefect"], 2),
+        ("gameday-kubernetes-worker", [*_PYTHON, "prefect"], 2),
         ("gameday-prefect", [*_PYTHON, "prefect"], 2),
     ],
 )
