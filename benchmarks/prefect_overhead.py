@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class _Up:
         begun = {event.step: record.at for record, event in history.with_times(StepStarted)}
         ended = {event.step: record.at for record, event in history.with_times(StepEnded)}
         steps = list(begun)
-        gaps = [(begun[after] - ended[before]).total_seconds() for before, after in zip(steps, steps[1:], strict=False)]
+        gaps = [(begun[after] - ended[before]).total_seconds() for before, after in pairwise(steps)]
         tasks = self._post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
         own = sum(one["total_run_time"] for one in tasks if one["name"].startswith(("report", "publish")))
         first, last, end = history.records[0].at, history.records[-1].at, at[flow_run["state"]["type"]]

@@ -50,7 +50,7 @@ _WORKER_ENVIRONMENT = {
     "PREFECT_LOGGING_TO_API_ENABLED": "true",
     # A person waits: Prefect's own 10 s would be the longest part of a start.
     "PREFECT_WORKER_QUERY_SECONDS": "2",
-    # Nobody waits for a flow run's end, and its last state must outlast a restart of the server: Prefect's own patience.
+    # Prefect's own patience: nobody waits for a flow run's end, and its last state must outlast a server's restart.
     "PREFECT_CLIENT_MAX_RETRIES": "5",
 }
 

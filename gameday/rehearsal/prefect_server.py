@@ -54,8 +54,8 @@ def server_argv(port: int) -> list[str]:
 
 def server_environment(home: Path, port: int) -> dict[str, str]:
     """Return the environment of the server itself; its pages must know where its API is."""
-    # Prefect prefers these names to PREFECT_API_DATABASE_CONNECTION_URL and PREFECT_UI_API_URL: under those, a user's own
-    # PostgreSQL in the environment would win.
+    # Prefect prefers these names to PREFECT_API_DATABASE_CONNECTION_URL and PREFECT_UI_API_URL: under those, a user's
+    # own PostgreSQL in the environment would win.
     own = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / _DATABASE}"}
     return {**prefect_environment(home), **own, "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api"}
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: this machine's program, else the one that `scripts/setup.py postgres` fetches."""
+"""A PostgreSQL server of the tests' own: this machine's program, else the one that `scripts/setup.py` fetches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any, Self
 import asyncpg
 import pytest
 
-from gameday.rehearsal.children import Child
 from gameday.rehearsal.programs import TOOLS
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports

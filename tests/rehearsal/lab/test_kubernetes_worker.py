@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ import pytest
 from kubernetes import client
 from ruamel.yaml import YAML
 
+from gameday.exit_codes import ExitCode
 from gameday.history.events import Aborted, FaultInjected, RunEnded
-from gameday.history.journal import read_history
+from gameday.history.journal import History, read_history
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.programs import TOOLS
 from gameday.rehearsal.seed import seeding
+from gameday.report.run_folder import load_run_folder
 from gameday.values.results import Cleanliness
 from tests.deploy.manifests import DEPLOY, documents
 from tests.game_days.conftest import QUICK, Arena, changed
@@ -51,7 +54,9 @@ class JobWorker:
         self._grant()
         self._environment = self._environment_of_the_manifest()
         template = json.loads((FOLDER / "job-template.json").read_text(encoding="utf-8"))
-        self._prefect("work-pool", "create", "gameday", "--type", "kubernetes", "--base-job-template", _file(template, folder))
+        self._prefect(
+            "work-pool", "create", "gameday", "--type", "kubernetes", "--base-job-template", _file(template, folder)
+        )
         (folder / "plans").mkdir()
         for name in ("passes", "cancelled"):
             plan = changed(changed(QUICK, "name", name), "expect.workloads.running_pods", "any")
@@ -68,7 +73,9 @@ class JobWorker:
         manifests = [*documents(FOLDER / "rights.yaml"), _secret(), _settings()]
         for manifest in manifests:
             (self.folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-            self._run(["kubectl", "--kubeconfig", str(self.arena.cluster.admin_kubeconfig), "apply", "-f", "manifest.json"])
+            self._run(
+                ["kubectl", "--kubeconfig", str(self.arena.cluster.admin_kubeconfig), "apply", "-f", "manifest.json"]
+            )
         with seeding(self.arena.cluster.admin_kubeconfig) as seeder:
             self.kubeconfig = seeder.service_account_kubeconfig(ACCOUNT, self.folder / "worker.kubeconfig")
 
@@ -129,11 +136,14 @@ class JobWorker:
     def state(self, run: str) -> str:
         return str(self.api.get(f"/flow_runs/{run}").raise_for_status().json()["state_name"])
 
-    def history(self, plan: str) -> Any:
-        for path in (self.folder / "reports").glob("*/history.jsonl"):
-            if plan in (path.parent / "plan.yaml").read_text(encoding="utf-8"):
-                return read_history(path)
-        return None
+    def run_folder(self, plan: str) -> Path | None:
+        found = (self.folder / "reports").glob("*/history.jsonl")
+        return next((path.parent for path in found if f'"{plan}"' in path.read_text(encoding="utf-8")), None)
+
+    def history(self, plan: str) -> History:
+        """Return what the plan's run has written so far; an empty one before it begins."""
+        folder = self.run_folder(plan)
+        return read_history(folder / "history.jsonl") if folder else History(())
 
 
 class PlayedKubelet:
@@ -159,7 +169,9 @@ class PlayedKubelet:
     def end(self) -> None:
         """Wait for the container's end, and report it."""
         code = self.process.wait(200)
-        state = {"terminated": {"exitCode": code, "finishedAt": _now(), "reason": "Completed" if code == 0 else "Error"}}
+        state = {
+            "terminated": {"exitCode": code, "finishedAt": _now(), "reason": "Completed" if code == 0 else "Error"}
+        }
         self._report("Failed" if code else "Succeeded", state)
 
     def _secret_value(self, variable: Any) -> str:
@@ -174,8 +186,6 @@ class PlayedKubelet:
 
 
 def _now() -> str:
-    from datetime import UTC, datetime
-
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -234,13 +244,15 @@ def test_a_flow_run_is_a_job_that_passes_and_one_that_is_cancelled_is_undone(wor
 
     run = worker.begin("cancelled")
     kubelet = PlayedKubelet(worker, worker.pod(worker.job(run)))
-    until(lambda: (found := worker.history("cancelled")) and found.of(FaultInjected), 120, "the fault is in")
+    until(lambda: worker.history("cancelled").of(FaultInjected), 120, "the fault is in")
     worker.api.post(f"/flow_runs/{run}/set_state", json={"state": {"type": "CANCELLING"}}).raise_for_status()
     kubelet.end()
-    history = worker.history("cancelled")
+    history, folder = worker.history("cancelled"), worker.run_folder("cancelled")
+    assert folder is not None
     assert history.of(Aborted), kubelet.log.read_text()
     assert [one.cleanliness for one in history.of(RunEnded)] == [Cleanliness.CLEAN]
-    assert worker.state(run) == "Aborted", kubelet.log.read_text()
+    assert load_run_folder(folder).result.exit_code == ExitCode.ABORTED
+    assert worker.state(run) == "Cancelled", kubelet.log.read_text()
     said = worker.child.log.read_text(encoding="utf-8")
     assert not re.findall(r"[Ff]orbidden|is not recommended|Traceback", said), said
 
