@@ -4,7 +4,8 @@ The parts come from one run, so nothing is compared with a run without Prefect, 
 Prefect takes. Prefect's states say when the worker took the run and when it ended; the run's history says when each
 step began and ended; Prefect's task runs say how long the report was rendered and published. Whatever lies between
 these is called Prefect's, though some of it is ours: the start of Python with all our imports, the plan, the leases.
-So each share is an upper bound. The wait until the worker asks for work is no part of it: its length is a setting.
+So each share is an upper bound. The process that the worker starts for a run has a row of its own: a season starts one
+for all its game-days. The wait until the worker asks for work is no part of it: its length is a setting.
 """
 
 from __future__ import annotations
@@ -62,31 +63,35 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Parts:
-    """A game-day's wall time, from when the worker or the season took it to its last state; seconds."""
+    """A game-day's wall time, from when the worker or the season took it to its last state, and its parts; seconds."""
 
-    start: float
-    """Until the first record of its history: process, imports, Prefect's engine, plan."""
+    process: float
+    """The worker's start of a process, with its imports, until Prefect's state is Running; 0 in a season."""
+    begin: float
+    """From Running to the first record of the history: Prefect's engine, the plan."""
     between: float
-    """Between the steps."""
+    """The gaps between the steps."""
     end: float
-    """From the last record to the last state, without the tasks that render and publish the report."""
+    """From the last record to the last state; without the tasks that render and publish the report."""
     wall: float
 
     @property
-    def prefect(self) -> float:
-        """Prefect's part at most."""
-        return self.start + self.between + self.end
+    def engine(self) -> float:
+        """Prefect's part at most, without the process's start."""
+        return self.begin + self.between + self.end
 
 
 def _print(title: str, parts: Sequence[Parts]) -> None:
     print(f"{title} ({len(parts)} runs)")
     rows = {
         "wall (s)": [one.wall for one in parts],
-        "until the first event (s)": [one.start for one in parts],
+        "start of the process (s)": [one.process for one in parts],
+        "until the first event (s)": [one.begin for one in parts],
         "between the steps (s)": [one.between for one in parts],
         "after the last event (s)": [one.end for one in parts],
-        "Prefect at most (s)": [one.prefect for one in parts],
-        "its share (%)": [100 * one.prefect / one.wall for one in parts],
+        "Prefect at most (s)": [one.engine for one in parts],
+        "its share (%)": [100 * one.engine / one.wall for one in parts],
+        "with the process (%)": [100 * (one.engine + one.process) / one.wall for one in parts],
     }
     for name, values in rows.items():
         print(f"  {name:<28}{statistics.median(values):8.2f}  {min(values):.2f} to {max(values):.2f}")
@@ -133,7 +138,8 @@ class _Up:
         own = sum(one["total_run_time"] for one in tasks if one["name"].startswith(("report", "publish")))
         first, last, end = history.records[0].at, history.records[-1].at, at[flow_run["state"]["type"]]
         return Parts(
-            start=(first - at["PENDING"]).total_seconds(),
+            process=(at["RUNNING"] - at["PENDING"]).total_seconds(),
+            begin=(first - at["RUNNING"]).total_seconds(),
             between=sum(gaps),
             end=(end - last).total_seconds() - own,
             wall=(end - at["PENDING"]).total_seconds(),

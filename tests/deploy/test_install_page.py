@@ -94,6 +94,12 @@ def test_both_locks_agree_where_they_meet() -> None:
     assert {name: gpu[name] for name in gpu.keys() & lean.keys()} == {"numpy": lean["numpy"]}
 
 
+def test_the_kubernetes_workers_lock_goes_on_top_of_the_images() -> None:
+    lean, more = _pins("requirements.lock"), _pins("requirements-prefect-kubernetes.lock")
+    assert "prefect-kubernetes" in more
+    assert not lean.keys() & more.keys()
+
+
 def test_the_pages_kustomization_changes_every_image(built: list[dict[str, Any]]) -> None:
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(built)))
     assert images == {"REGISTRY/gameday:0.1.0", "docker.io/library/debian:12-slim"}

@@ -31,8 +31,10 @@ from gameday.rehearsal.programs import TOOLS
 from gameday.rehearsal.seed import seeding
 from gameday.report.run_folder import load_run_folder
 from gameday.values.results import Cleanliness
+from kubesim.kubeconfig import Kubeconfig
 from tests.deploy.manifests import DEPLOY, documents
 from tests.game_days.conftest import QUICK, Arena, changed
+from tests.rehearsal.lab.test_rights import FORBIDDEN
 from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(600)]
@@ -40,6 +42,7 @@ FOLDER = DEPLOY / "prefect" / "kubernetes"
 PACKAGES = TOOLS / "prefect-kubernetes"
 ACCOUNT = "gameday-kubernetes-worker"
 PASSWORD = "admin:a-password-that-must-not-be-seen"
+_PREFECT = (sys.executable, "-m", "prefect")
 _OURS = Path(sys.executable).parent
 
 
@@ -53,10 +56,8 @@ class JobWorker:
         self.api = httpx.Client(base_url=f"{arena.cluster.urls['prefect']}/api", timeout=30, trust_env=False)
         self._grant()
         self._environment = self._environment_of_the_manifest()
-        template = json.loads((FOLDER / "job-template.json").read_text(encoding="utf-8"))
-        self._prefect(
-            "work-pool", "create", "gameday", "--type", "kubernetes", "--base-job-template", _file(template, folder)
-        )
+        template = ("--base-job-template", str(FOLDER / "job-template.json"))
+        self._run([*_PREFECT, "--no-prompt", "work-pool", "create", "gameday", "--type", "kubernetes", *template])
         (folder / "plans").mkdir()
         for name in ("passes", "cancelled"):
             plan = changed(changed(QUICK, "name", name), "expect.workloads.running_pods", "any")
@@ -95,9 +96,6 @@ class JobWorker:
             "KUBECONFIG": str(self.kubeconfig),
             "PYTHONPATH": str(PACKAGES),
         }
-
-    def _prefect(self, *arguments: str) -> None:
-        self._run([sys.executable, "-m", "prefect", "--no-prompt", *arguments])
 
     def _run(self, argv: list[str]) -> None:
         environment = getattr(self, "_environment", dict(os.environ))
@@ -189,12 +187,6 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _file(document: dict[str, Any], folder: Path) -> str:
-    path = folder / "job-template.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    return str(path)
-
-
 def _secret() -> dict[str, Any]:
     metadata = {"name": "gameday-prefect", "namespace": "gameday"}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"auth": PASSWORD}}
@@ -253,6 +245,7 @@ def test_a_flow_run_is_a_job_that_passes_and_one_that_is_cancelled_is_undone(wor
     assert [one.cleanliness for one in history.of(RunEnded)] == [Cleanliness.CLEAN]
     assert load_run_folder(folder).result.exit_code == ExitCode.ABORTED
     assert worker.state(run) == "Cancelled", kubelet.log.read_text()
+    is_refused_what_nobody_may(worker)
     said = worker.child.log.read_text(encoding="utf-8")
     assert not re.findall(r"[Ff]orbidden|is not recommended|Traceback", said), said
 
@@ -272,6 +265,14 @@ def has_the_templates_limits(job: Any, pod: Any, run: str) -> None:
     environment = {one.name: one.value for one in container.env}
     assert environment["PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"] == "relinquish"
     assert environment["PREFECT_API_AUTH_STRING"] is None
+
+
+def is_refused_what_nobody_may(worker: JobWorker) -> None:
+    account = Kubeconfig.load(worker.kubeconfig)
+    headers = {"Authorization": f"Bearer {account.token}"}
+    with httpx.Client(base_url=account.server, headers=headers, verify=account.tls or True) as api:
+        answers = {path: api.request(method, path, json=body).status_code for method, path, body in FORBIDDEN}
+    assert set(answers.values()) == {403}, answers
 
 
 def events(worker: JobWorker, run: str) -> set[str]:
