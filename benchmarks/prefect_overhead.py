@@ -68,11 +68,11 @@ class Parts:
     process: float
     """The worker's start of a process, with its imports, until Prefect's state is Running; 0 in a season."""
     begin: float
-    """From Running to the first record of the history: Prefect's engine, the plan."""
+    """The time from Running to the first record of the history: Prefect's engine, the plan."""
     between: float
     """The gaps between the steps."""
     end: float
-    """From the last record to the last state; without the tasks that render and publish the report."""
+    """The time from the last record to the last state; without the tasks that render and publish the report."""
     wall: float
 
     @property
