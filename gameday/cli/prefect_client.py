@@ -131,12 +131,21 @@ def own_server(child: Child) -> Iterator[None]:
 
 
 def gone_message(error: BaseException) -> str:
-    """Return what is wrong and what to do where Prefect's server could not be reached; empty for other errors."""
+    """Return what is wrong and what to do where Prefect's server, or its database, did not answer; else empty."""
     import httpx  # noqa: PLC0415
+
+    if isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error:
+        url, status = error.request.url, error.response.status_code
+        server = f"{url.scheme}://{url.netloc.decode()}"
+        return f"the Prefect server {server} answers with {status}; look at its log, and whether its database answers"
+    if isinstance(error, httpx.TransportError) or any(sign in str(error) for sign in _NO_PREFECT):
+        return _no_server()
+    return ""
+
+
+def _no_server() -> str:
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
-    if not isinstance(error, httpx.TransportError) and not any(sign in str(error) for sign in _NO_PREFECT):
-        return ""
     if own := _OWN_SERVER.get():
         if not own.alive:
             return f"{own.error('died')}; start the command again"

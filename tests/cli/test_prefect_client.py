@@ -52,6 +52,20 @@ def test_the_url_of_the_environment_is_to_be_unset() -> None:
         )
 
 
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_server_without_its_database_is_no_error_of_ours(status: int) -> None:
+    assert gone_message(_answered(status)) == (
+        f"the Prefect server http://127.0.0.1:9 answers with {status}; "
+        "look at its log, and whether its database answers"
+    )
+    assert not gone_message(_answered(404))
+
+
+def _answered(status: int) -> httpx.HTTPStatusError:
+    request = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/1/set_state")
+    return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status, request=request))
+
+
 def test_the_url_of_a_prefect_profile_is_named_as_such(home: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "profiles.toml").write_text(
