@@ -42,6 +42,7 @@ FOLDER = DEPLOY / "prefect" / "kubernetes"
 PACKAGES = TOOLS / "prefect-kubernetes"
 ACCOUNT = "gameday-kubernetes-worker"
 PASSWORD = "admin:a-password-that-must-not-be-seen"
+API_KEY = "a-key-that-must-not-be-seen"
 _PREFECT = (sys.executable, "-m", "prefect")
 _OURS = Path(sys.executable).parent
 
@@ -89,6 +90,10 @@ class JobWorker:
             **inherited,
             **found,
             "PREFECT_API_AUTH_STRING": PASSWORD,
+            # As docs/prefect.md has it for Prefect Cloud.
+            "PREFECT_API_KEY": API_KEY,
+            "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_KEY_SECRET_NAME": "gameday-prefect",
+            "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_KEY_SECRET_KEY": "key",
             "PREFECT_API_URL": f"{self.arena.cluster.urls['prefect']}/api",
             "PREFECT_HOME": str(self.folder / "home"),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -189,7 +194,8 @@ def _now() -> str:
 
 def _secret() -> dict[str, Any]:
     metadata = {"name": "gameday-prefect", "namespace": "gameday"}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"auth": PASSWORD}}
+    held = {"auth": PASSWORD, "key": API_KEY}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": held}
 
 
 def _settings() -> dict[str, Any]:
@@ -221,12 +227,14 @@ def test_a_flow_run_is_a_job_that_passes_and_one_that_is_cancelled_is_undone(wor
     job = worker.job(run)
     pod = worker.pod(job)
     taken = json.dumps(worker.arena.core.api_client.sanitize_for_serialization([job, pod]))
-    assert PASSWORD not in taken
-    assert base64.b64encode(PASSWORD.encode()).decode() not in taken
+    for secret in (PASSWORD, API_KEY):
+        assert secret not in taken
+        assert base64.b64encode(secret.encode()).decode() not in taken
     has_the_templates_limits(job, pod, run)
 
     kubelet = PlayedKubelet(worker, pod)
-    assert kubelet.environment["PREFECT_API_AUTH_STRING"] == PASSWORD
+    given = (kubelet.environment["PREFECT_API_AUTH_STRING"], kubelet.environment["PREFECT_API_KEY"])
+    assert given == (PASSWORD, API_KEY)
     kubelet.end()
     assert worker.state(run) == "Passed", kubelet.log.read_text()
     assert [one.cleanliness for one in worker.history("passes").of(RunEnded)] == [Cleanliness.CLEAN]
