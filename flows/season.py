@@ -6,7 +6,10 @@ cluster's lease, assigns the nodes, and folds the runs' folders into one page.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +18,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from gameday.cluster.profile import load_profile
+from gameday.cluster.profile import ClusterProfile, load_profile
 from gameday.documents.fields import Duration
 from gameday.errors import ProfileError, RefusedError
 from gameday.exit_codes import ExitCode
@@ -25,9 +28,17 @@ from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
-from gameday.season.assignment import assign
-from gameday.season.plans import choose_plans, played_here
-from gameday.season.record import SeasonRecord, SeasonResult, WatchingGuest
+from gameday.season.assignment import FitNode, assign
+from gameday.season.draw import DEFAULT_MEAN_GAP, SEEDS, draw, plans_to_draw, random_season_command, refuse_settings
+from gameday.season.plans import ChosenPlan, choose_plans, played_here
+from gameday.season.record import (
+    Assignment,
+    LeftOut,
+    RandomSettings,
+    SeasonRecord,
+    SeasonResult,
+    WatchingGuest,
+)
 from gameday.season.run import fit_nodes, open_season
 from gameday.tasks.coverage import coverage
 from gameday.tasks.reaped_runs import notify_reaped
@@ -45,9 +56,11 @@ from gameday.values.results import Trigger
 def season(
     plans: list[str] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
     profile: str | None = None,
-    seed: int = 1,
+    seed: int | None = None,
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     within: Duration | None = None,
+    budget: Duration | None = None,
+    mean_gap: Duration = DEFAULT_MEAN_GAP,
     reports: str = "reports",
     trigger: Trigger = "manual",
     season_id: str | None = None,
@@ -59,9 +72,12 @@ def season(
     Args:
         plans: Shipped plans' names or paths of plan files; none: every shipped one that is not dangerous.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
-        seed: Chooses the nodes: two seasons of one seed choose alike.
+        seed: Chooses the nodes: two seasons of one seed choose alike. None: 1, and for a random season a new one.
         at_once: Nodes that may be broken at the same time, at most.
         within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
+        budget: Makes the season random: plans, nodes and times are drawn from the seed until it is over, like 1h.
+            A dangerous plan is among them where the cluster's profile allows its fault. None: each plan once.
+        mean_gap: Mean of the gaps between the beginnings of a random season's game-days.
         reports: Folder the season's and its runs' folders are made in.
         trigger: The reason why this season is run.
         season_id: Name of the season; none: from the time.
@@ -72,33 +88,76 @@ def season(
         cluster = load_profile(profile)
     except ProfileError as error:
         return refused_state(RefusedError(str(error)))
+    folder = Path(reports)
     id = season_id or f"season-{new_run_id()}"
-    folders, guest = cluster.detector_profiles, cluster.guest
-    chosen, left_out = choose_plans(plans, within=within, at_once=at_once, folders=folders, cluster=cluster)
+    random = RandomSettings(budget=budget, mean_gap=mean_gap) if budget is not None else None
+    seed = seed if seed is not None else secrets.randbelow(SEEDS) if random else 1
     try:
         refuse_overdue(trigger)
-        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), chosen) as opened:
+        if random:
+            refuse_settings(random)
+        chosen, left_out = _choose(plans, cluster, within, at_once, random)
+        with open_season(id, cluster, partial(notify_reaped, cluster, reports=folder), chosen) as opened:
             chosen, without_lab = played_here(chosen, cluster.lab_control)
-            assigned, unassigned = assign(id, chosen, fit_nodes(opened, chosen, seed))
-            approved = approve_season(opened, cluster, chosen, assigned, approved_by, Path(reports) / id)
+            placed = _place(id, chosen, fit_nodes(opened, chosen, seed), seed, random, cluster)
+            approved = approve_season(opened, cluster, chosen, placed.runs, approved_by, folder / id)
             record = SeasonRecord(
                 id=id,
                 cluster=cluster.name,
-                guest=WatchingGuest(name=guest.name, version=guest.version) if guest else None,
+                guest=WatchingGuest(name=guest.name, version=guest.version) if (guest := cluster.guest) else None,
                 trigger=trigger,
-                command=command or "gameday coverage",
+                command=command or _again(plans, profile, seed, at_once, random),
                 seed=seed,
                 at_once=at_once,
                 started=datetime.now(UTC),
                 places=approved.runs,
-                left_out=(*left_out, *without_lab, *unassigned, *approved.left_out),
+                left_out=(*left_out, *without_lab, *placed.left_out, *approved.left_out),
+                random=placed.random,
             )
-            record.save(Path(reports) / id)
-            died = SeasonRuns(record, chosen, approved.approval, profile, Path(reports)).play(opened)
-            record.as_ended(opened.stopped, opened.taken_out).save(Path(reports) / id)
+            record.save(folder / id)
+            died = SeasonRuns(record, chosen, approved.approval, profile, folder).play(opened)
+            record.as_ended(opened.stopped, opened.taken_out, opened.late).save(folder / id)
     except RefusedError as error:
         return refused_state(error)
-    return season_state(coverage(cluster, Path(reports) / id, died))
+    return season_state(coverage(cluster, folder / id, died))
+
+
+def _choose(
+    plans: list[str], cluster: ClusterProfile, within: timedelta | None, at_once: int, random: RandomSettings | None
+) -> tuple[list[ChosenPlan], list[LeftOut]]:
+    if random is None:
+        return choose_plans(plans, within=within, at_once=at_once, folders=cluster.detector_profiles, cluster=cluster)
+    return plans_to_draw(plans, cluster=cluster, at_once=at_once, budget=random.budget)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Runs with their nodes, and plans for which there are none."""
+
+    runs: Sequence[Assignment]
+    left_out: Sequence[LeftOut] = ()
+    random: RandomSettings | None = None
+
+
+def _place(
+    id: str,
+    chosen: Sequence[ChosenPlan],
+    nodes: Sequence[FitNode],
+    seed: int,
+    random: RandomSettings | None,
+    cluster: ClusterProfile,
+) -> _Placed:
+    if random is None:
+        return _Placed(*assign(id, chosen, nodes))
+    runs, not_placed = draw(id, chosen, nodes, random, seed, cluster.guardrails)
+    return _Placed(runs, random=random.model_copy(update={"not_placed": tuple(not_placed)}))
+
+
+def _again(plans: Sequence[str], profile: str | None, seed: int, at_once: int, random: RandomSettings | None) -> str:
+    """Return the shell line that plays the same again, for a season that no command line began."""
+    if random is None:
+        return "gameday coverage"
+    return random_season_command(plans, seed, at_once, random, *(["--profile", profile] if profile else []))
 
 
 def season_state(result: SeasonResult) -> State[SeasonResult]:

@@ -120,7 +120,7 @@ class SeasonRuns:
         sibling_plans = [plan for other in self.chosen if other.plan.name != place.plan for plan in other.played]
         return SeasonMember(
             season=self.record.id,
-            seed=self.record.seed,
+            seed=place.drawn.seed if place.drawn else self.record.seed,
             targets=place.targets,
             sibling_nodes=frozenset(node for other in siblings for node in other.targets) - set(place.targets),
             sibling_alerts=frozenset(

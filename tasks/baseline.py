@@ -13,7 +13,6 @@ from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
 from gameday.faults.registry import fault_for
 from gameday.guard.check import guard_before
-from gameday.guard.observation import max_run_duration
 from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
 from gameday.ledger.lease import lease_refusal, node_lease
@@ -117,7 +116,7 @@ def _expected_rules(run: Run) -> dict[str, AlertingRule]:
 
 
 def _lock_nodes(run: Run, targets: Targets) -> None:
-    duration = max_run_duration(run.plan.guardrails, run.profile.guardrails)
+    duration = run.profile.guardrails.longest_run(run.plan.guardrails)
     for target in targets:
         try:
             _lock_node(run, node_lease(target.node), duration)

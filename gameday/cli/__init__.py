@@ -36,6 +36,7 @@ COMMAND_MODULES = (
     "gameday.cli.cluster",
     "gameday.cli.health",
     "gameday.cli.coverage",
+    "gameday.cli.season",
     "gameday.cli.league",
     "gameday.cli.post_mortem",
     "gameday.cli.listen",

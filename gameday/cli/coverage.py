@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.gpu_stack_options import Exporter, exporter_for
 from gameday.cli.help_page import Panel, add_command
+from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
 from gameday.cli.rehearsal import (
     DEFAULT_DETECTOR,
     Cluster,
@@ -30,8 +30,6 @@ from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from gameday.cluster.profile import ClusterProfile
 
 _AT_ONCE = 4
 # The runs that two cores carry at the same time: docs/coverage.md has the figures.
@@ -119,9 +117,8 @@ def coverage(
     if rehearse:
         within = within or (None if asked else _REHEARSED_WITHIN)
     at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
-    set_defaults()
-    season = _Asked(tuple(asked), seed, at_once, _duration(within), approved_by, reports)
-    detector_profiles = () if rehearse else _load(profile).detector_profiles
+    season = AskedSeason(tuple(asked), seed, at_once, duration_of("--within", within), approved_by, reports)
+    detector_profiles = () if rehearse else cluster_profile(profile).detector_profiles
     checked = [check_plan(name, detector_profiles) for name in asked or shipped_plans()]
     check_reports(reports)
     command = ["gameday", "coverage", *asked, "--seed", str(seed), "--at-once", str(at_once)]
@@ -129,7 +126,7 @@ def coverage(
     if not rehearse:
         command += ["--profile", profile] if profile else []
         with prefect_server(out):
-            return _play(out, season, profile, shlex.join(command), "manual")
+            return play_season(out, season, profile, shlex.join(command), "manual")
     for plan in checked:
         check_fit(plan, nodes, gpus)
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--cluster", cluster]
@@ -140,101 +137,8 @@ def coverage(
     with embedded(
         out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
-        here.code = _play(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal")
+        here.code = play_season(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
     return here.code
-
-
-@dataclass(frozen=True)
-class _Asked:
-    plans: tuple[str, ...]
-    seed: int
-    at_once: int
-    within: timedelta | None
-    approved_by: str | None
-    reports: Path
-
-
-def _duration(written: str | None) -> timedelta | None:
-    from pydantic_core import PydanticCustomError  # noqa: PLC0415
-
-    from gameday.documents.fields import parse_duration  # noqa: PLC0415
-
-    if written is None:
-        return None
-    try:
-        parsed = parse_duration(written)
-    except PydanticCustomError as error:
-        raise CommandError(f"--within {written!r}: {error.message()}") from None
-    assert isinstance(parsed, timedelta)
-    return parsed
-
-
-def _load(profile: str | None) -> ClusterProfile:
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
-
-    try:
-        return load_profile(profile)
-    except ProfileError as error:
-        raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
-
-
-def _play(out: Console, asked: _Asked, profile: str | None, command: str, trigger: str) -> ExitCode:
-    """Run the flow in this thread, with a line per event of its runs beside it."""
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
-    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
-    from gameday.flows.season import season  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
-
-    id = f"season-{new_run_id()}"
-    folder = asked.reports / id
-    result: object
-    give_events_up_at_once()
-    with SeasonView(asked.reports, id, out, folder):
-        try:
-            state = season(
-                plans=list(asked.plans),
-                profile=profile,
-                seed=asked.seed,
-                at_once=asked.at_once,
-                within=asked.within,
-                approved_by=asked.approved_by,
-                reports=str(asked.reports),
-                trigger=trigger,
-                season_id=id,
-                command=command,
-                return_state=True,
-            )
-            result = state.result(raise_on_failure=False)
-        except Exception as error:  # an error of Prefect's own, for example; the runs' histories hold their results
-            result = error
-    if isinstance(result, BaseException):
-        return _after(result, out, folder)
-    if not (folder / SEASON_FILE).is_file():
-        assert isinstance(result, SeasonResult)
-        raise CommandError(result.why, ExitCode(result.exit_code))
-    return print_coverage(out, render_season(folder, datetime.now(UTC)))
-
-
-def _after(error: BaseException, out: Console, folder: Path) -> ExitCode:
-    """Show what the runs found before `error`; raises it, unless it is only Prefect's server that is gone."""
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
-    from gameday.season.record import SEASON_FILE  # noqa: PLC0415
-
-    gone = gone_message(error)
-    if not (folder / SEASON_FILE).is_file():
-        raise CommandError(gone, ExitCode.REFUSED) if gone else error
-    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
-    if gone:
-        out.print(gone, style="yellow", markup=False, soft_wrap=True)
-    elif code != ExitCode.DIRTY:
-        raise error
-    return code
 
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:

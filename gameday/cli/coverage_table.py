@@ -36,8 +36,12 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
         cells = [Text(_SHORT.get(cell.state, cell.text), style=_STYLES[cell.state]) for cell in found]
         table.add_row(Text(row.plan), *cells)
     out.print(table)
-    for why, names in _by_reason(rendered.coverage.left_out).items():
+    for why, names in by_reason(rendered.coverage.left_out).items():
         out.print(Text(printable(f"not run: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
+    for one in rendered.coverage.drawn:
+        if not one.played:
+            said = f"drawn and not played: {one.plan} at {one.at_s:.0f} s: {one.why}"
+            out.print(Text(printable(said), style="dim"), soft_wrap=True)
     for dirty in rendered.coverage.record.dirty_nodes:
         out.print(Text(printable(str(dirty)), style="red"), soft_wrap=True)
     for gap in matrix.gaps:
@@ -45,11 +49,14 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
         out.print(Text(said, style="yellow"), soft_wrap=True)
     out.print(Text(headline(matrix.rows), style="bold"), soft_wrap=True)
     out.print(Text(printable(rendered.result.why)), soft_wrap=True)
+    if rendered.drawn:
+        out.print(Text(printable(f"{rendered.drawn} Again: {rendered.coverage.record.command}")), soft_wrap=True)
     out.print(f"coverage: {rendered.html}", soft_wrap=True, highlight=False)
     return ExitCode(rendered.result.exit_code)
 
 
-def _by_reason(left_out: Iterable[LeftOut]) -> dict[str, list[str]]:
+def by_reason(left_out: Iterable[LeftOut]) -> dict[str, list[str]]:
+    """Return the names of the plans that were left out, by the reason."""
     found: dict[str, list[str]] = {}
     for one in left_out:
         found.setdefault(one.why, []).append(one.plan)

@@ -24,7 +24,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from gameday.documents.fields import Bound, LabelKey, LabelValue
 from gameday.errors import ProfileError
-from gameday.plan.limits import Limits, TimeZone
+from gameday.plan.limits import Guardrails, Limits, TimeZone
 from gameday.plan.models import Approval
 from gameday.values.nodes import NodeRole
 from gameday.values.pricing import OutageTerms
@@ -197,6 +197,10 @@ class ClusterGuardrails(Limits):
     )
     """PromQL for `max_unhealthy_nodes`: a series with a `node` label for each unhealthy node. The default reads
     kube-state-metrics and our node-health controller."""
+
+    def longest_run(self, plan: Guardrails) -> timedelta:
+        """Return how long a whole run may take: the plan's limit, or the cluster's where that is shorter."""
+        return plan.max_duration if self.max_duration is None else min(plan.max_duration, self.max_duration)
 
 
 class ClusterProfile(BaseSettings):

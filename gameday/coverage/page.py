@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from gameday.arms.page import result_of_member
 from gameday.checks.facts import seconds_text
 from gameday.coverage.cells import CellState, CoverageCell
+from gameday.coverage.drawn import DrawnGameDay, drawn_game_days, drawn_headline
 from gameday.coverage.matrix import CoverageMatrix, FaultNoticed, FaultRow, joined
 from gameday.coverage.run_row import judged_run
 from gameday.detectors.signals import Signal
@@ -33,6 +34,8 @@ class Coverage(BaseModel):
     matrix: CoverageMatrix
     left_out: tuple[LeftOut, ...]
     outages: tuple[OutageTotal, ...] = ()
+    drawn: tuple[DrawnGameDay, ...] = ()
+    """A random season's game-days, with those that were not played."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,15 @@ class RenderedSeason:
     coverage: Coverage
 
     @property
+    def drawn(self) -> str:
+        """What a random season drew, in a sentence; empty for any other."""
+        return drawn_headline(self.coverage.record, self.coverage.drawn)
+
+    @property
     def markdown(self) -> str:
         """The answer, the matrix, its gaps in words and the link to the page."""
-        said = markdown("coverage", "coverage.md", covered=self.coverage, headline=headline(self.coverage.matrix.rows))
+        answer = {"headline": headline(self.coverage.matrix.rows), "drawn": self.drawn}
+        said = markdown("coverage", "coverage.md", covered=self.coverage, **answer)
         return f"{said}\n[The page, with every cell's reason]({self.html.resolve().as_uri()})\n"
 
 
@@ -73,7 +82,7 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     missing = [
         LeftOut(plan=place.plan, title=place.plan, why=record.why_not_begun(place))
         for place in record.places
-        if place.run_id not in runs
+        if place.run_id not in runs and place.drawn is None
     ]
     matrix = joined(run.row for run in runs.values())
     covered = Coverage(
@@ -84,6 +93,7 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
         outages=outage_totals(
             (record.trigger == "rehearsal", run.summary.out_of_work if run.summary else None) for run in runs.values()
         ),
+        drawn=drawn_game_days(record, runs),
     )
     rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
     rendered.html.write_text(_page(covered, folder.parent, rendered_at), encoding="utf-8")
@@ -115,6 +125,8 @@ def _page(covered: Coverage, reports: Path, rendered_at: datetime) -> str:
             links={run: str(path.relative_to(reports)) if path.is_dir() else "" for run, path in folders.items()},
             comparisons=sorted(id for id in compared if (reports / id).is_dir()),
             left_out=covered.left_out,
+            drawn=covered.drawn,
+            drawn_headline=drawn_headline(record, covered.drawn),
             outages=covered.outages,
             outage_rule=RULE,
             headline=headline(matrix.rows),

@@ -66,6 +66,11 @@ class Observation:
         return self.run.profile.guardrails
 
     @property
+    def longest_run(self) -> timedelta:
+        """The longest that the whole run may take: the plan's limit, or the profile's where that is shorter."""
+        return self.profile_guardrails.longest_run(self.plan_guardrails)
+
+    @property
     def season_nodes(self) -> frozenset[str]:
         """The targets, and every node of the same season: trouble of theirs is our own doing."""
         siblings = self.run.member.sibling_nodes if self.run.member else frozenset[str]()
@@ -141,11 +146,6 @@ class Observation:
         """Return the node that the labels of an alert or a series name; None where they name none."""
         profile = self.run.profile
         return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
-
-
-def max_run_duration(plan: Guardrails, profile: ClusterGuardrails) -> timedelta:
-    """Return how long a whole run may take: the plan's limit, or the profile's where that is shorter."""
-    return plan.max_duration if profile.max_duration is None else min(plan.max_duration, profile.max_duration)
 
 
 def first_names(names: Collection[str], most: int = 3) -> str:

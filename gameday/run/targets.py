@@ -68,6 +68,11 @@ def pool_labels(run: ReadOnlyRun) -> dict[str, str]:
     return run.profile.guardrails.pool_selector or opt_in_labels(run)
 
 
+def chosen_seed(run: ReadOnlyRun) -> int:
+    """Return the seed that chooses nodes and GPUs: in a season the season's, else the plan's."""
+    return run.member.seed if run.member else run.plan.targets.seed
+
+
 def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targets:
     """Choose among the nodes that opted in and are Ready, schedulable and free of unexpected taints.
 
@@ -83,7 +88,8 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     """
     labels = opt_in_labels(run)
     readable = ",".join(f"{key}={value}" for key, value in labels.items())
-    generator = random.Random(run.plan.targets.seed)  # noqa: S311 - a stated, repeatable choice
+    seed = chosen_seed(run)
+    generator = random.Random(seed)  # noqa: S311 - a stated, repeatable choice
     names, rule = _candidates(run, labels, readable, generator)
     if not names:
         raise RefusedError(
@@ -101,7 +107,6 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
         ChosenTarget(index, Target(node=seen.node, gpu=_gpu(run, seen, generator)), seen)
         for index, seen in enumerate(fit)
     )
-    seed = run.member.seed if run.member else wanted.seed
     run.note(
         TargetsChosen(targets=tuple(chosen.target for chosen in targets), candidates=len(names), rule=rule, seed=seed)
     )

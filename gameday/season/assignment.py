@@ -45,10 +45,9 @@ def assign(
     left_out: list[LeftOut] = []
     for one in chosen:
         plan = one.plan
-        usable = sorted(_usable(one, nodes), key=lambda node: (_idle(one, node), minutes[node.name], order[node.name]))
+        usable = sorted(usable_by(one, nodes), key=lambda node: (idle(one, node), minutes[node.name], order[node.name]))
         mine = tuple(node.name for node in usable[: plan.targets.nodes])
-        if len(mine) < plan.targets.nodes:
-            why = f"it needs {plan.targets.nodes} nodes, and {len(mine)} that it may use are fit"
+        if why := too_few(one, len(usable)):
             left_out.append(LeftOut(plan=plan.name, title=plan.title, why=why))
             continue
         for name in mine:
@@ -74,7 +73,8 @@ def _arm_runs(season: str, plan: Plan) -> list[ArmRun | None]:
     ]
 
 
-def _usable(one: ChosenPlan, nodes: Sequence[FitNode]) -> list[FitNode]:
+def usable_by(one: ChosenPlan, nodes: Sequence[FitNode]) -> list[FitNode]:
+    """Return the nodes that the plan may use."""
     wanted = one.plan.targets
     return [
         node
@@ -86,7 +86,14 @@ def _usable(one: ChosenPlan, nodes: Sequence[FitNode]) -> list[FitNode]:
     ]
 
 
-def _idle(one: ChosenPlan, node: FitNode) -> bool:
+def too_few(one: ChosenPlan, usable: int) -> str:
+    """Return why the plan cannot be played on so many nodes; empty where it can."""
+    needed = one.plan.targets.nodes
+    return f"it needs {needed} nodes, and {usable} that it may use are fit" if usable < needed else ""
+
+
+def idle(one: ChosenPlan, node: FitNode) -> bool:
+    """Return True for a node that leaves a question of the plan open: it judges running pods, and the node has none."""
     return not node.busy and any(map(judges_running_pods, one.played))
 
 
@@ -95,22 +102,40 @@ class RunQueue:
 
     def __init__(self, places: Sequence[Assignment], at_once: int, alone: frozenset[str] = frozenset()) -> None:
         """`alone` names the plans whose fault reaches beyond its node: nothing runs beside one of them."""
-        self._waiting = sorted(places, key=lambda run: run.plan in alone)
+        self._waiting = sorted(places, key=lambda run: run.drawn is None and run.plan in alone)
         self._running: dict[str, Assignment] = {}
         self._at_once = at_once
         self._alone = alone
+        self.late: list[str] = []
+        """Runs that will not begin, as their turn came after the latest time that was drawn for them."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def startable(self) -> list[Assignment]:
-        """The next runs to begin, which count as running from now on."""
+    @property
+    def waits_for_a_time(self) -> bool:
+        """True where a run waits for the time that was drawn for it."""
+        return any(one.drawn for one in self._waiting)
+
+    def startable(self, elapsed_s: float = 0.0) -> list[Assignment]:
+        """The next runs to begin, which count as running from now on.
+
+        Args:
+            elapsed_s: Seconds since the season began to play, by which drawn times are judged.
+        """
         begun: list[Assignment] = []
         for one in list(self._waiting):
-            if self._may_begin(one):
+            if one.drawn and elapsed_s < one.drawn.at_s:
+                continue
+            if one.drawn and elapsed_s > one.drawn.latest_s:
+                self._waiting.remove(one)
+                self.late.append(one.run_id)
+            elif self._may_begin(one):
                 self._waiting.remove(one)
                 self._running[one.run_id] = one
                 begun.append(one)
+            elif one.drawn and one.plan in self._alone:
+                break  # later ones would keep it waiting for ever
         return begun
 
     def ended(self, run_id: str) -> None:

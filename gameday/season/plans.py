@@ -92,19 +92,25 @@ def choose_plans(
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
     for name in dict.fromkeys(names or shipped_plans()):
-        path = find_plan(name)
-        one = ChosenPlan(name, load_complete_plan(path, folders))
-        refuse_unknown_checks(one.loaded, path)
-        why = why_not_played_by_guest(one.plan) if cluster and cluster.guest else ""
-        written = one.longest_wait
-        if cluster and cluster.guest and not why:
-            one = ChosenPlan(name, played_by_guest(one.loaded, cluster))
-        why = why or _unfit(one, written, named=bool(names), within=within, at_once=at_once)
+        one, written, why = read_plan(name, folders, cluster)
+        why = why or why_left_out(one, written, named=bool(names), within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:
             chosen.append(one)
     return sorted(chosen, key=lambda one: (-one.longest_wait.total_seconds(), one.plan.name)), left_out
+
+
+def read_plan(name: str, folders: Sequence[Path], cluster: ClusterProfile | None) -> tuple[ChosenPlan, timedelta, str]:
+    """Return a plan as the cluster plays it, its wait by its file, and why a guest's rehearsal cannot play it."""
+    path = find_plan(name)
+    one = ChosenPlan(name, load_complete_plan(path, folders))
+    refuse_unknown_checks(one.loaded, path)
+    written = one.longest_wait
+    why = why_not_played_by_guest(one.plan) if cluster and cluster.guest else ""
+    if cluster and cluster.guest and not why:
+        one = ChosenPlan(name, played_by_guest(one.loaded, cluster))
+    return one, written, why
 
 
 def plan_with_arms(name: str, folders: Sequence[Path] = ()) -> ChosenPlan:
@@ -153,7 +159,7 @@ def longest_wait(plan: Plan) -> timedelta:
     return plan.baseline.window + plan.longest_bound
 
 
-def _unfit(one: ChosenPlan, written: timedelta, *, named: bool, within: timedelta | None, at_once: int) -> str:
+def why_left_out(one: ChosenPlan, written: timedelta, *, named: bool, within: timedelta | None, at_once: int) -> str:
     """Return why the season leaves this plan out; empty where it does not.
 
     `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer.

@@ -10,11 +10,16 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult, worst_exit_code
+from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
+_TOO_LATE = (
+    "at its time other runs held its nodes, or no further node might be broken; by its turn its longest duration would "
+    "have passed the end of the budget"
+)
 APPROVAL_FILE = "approval.jsonl"
 """The file of the question for approval and its answer, as events of a history; only in a season that had to ask."""
 
@@ -35,6 +40,29 @@ class ArmRun(FrozenModel):
     repetition: int = Field(description="counted from 1")
 
 
+class DrawnTime(FrozenModel):
+    """The time that a random season drew for a run. Seconds count from the moment at which the season began to play."""
+
+    at_s: float = Field(description="when the run begins, if its nodes are free")
+    latest_s: float = Field(description="after this its longest duration would pass the end of the budget")
+    seed: int = Field(description="chooses the run's nodes and GPUs")
+
+
+class DrawnNotPlaced(LeftOut):
+    """A game-day that a random season drew, and for which it has no time or no nodes."""
+
+    at_s: float = Field(description="when it would have begun, in seconds as in DrawnTime")
+
+
+class RandomSettings(FrozenModel):
+    """A random season: plans, nodes and times are drawn from the season's seed."""
+
+    budget: Duration
+    mean_gap: Duration = Field(description="mean of the exponential gaps between the beginnings of two game-days")
+    not_placed: tuple[DrawnNotPlaced, ...] = ()
+    late: tuple[str, ...] = Field(default=(), description="runs whose turn came too late for the budget")
+
+
 class Assignment(FrozenModel):
     """A run of the season: its plan and the nodes chosen for it."""
 
@@ -43,6 +71,7 @@ class Assignment(FrozenModel):
     asked_as: str = Field(description="shipped plan's name, or the path of a plan file")
     targets: tuple[str, ...]
     arm: ArmRun | None = Field(default=None, description="None for a run of a plan without arms")
+    drawn: DrawnTime | None = Field(default=None, description="None in a season that is not random")
 
     def reports(self, reports: Path) -> Path:
         """Return the folder that the run's own folder is made in: the comparison's, or the season's own `reports`."""
@@ -84,15 +113,23 @@ class SeasonRecord(FrozenModel):
     left_out: tuple[LeftOut, ...]
     stopped: str = Field(default="", description="why it ended before every run had begun; empty where it did not")
     dirty_nodes: tuple[DirtyNode, ...] = Field(default=(), description="nodes on which no further run began")
+    random: RandomSettings | None = Field(default=None, description="None: every plan was to be played once")
 
-    def as_ended(self, stopped: str, dirty_nodes: Sequence[DirtyNode] = ()) -> SeasonRecord:
+    def as_ended(self, stopped: str, dirty_nodes: Sequence[DirtyNode] = (), late: Sequence[str] = ()) -> SeasonRecord:
         """Return the record of the season as it ends now; the arguments as the fields of these names."""
-        update = {"ended": datetime.now(UTC), "stopped": stopped, "dirty_nodes": tuple(dirty_nodes)}
+        update: dict[str, object] = {
+            "ended": datetime.now(UTC),
+            "stopped": stopped,
+            "dirty_nodes": tuple(dirty_nodes),
+            "random": self.random and self.random.model_copy(update={"late": tuple(late)}),
+        }
         return self.model_copy(update=update)
 
     def why_not_begun(self, place: Assignment) -> str:
         """Return why a run of the season that left no history did not begin."""
         dirty = next((f"its node {one}" for one in self.dirty_nodes if one.node in place.targets), "")
+        if self.random and place.run_id in self.random.late:
+            return _TOO_LATE
         return dirty or self.stopped or "the season ended before it began"
 
     def save(self, folder: Path) -> None:

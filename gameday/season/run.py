@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
@@ -20,9 +20,9 @@ from gameday.checks.outcome import RunResult, nodes_left_quarantined
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
-from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError
+from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError, StopRunError
 from gameday.history.journal import read_history
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, boottime_s, lease_duration, lease_refusal
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import reap_season_member
 from gameday.reaper.reap import ReapResult
@@ -51,6 +51,8 @@ class OpenSeason:
         self.kubernetes = kubernetes
         self.abort = abort
         self.dirty_nodes = dirty_nodes
+        self.late: list[str] = []
+        """Runs of a random season whose turn came too late for its budget."""
         self.taken_out: list[DirtyNode] = []
         """Nodes that a guest left dirty meanwhile."""
         self.died: set[str] = set()
@@ -160,13 +162,20 @@ def run_all(
     """
     running: dict[Future[Cleanliness], Assignment] = {}
     to_the_end = partial(_play_to_the_end, season, play, reports)
+    began_s = boottime_s()
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="run") as threads:
         while True:
             if not season.stopped:
                 # Each thread gets the flow run's context, so that Prefect files its run under the season.
-                running |= {threads.submit(copy_context().run, to_the_end, one): one for one in waiting.startable()}
+                due = waiting.startable(boottime_s() - began_s)
+                running |= {threads.submit(copy_context().run, to_the_end, one): one for one in due}
             if not running:
-                return
+                if season.stopped or not waiting.waits_for_a_time:
+                    season.late = waiting.late
+                    return
+                with suppress(StopRunError):  # the next turn of the loop asks why
+                    season.abort.sleep(_PASSED_ON_WITHIN_S)
+                continue
             done, _ = wait(running, _PASSED_ON_WITHIN_S, FIRST_COMPLETED)
             for future in done:
                 place = running.pop(future)

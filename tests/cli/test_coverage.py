@@ -31,7 +31,7 @@ def argv(tmp_path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_plans_may_use_the_detector_profiles_of_the_cluster(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "_play", lambda *_: ExitCode.PASSED)
+    monkeypatch.setattr(coverage, "play_season", lambda *_: ExitCode.PASSED)
     assert run(argv) == ExitCode.PASSED
 
 
@@ -63,7 +63,7 @@ def test_a_seasons_page_names_the_exporters_release(
         return 0
 
     monkeypatch.setattr("gameday.cli.coverage.embedded", embedded)
-    monkeypatch.setattr("gameday.cli.coverage._play", play)
+    monkeypatch.setattr("gameday.cli.coverage.play_season", play)
     assert run(["coverage", "dcgm-recovery-action", "--rehearse", *asked]) == 0
     assert started == [release]
     assert f"--exporter {release}" in commands[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gameday.guard.base import Guardrail, Measurement
-from gameday.guard.observation import Observation, max_run_duration
+from gameday.guard.observation import Observation
 from gameday.ledger.lease import boottime_s
 
 
@@ -17,12 +17,12 @@ class MaxDuration(Guardrail):
     needs_targets: ClassVar[bool] = False
 
     def limit(self, observation: Observation) -> str:
-        longest = max_run_duration(observation.plan_guardrails, observation.profile_guardrails)
+        longest = observation.longest_run
         source = "plan" if longest == observation.plan_guardrails.max_duration else "profile"
         return f"at most {longest.total_seconds():g} s ({source})"
 
     def measure(self, observation: Observation) -> Measurement:
-        longest = max_run_duration(observation.plan_guardrails, observation.profile_guardrails)
+        longest = observation.longest_run
         took_s = boottime_s() - observation.run.record.started_boottime_s
         ok = took_s <= longest.total_seconds()
         return Measurement(ok, f"{took_s:.1f} s", "" if ok else "longer than guardrails.max_duration")

@@ -1,0 +1,133 @@
+"""`gameday season --random`: game-days on plans, nodes and times that a seed draws, until a budget of time is over."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.completion import complete_plan
+from gameday.cli.console import console
+from gameday.cli.coverage import ApprovedBy
+from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
+from gameday.cli.gpu_stack_options import exporter_for
+from gameday.cli.help_page import Panel, add_command
+from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
+from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, Watcher, check_fit, embedded
+from gameday.cli.season_preview import print_preview
+from gameday.errors import CommandError
+
+if TYPE_CHECKING:
+    from gameday.season.record import RandomSettings
+
+# As in `gameday coverage`: a quarter of the training work is left out, and enough nodes for evicted pods.
+_SPARE, _VIRTUAL_NODES = 4, 24
+
+Plans = Annotated[
+    list[str] | None,
+    typer.Argument(
+        autocompletion=complete_plan,
+        help="Shipped plans' names or plan files to draw from; none: every shipped one that fits the cluster.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    add_command(
+        app,
+        season,
+        "gameday season --random --seed 7 --budget 1h --rehearse",
+        "gameday season --random --budget 4h --mean-gap 20m --profile cluster.yaml --dry-run",
+        panel=Panel.DETECTORS,
+    )
+
+
+def season(
+    plans: Plans = None,
+    random: Annotated[bool, typer.Option("--random", help="Draw plans, nodes and times; has to be given.")] = False,
+    budget: Annotated[
+        str | None, typer.Option(help="Time after which no game-day is under way, like 1h; has to be given.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Draws the season: the same seed, the same season.", show_default="a new one"),
+    ] = None,
+    mean_gap: Annotated[str, typer.Option(help="Mean gap from one beginning to the next.")] = "5m",
+    at_once: Annotated[int, typer.Option(min=1, max=100, help="Nodes that may be broken at once, at most.")] = 4,
+    profile: Profile = None,
+    approved_by: ApprovedBy = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be played, when and where; changes nothing.")
+    ] = False,
+    rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
+    nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
+    gpus: Gpus = 8,
+    detector: Watcher = None,
+    cluster: Cluster = "embedded",
+    reports: Reports = Path("reports"),
+    keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
+) -> int:
+    """Play game-days at random, as a chaos monkey would, within the guardrails; the seed plays them again.
+
+    A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
+    """
+    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+    from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+
+    if not random:
+        raise CommandError("add --random to draw game-days, or play each plan once: gameday coverage")
+    if rehearse and profile:
+        raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
+    out, play = console(), print_preview if dry_run else play_season
+    asked = _asked(plans or [], seed, at_once, approved_by, reports, _settings(budget, mean_gap))
+    detector_profiles = () if rehearse else cluster_profile(profile).detector_profiles
+    checked = [check_plan(name, detector_profiles) for name in asked.plans or shipped_plans()]
+    if not dry_run:
+        check_reports(reports)
+    if not rehearse:
+        again = _again(asked, *(["--profile", str(profile)] if profile else []))
+        set_defaults()
+        with prefect_server(out):
+            return play(out, asked, profile, again, "manual")
+    for plan in checked if plans else ():
+        check_fit(plan, nodes, gpus)
+    watcher, release = detector or DEFAULT_DETECTOR, exporter_for(None, checked)
+    size = ["--nodes", str(nodes), "--gpus", str(gpus)]
+    again = _again(asked, "--rehearse", *size, "--cluster", cluster, "--detector", watcher)
+    spare, flow = nodes // _SPARE, "gameday.flows.season"
+    with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
+        here.code = play(out, asked, here.cluster.profile, again, "rehearsal")
+    return here.code
+
+
+def _asked(
+    plans: list[str],
+    seed: int | None,
+    at_once: int,
+    approved_by: str | None,
+    reports: Path,
+    random: RandomSettings,
+) -> AskedSeason:
+    from gameday.season.draw import SEEDS  # noqa: PLC0415
+
+    drawn_by = secrets.randbelow(SEEDS) if seed is None else seed
+    return AskedSeason(tuple(plans), drawn_by, at_once, None, approved_by, reports, random)
+
+
+def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
+    from gameday.season.record import RandomSettings  # noqa: PLC0415
+
+    time, gap = duration_of("--budget", budget), duration_of("--mean-gap", mean_gap)
+    if time is None or gap is None:
+        raise CommandError("say how long the season may take: --budget 1h")
+    return RandomSettings(budget=time, mean_gap=gap)
+
+
+def _again(asked: AskedSeason, *others: str) -> str:
+    from gameday.season.draw import random_season_command  # noqa: PLC0415
+
+    assert asked.random is not None
+    return random_season_command(asked.plans, asked.seed, asked.at_once, asked.random, *others)
