@@ -28,8 +28,16 @@ from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
-from gameday.season.assignment import FitNode, assign
-from gameday.season.draw import DEFAULT_MEAN_GAP, SEEDS, draw, plans_to_draw, random_season_command, refuse_settings
+from gameday.season.assignment import assign
+from gameday.season.draw import (
+    DEFAULT_MEAN_GAP,
+    DRAWN_FROM,
+    SEEDS,
+    draw,
+    plans_to_draw,
+    random_season_command,
+    refuse_settings,
+)
 from gameday.season.plans import ChosenPlan, choose_plans, played_here
 from gameday.season.record import (
     Assignment,
@@ -39,7 +47,7 @@ from gameday.season.record import (
     SeasonResult,
     WatchingGuest,
 )
-from gameday.season.run import fit_nodes, open_season
+from gameday.season.run import OpenSeason, fit_nodes, open_season
 from gameday.tasks.coverage import coverage
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.results import Trigger
@@ -99,7 +107,7 @@ def season(
         chosen, left_out = _choose(plans, cluster, within, at_once, random)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=folder), chosen) as opened:
             chosen, without_lab = played_here(chosen, cluster.lab_control)
-            placed = _place(id, chosen, fit_nodes(opened, chosen, seed), seed, random, cluster)
+            placed = _place(opened, chosen, seed, random)
             approved = approve_season(opened, cluster, chosen, placed.runs, approved_by, folder / id)
             record = SeasonRecord(
                 id=id,
@@ -139,17 +147,11 @@ class _Placed:
     random: RandomSettings | None = None
 
 
-def _place(
-    id: str,
-    chosen: Sequence[ChosenPlan],
-    nodes: Sequence[FitNode],
-    seed: int,
-    random: RandomSettings | None,
-    cluster: ClusterProfile,
-) -> _Placed:
+def _place(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int, random: RandomSettings | None) -> _Placed:
     if random is None:
-        return _Placed(*assign(id, chosen, nodes))
-    runs, not_placed = draw(id, chosen, nodes, random, seed, cluster.guardrails)
+        return _Placed(*assign(season.id, chosen, fit_nodes(season, chosen, seed)))
+    nodes, limits = fit_nodes(season, chosen, seed, DRAWN_FROM), season.kubernetes.profile.guardrails
+    runs, not_placed = draw(season.id, chosen, nodes, random, seed, limits)
     return _Placed(runs, random=random.model_copy(update={"not_placed": tuple(not_placed)}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,7 +91,7 @@ def season(
     if not rehearse:
         again = _again(asked, *(["--profile", str(profile)] if profile else []))
         set_defaults()
-        with prefect_server(out):
+        with nullcontext() if dry_run else prefect_server(out):
             return play(out, asked, profile, again, "manual")
     for plan in checked if plans else ():
         check_fit(plan, nodes, gpus)

@@ -1,4 +1,4 @@
-"""What became of each game-day that a random season drew: played, or not and why."""
+"""The game-days that a random season drew: those that were played, and the others with the reason."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from gameday.checks.outcome import RunOutcome
 from gameday.coverage.run_row import JudgedRun
 from gameday.documents.fields import format_duration
 from gameday.season.record import SeasonRecord
+
+_NOT_PLAYED = "not played"
 
 
 class DrawnGameDay(BaseModel):
@@ -25,13 +27,18 @@ class DrawnGameDay(BaseModel):
     """Empty: it had no time or no nodes."""
     began_s: float | None = None
     """None: it was not played."""
-    outcome: str = "not played"
+    outcome: str = _NOT_PLAYED
     why: str = ""
 
     @property
+    def began(self) -> bool:
+        """It left a report, also where it was refused."""
+        return self.outcome != _NOT_PLAYED
+
+    @property
     def played(self) -> bool:
-        """It began, and left a history; one that a guardrail refused counts, too."""
-        return self.outcome != "not played"
+        """It began, and nothing refused it."""
+        return self.outcome not in (_NOT_PLAYED, RunOutcome.REFUSED)
 
 
 def drawn_game_days(record: SeasonRecord, runs: Mapping[str, JudgedRun]) -> tuple[DrawnGameDay, ...]:

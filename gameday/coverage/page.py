@@ -47,7 +47,7 @@ class RenderedSeason:
 
     @property
     def drawn(self) -> str:
-        """What a random season drew, in a sentence; empty for any other."""
+        """The draw of a random season in a sentence; empty for any other."""
         return drawn_headline(self.coverage.record, self.coverage.drawn)
 
     @property

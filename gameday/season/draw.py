@@ -21,6 +21,8 @@ from gameday.season.assignment import FitNode, idle, too_few, usable_by
 from gameday.season.plans import ChosenPlan, read_plan, why_left_out
 from gameday.season.record import Assignment, DrawnNotPlaced, DrawnTime, LeftOut, RandomSettings
 
+DRAWN_FROM = 64
+"""Fit nodes to draw from, at least: the seed chooses them, and each costs a request or two. Our own choice."""
 DEFAULT_MEAN_GAP = timedelta(minutes=5)
 """Twelve game-days an hour in the mean; our own choice."""
 SEEDS = 1_000_000

@@ -1,4 +1,4 @@
-"""What a random season would play on a cluster, when and where; the cluster is only read."""
+"""The draw of a random season before it is played, from a cluster that is only read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
 from gameday.ledger.ledger import stored_ledgers
 from gameday.run.abort import Abort
-from gameday.season.draw import draw, plans_to_draw, refuse_settings
+from gameday.season.draw import DRAWN_FROM, draw, plans_to_draw, refuse_settings
 from gameday.season.plans import played_here
 from gameday.season.record import Assignment, DrawnNotPlaced, LeftOut, RandomSettings
 from gameday.season.run import OpenSeason, fit_nodes
@@ -50,6 +50,6 @@ def preview_random_season(
     id = "season-preview"
     with closing(Kubernetes(cluster)) as kubernetes:
         season = OpenSeason(id, kubernetes, Abort(), stored_ledgers(kubernetes).dirty_nodes)
-        nodes = fit_nodes(season, chosen, seed)
+        nodes = fit_nodes(season, chosen, seed, DRAWN_FROM)
     runs, not_placed = draw(id, chosen, nodes, asked, seed, cluster.guardrails)
     return SeasonPreview(runs, not_placed, (*left_out, *without_lab))

@@ -106,8 +106,10 @@ def open_season(
             kubernetes.close()
 
 
-def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> list[FitNode]:
+def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int, at_least: int = 0) -> list[FitNode]:
     """Return as many fit opted-in nodes as the plans need together, in the seed's order, if there are so many.
+
+    `at_least` are returned of each kind of node, if there are so many, however few the plans need.
 
     Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods where a
     plan judges what becomes of them. Raises KubernetesError.
@@ -120,7 +122,8 @@ def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int) -> li
         wanted[one.plan.fault.runs_on, selector] += one.plan.targets.nodes
     looked_at: dict[tuple[NodeRole, str], FitNode | None] = {}
     named = {name for one in chosen for name in one.plan.targets.names}
-    for (role, selector), count in sorted(wanted.items()):
+    for (role, selector), needed in sorted(wanted.items()):
+        count = max(needed, at_least)
         key, _, value = kubernetes.profile.required_label(role).partition("=")
         listed = kubernetes.candidates({key: value, **dict(selector)})
         order = seeded_order([candidate.name for candidate in listed], seed)

@@ -5,22 +5,31 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gameday.coverage.matrix import matrix_of
 from gameday.coverage.page import RenderedSeason, headline, render_season
-from gameday.history.events import AlertSeen, TaintSeen
-from gameday.season.record import Assignment, LeftOut, SeasonRecord, WatchingGuest
+from gameday.history.events import AlertSeen, Refused, TaintSeen
+from gameday.season.record import (
+    Assignment,
+    DrawnNotPlaced,
+    DrawnTime,
+    LeftOut,
+    RandomSettings,
+    SeasonRecord,
+    WatchingGuest,
+)
 from tests.coverage.builders import plan, stored
-from tests.report.run_builder import NODE, START, at, passing, without, write
+from tests.report.run_builder import NODE, START, Timed, at, passing, without, write
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
 
-def season(folder: Path, *places: Assignment, stopped: str = "") -> RenderedSeason:
-    record = SeasonRecord(
+def season_record(folder: Path, *places: Assignment, stopped: str = "") -> SeasonRecord:
+    return SeasonRecord(
         id=folder.name,
         cluster=HOSTILE,
         trigger="manual",
@@ -33,7 +42,10 @@ def season(folder: Path, *places: Assignment, stopped: str = "") -> RenderedSeas
         left_out=(LeftOut(plan="slow", title=HOSTILE, why="it may wait too long"),),
         stopped=stopped,
     )
-    record.save(folder)
+
+
+def season(folder: Path, *places: Assignment, stopped: str = "") -> RenderedSeason:
+    season_record(folder, *places, stopped=stopped).save(folder)
     return render_season(folder, at(100))
 
 
@@ -131,3 +143,57 @@ def test_a_damaged_season_is_a_value_error(tmp_path: Path) -> None:
     (tmp_path / "season.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="JSON"):
         render_season(tmp_path, at(0))
+
+
+def random_season(folder: Path) -> RenderedSeason:
+    """A season that drew five game-days: one passed, one was refused, one came late, and two found no time or nodes."""
+    write(folder.parent / "s-01", passing(), plan=plan())
+    refused = [Timed(0.2, Refused(why="outside the maintenance window"))]
+    write(folder.parent / "s-02", [*passing()[:1], *refused], plan=plan())
+    places = [
+        place_of(f"s-0{number}").model_copy(update={"drawn": DrawnTime(at_s=at_s, latest_s=3000, seed=number)})
+        for number, at_s in ((1, 12.0), (2, 700.0), (3, 2990.0))
+    ]
+    record = season_record(folder, *places)
+    not_placed = [
+        DrawnNotPlaced(plan="slow", title="Slow", why="it would pass the end", at_s=3400.0),
+        DrawnNotPlaced(plan="wide", title="Wide", why=HOSTILE, at_s=1500.0),
+    ]
+    random = RandomSettings(
+        budget=timedelta(hours=1), mean_gap=timedelta(minutes=5), not_placed=tuple(not_placed), late=("s-03",)
+    )
+    record.model_copy(update={"random": random, "command": "gameday season --random --seed 7"}).save(folder)
+    return render_season(folder, at(100))
+
+
+def test_a_random_season_says_of_each_draw_what_became_of_it(tmp_path: Path) -> None:
+    rendered = random_season(tmp_path / "s")
+    drawn = [(one.at_s, one.plan, one.outcome, one.why) for one in rendered.coverage.drawn]
+    assert [one[:3] for one in drawn] == [
+        (12.0, "lost", "passed"),
+        (700.0, "lost", "refused"),
+        (1500.0, "wide", "not played"),
+        (2990.0, "lost", "not played"),
+        (3400.0, "slow", "not played"),
+    ]
+    assert "outside the maintenance window" in drawn[1][3]
+    assert "by its turn its longest duration would have passed the end of the budget" in drawn[3][3]
+    assert [one.plan for one in rendered.coverage.left_out] == ["slow"]
+
+
+def test_a_random_season_names_its_seed_and_the_command_that_plays_it_again(tmp_path: Path) -> None:
+    rendered = random_season(tmp_path / "s")
+    said = "A random season (seed 7, budget 3600s, mean gap 300s): 5 drawn, 1 played, 4 not."
+    page = rendered.html.read_text()
+    for where in (page, rendered.markdown.replace("\\", "")):
+        assert said in where
+        assert "gameday season --random --seed 7" in where
+    assert page.index(said) < page.index('id="drawn"') < page.index('id="matrix"')
+    assert "- wide, drawn for 25 min 00 s:" in rendered.markdown
+    assert "<script>alert(1)" not in page
+
+
+def test_another_season_says_nothing_of_a_draw(rendered: RenderedSeason) -> None:
+    assert rendered.coverage.drawn == ()
+    assert 'id="drawn"' not in rendered.html.read_text()
+    assert "random" not in rendered.markdown
