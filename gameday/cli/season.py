@@ -17,7 +17,6 @@ from gameday.cli.gpu_stack_options import exporter_for
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
 from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, Watcher, check_fit, embedded
-from gameday.cli.season_preview import print_preview
 from gameday.errors import CommandError
 
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ def season(
     A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
     """
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+    from gameday.cli.season_preview import print_preview  # noqa: PLC0415
     from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
 
     if not random:
