@@ -202,7 +202,7 @@ def _row(plan: Plan) -> dict[str, Any]:
         "layer": _layer(plan),
         "fault": _words(plan.fault),
         "dangerous": sorted(plan.dangers()),
-        "targets": plan.targets.nodes,
+        "targets": f"a whole {plan.targets.domain.label}" if plan.targets.domain else plan.targets.nodes,
         "expected": list(_expected(plan)),
         "remediation": plan.recover.repair,
     }

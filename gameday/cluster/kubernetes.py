@@ -93,10 +93,16 @@ class Kubernetes:
             uid = self.core.read_namespace("kube-system").metadata.uid
         return ClusterIdentity(server=self.server, version=version, uid=uid)
 
-    def candidates(self, selector: dict[str, str]) -> list[Candidate]:
-        """Return the first CANDIDATE_PAGE nodes by name that carry the labels."""
+    def candidates(self, selector: dict[str, str], lacking: str = "") -> list[Candidate]:
+        """Return the first CANDIDATE_PAGE nodes by name that carry the labels.
+
+        Args:
+            selector: The labels.
+            lacking: A label that they must not carry, whatever its value; empty: none.
+        """
+        wanted = [f"{key}={value}" for key, value in sorted(selector.items())]
         query = {
-            "labelSelector": ",".join(f"{key}={value}" for key, value in sorted(selector.items())),
+            "labelSelector": ",".join([*wanted, *([f"!{lacking}"] if lacking else [])]),
             "limit": str(CANDIDATE_PAGE),
             "includeObject": "None",
         }

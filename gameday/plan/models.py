@@ -312,7 +312,20 @@ class Plan(DocumentModel):
                 "only, such as api_churn",
             )
 
+    def _check_domain(self) -> None:
+        for key, given in (("nodes", self.targets.nodes != 1), ("names", bool(self.targets.names))):
+            if given:
+                raise conflict(("targets", key), "targets.domain says which nodes are broken: leave out one of the two")
+        if self.arms:
+            raise conflict(("targets", "domain"), "a season assigns the nodes of arms one by one, and no whole domain")
+        if self.fault.runs_on is not NodeRole.GPU and not self.fault.is_read_back:
+            raise conflict(
+                ("targets", "domain"), f"{self.fault.type} breaks no GPU node, and a domain consists of them"
+            )
+
     def _check_targets(self) -> None:
+        if self.targets.domain:
+            self._check_domain()
         most = self.guardrails.max_nodes
         if most is not None and self.targets.nodes > most:
             raise conflict(

@@ -8,16 +8,33 @@ from pydantic import Field
 
 from gameday.documents.fields import DocumentModel, Duration, LabelKey, LabelValue, NodeName
 
+MOST_TARGETS = 100
+"""The most nodes that one game-day breaks. Our own choice."""
+
+
+class Domain(DocumentModel):
+    """A failure domain, whose GPU nodes fail together: they share one value of a label."""
+
+    label: LabelKey
+    """The label, like `topology.kubernetes.io/rack` or `network.topology.nvidia.com/leaf`."""
+    value: LabelValue | None = Field(default=None, min_length=1)
+    """The label's value that names the domain. None: that of the first opted-in node in the seed's order."""
+    percent: float = Field(default=100, gt=0, le=100)
+    """The share of the domain's GPU nodes that are broken, rounded up to whole nodes, percent."""
+
 
 class Targets(DocumentModel):
     """The nodes to break: chosen once, before anything changes, by a seeded rule, among the nodes that opted in."""
 
-    nodes: int = Field(default=1, ge=1, le=100)
+    nodes: int = Field(default=1, ge=1, le=MOST_TARGETS)
     """Number of nodes to break."""
     names: tuple[NodeName, ...] = ()
     """Names of the only nodes that may be chosen; empty: every node that matches."""
     selector: dict[LabelKey, LabelValue] = Field(default={})
     """Labels that a node must carry, in addition to the cluster profile's opt-in label."""
+    domain: Domain | None = None
+    """The rack, leaf switch or other failure domain to break, in place of a number of nodes. `guardrails.max_nodes` has
+    to allow as many."""
     seed: int = 1
     """Seed of the choice: the same seed over the same candidates chooses the same nodes."""
 

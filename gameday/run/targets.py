@@ -12,6 +12,7 @@ from gameday.errors import RefusedError
 from gameday.history.events import TargetsChosen
 from gameday.history.journal import History
 from gameday.plan.models import Plan
+from gameday.run.domain import DomainChoice, choose_domain
 from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import NodeRole, NodeSnapshot, Target
 
@@ -19,6 +20,9 @@ _RULE = "seeded order among the first {page} nodes by name labelled {labels}; th
 _RULE_RETURN = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
 _RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"
 _RULE_SEASON = "the nodes season {season} chose for this run by its seed, labelled {labels}"
+_RULE_DOMAIN = (
+    "seeded order among the GPU nodes of {domain}; {share:g} % of them, which must all be fit and labelled {labels}"
+)
 _RULE_NAMED = "the nodes the plan names, in its order, labelled {labels}"
 # Each node that is looked at costs a watch: after this many unfit ones the cluster, not the choice, is the problem.
 _MOST_UNFIT = 5
@@ -90,17 +94,19 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     readable = ",".join(f"{key}={value}" for key, value in labels.items())
     seed = chosen_seed(run)
     generator = random.Random(seed)  # noqa: S311 - a stated, repeatable choice
-    names, rule = _candidates(run, labels, readable, generator)
+    wanted = run.plan.targets
+    domain = choose_domain(run, wanted.domain, labels, generator) if wanted.domain else None
+    names, rule = _candidates(run, labels, readable, generator, domain)
+    count = domain.count if domain else wanted.nodes
     if not names:
         raise RefusedError(
             f"no node carries {readable}",
             f"kubectl label node <node> {required_label(run)} lets game-days touch it",
         )
-    wanted = run.plan.targets
-    fit, unfit = _fit_among(run, names, labels, excluded_nodes)
-    if len(fit) < wanted.nodes:
+    fit, unfit = _fit_among(run, names, labels, excluded_nodes, count)
+    if len(fit) < count:
         raise RefusedError(
-            f"{len(fit)} of {wanted.nodes} targets found; " + "; ".join(unfit[:_MOST_UNFIT]),
+            f"{len(fit)} of {count} targets found; " + "; ".join(unfit[:_MOST_UNFIT]),
             "mend the nodes, or change targets in the plan",
         )
     targets = tuple(
@@ -108,18 +114,26 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
         for index, seen in enumerate(fit)
     )
     run.note(
-        TargetsChosen(targets=tuple(chosen.target for chosen in targets), candidates=len(names), rule=rule, seed=seed)
+        TargetsChosen(
+            targets=tuple(chosen.target for chosen in targets),
+            candidates=len(names),
+            rule=rule,
+            seed=seed,
+            domain=domain.struck if domain else None,
+        )
     )
     return targets
 
 
 def _candidates(
-    run: ReadOnlyRun, labels: dict[str, str], readable: str, generator: random.Random
-) -> tuple[list[str], str]:
+    run: ReadOnlyRun, labels: dict[str, str], readable: str, generator: random.Random, domain: DomainChoice | None
+) -> tuple[Sequence[str], str]:
     """Return the nodes to look at in this order, and the rule that says why these."""
     wanted = run.plan.targets
     if run.member:
         return list(run.member.targets), _RULE_SEASON.format(season=run.member.season, labels=readable)
+    if domain:
+        return domain.members, _RULE_DOMAIN.format(share=domain.struck.percent, domain=domain.struck, labels=readable)
     if wanted.names:
         return list(wanted.names), _RULE_NAMED.format(labels=readable)
     names = [candidate.name for candidate in run.kubernetes.candidates(labels)]
@@ -129,13 +143,13 @@ def _candidates(
 
 
 def _fit_among(
-    run: ReadOnlyRun, names: Sequence[str], labels: Mapping[str, str], excluded_nodes: Mapping[str, str]
+    run: ReadOnlyRun, names: Sequence[str], labels: Mapping[str, str], excluded_nodes: Mapping[str, str], count: int
 ) -> tuple[list[NodeSnapshot], list[str]]:
-    """Return as many fit nodes as the plan wants, or fewer, the best first; and what each unfit one lacks."""
+    """Return `count` fit nodes, or fewer, the best first; and what each unfit one lacks."""
     wanted, fit, second_best, unfit = run.plan.targets, list[NodeSnapshot](), list[NodeSnapshot](), list[str]()
     for name in names:
-        enough = len(fit) + len(second_best) >= wanted.nodes and len(second_best) > _MOST_UNFIT
-        if len(fit) == wanted.nodes or enough or len(unfit) > _MOST_UNFIT:
+        enough = len(fit) + len(second_best) >= count and len(second_best) > _MOST_UNFIT
+        if len(fit) == count or enough or len(unfit) > _MOST_UNFIT:
             break
         seen = run.nodes.look_at(name)
         if seen is None:
@@ -146,7 +160,7 @@ def _fit_among(
             second_best.append(seen)
         else:
             fit.append(seen)
-    return [*fit, *second_best][: wanted.nodes], unfit
+    return [*fit, *second_best][:count], unfit
 
 
 def judges_running_pods(plan: Plan) -> bool:

@@ -170,6 +170,10 @@ def why_left_out(one: ChosenPlan, written: timedelta, *, named: bool, within: ti
         return f"{what}. It runs where its plan is named"
     if plan.arms and not named:
         return "it compares arms, which takes a game-day each. It runs where its plan is named"
+    if plan.targets.domain:
+        return (
+            f"it breaks a whole {plan.targets.domain.label}, of which a season knows nothing: `gameday run {one.name}`"
+        )
     if plan.targets.nodes > at_once:
         return f"it aims at {plan.targets.nodes} nodes, and at most {at_once} may be broken at once"
     if within is not None and wait > within:

@@ -32,6 +32,20 @@ class Target(BaseModel):
         return self.node if self.gpu is None else f"{self.node} GPU {self.gpu}"
 
 
+class StruckDomain(BaseModel):
+    """A rack, leaf switch or other failure domain that a game-day breaks: its GPU nodes share a label's value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    value: str
+    nodes: int = Field(description="GPU nodes of the domain, whether they are targets or not")
+    percent: float = Field(description="share of them that the plan asked for")
+
+    def __str__(self) -> str:
+        return f"{self.label}={self.value}"
+
+
 class Taint(BaseModel):
     """A node's taint."""
 

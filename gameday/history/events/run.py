@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from gameday.history.events.model import EventModel
-from gameday.values.nodes import NodeRole, Target
+from gameday.values.nodes import NodeRole, StruckDomain, Target
 from gameday.values.pricing import OutageTerms
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
@@ -60,6 +60,7 @@ class TargetsChosen(EventModel):
     candidates: int
     rule: str
     seed: int
+    domain: StruckDomain | None = Field(default=None, description="None: the plan breaks a number of nodes")
 
 
 class SteadyStateChecked(EventModel):

@@ -18,6 +18,7 @@ from gameday.history.events import (
     IntentRecorded,
     RunEnded,
     TaintSeen,
+    TargetsChosen,
     WorkloadSeen,
 )
 from gameday.report.run_folder import RunFolder
@@ -78,6 +79,8 @@ def build(run: RunFolder) -> BlastRadius:
 def _nodes(run: RunFolder) -> BoundedRow:
     broken = list(dict.fromkeys(fault.target.node for fault in run.history.of(FaultInjected)))
     limit = run.plan.targets.nodes if run.plan else None
+    if (chosen := run.history.last(TargetsChosen)) and chosen.domain:
+        limit = len(chosen.targets)  # the plan names a share of a domain, and not a number
     return BoundedRow(
         what="Nodes with a fault",
         planned=str(limit) if limit is not None else "",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gameday.checks.facts import seconds_text
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Status
-from gameday.history.events import FaultInjected, RunEnded, RunStarted, TaintSeen
+from gameday.history.events import FaultInjected, RunEnded, RunStarted, TaintSeen, TargetsChosen
 from gameday.report.compare import Trend, trends
 from gameday.report.durations import SINCE, durations
 from gameday.report.lanes import Lanes, story_lanes
@@ -15,6 +15,7 @@ from gameday.report.next_command import NextCommand, next_command
 from gameday.report.noticed import SIGNAL_PHRASES, first_taint, noticed, signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed, RunDuration
+from gameday.values.nodes import StruckDomain
 
 ORDER = 0
 TITLE = "Outcome"
@@ -42,6 +43,8 @@ class VerdictStrip(BaseModel):
     story: Lanes
     problems: int
     next: NextCommand | None
+    domain: StruckDomain | None = Field(description="None: the plan breaks a number of nodes")
+    targets: int
 
 
 def build(run: RunFolder) -> VerdictStrip:
@@ -63,6 +66,8 @@ def build(run: RunFolder) -> VerdictStrip:
         story=story_lanes(run),
         problems=len(run.problems),
         next=next_command(started, run.result, ended=run.history.last(RunEnded) is not None),
+        domain=chosen.domain if (chosen := run.history.last(TargetsChosen)) else None,
+        targets=len(run.target_names),
     )
 
 
