@@ -6,6 +6,7 @@ import hashlib
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,25 @@ def test_forbidden_severities_need_other_alerts_allowed() -> None:
     assert only(text).where == "expect.forbidden_severities"
     allowed = text.replace("expect:\n", "expect:\n  allow_other_alerts: true\n")
     assert parse(allowed).plan.expect.forbidden_severities == ("critical",)
+
+
+@pytest.mark.parametrize(
+    ("targets", "where"),
+    [
+        ("{domain: {label: rack}, nodes: 2}", "targets.nodes"),
+        ("{domain: {label: rack}, names: [n]}", "targets.names"),
+        ("{domain: {label: rack, percent: 0}}", "targets.domain.percent"),
+        ("{domain: {value: a}}", "targets.domain"),
+        ("{domain: {label: rack, value: ''}}", "targets.domain.value"),
+    ],
+)
+def test_a_domain_takes_the_place_of_a_number_and_of_names(targets: str, where: str) -> None:
+    assert only(changed("targets:\n  nodes: 1\n", f"targets: {targets}\n")).where == where
+
+
+def test_a_domains_plan_that_was_stored_with_all_its_keys_can_be_read_again() -> None:
+    plan = parse(changed("targets:\n  nodes: 1\n", "targets: {domain: {label: rack}}\n")).plan
+    assert parse(plan.model_dump_json()).plan.targets == plan.targets
 
 
 _FRAGMENTS = [

@@ -105,6 +105,12 @@ def test_a_plan_that_breaks_more_nodes_than_may_be_is_left_out(tmp_path: Path) -
     assert left_out[0].why == "it aims at 3 nodes, and at most 2 may be broken at once"
 
 
+def test_a_plan_that_breaks_a_whole_domain_is_left_out_of_every_season() -> None:
+    plans, left_out = choose_plans(["rack-loses-power"], within=None, at_once=9)
+    assert plans == []
+    assert "`gameday run rack-loses-power`" in left_out[0].why
+
+
 def test_a_fault_that_other_nodes_feel_is_known_to_reach_beyond_its_own() -> None:
     plans, _ = choose_plans(["log-store-frozen", "power-cap"], within=None, at_once=4)
     assert plans_that_run_alone(plans) == {"log-store-frozen"}
