@@ -38,15 +38,18 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
     bounds += [probe.within or probe.stays_for or timedelta() for probe in expect.probes]
     with step(run, Step.VERIFY_TAINT, max([*bounds, *signal_bounds(run)])) as result:
         nodes = {fault.node for fault in faults}
+        quarantined: dict[str, bool] = {}
         for fault in faults:
             judge_during_fault(run, result, fault)
             measure_during_fault(run, result, fault.target)
             check_misaligned_pod(run, result, fault.target)
             await_device_taints(run, result, fault)
-            quarantined = _await_quarantine(run, result, fault)
+            quarantined[fault.node] = _await_quarantine(run, result, fault)
+        # Where new work goes is asked once every target had its time: before, a second one may still look healthy.
+        for fault in faults:
             if expect.stays_schedulable_for:
                 _check_stays_schedulable(run, result, expect.stays_schedulable_for, fault)
-            elif expect.expects_quarantine and quarantined and not run.plan.recover.is_hands_off:
+            elif expect.expects_quarantine and quarantined[fault.node] and not run.plan.recover.is_hands_off:
                 check_new_work_is_kept_off(run, result, fault.target, nodes)
             note_running_pods(run, fault)
             await_signals(run, result, fault)

@@ -32,7 +32,7 @@ def test_half_a_rack_loses_its_power_and_the_report_names_the_rack(clean_arena: 
     assert "was struck: 2 of its 4 GPU nodes." in page
     (nodes,) = (
         row
-        for row in json.loads((played.folder / "report.json").read_text())["sections"]["blast_radius"]["rows"]
+        for row in json.loads((played.folder / "report.json").read_text())["sections"]["blast-radius"]["rows"]
         if row["what"] == "Nodes with a fault"
     )
     assert (nodes["planned"], nodes["over"]) == ("2", False)
