@@ -25,7 +25,7 @@ class DomainChoice:
     members: Sequence[str]
     """All GPU nodes of the domain; those that have not opted in are among them."""
     count: int
-    """How many of them are targets."""
+    """Number of them that are targets."""
 
 
 def choose_domain(run: ReadOnlyRun, domain: Domain, opted_in: dict[str, str], generator: random.Random) -> DomainChoice:
