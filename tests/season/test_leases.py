@@ -19,7 +19,7 @@ from gameday.errors import RefusedError, SeasonGoneError, StopRunError
 from gameday.history.events import Aborted, FaultUndone, IntentRecorded, Refused, RunEnded
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, boottime_s, node_lease
 from gameday.ledger.ledger import Ledger
 from gameday.lifecycle.opening import open_run
 from gameday.lifecycle.undo import undo_at_the_end
@@ -27,7 +27,7 @@ from gameday.reaper.reap import ReapResult, reap_under
 from gameday.run.record import start_record
 from gameday.run.season_member import SeasonMember
 from gameday.season.assignment import RunQueue
-from gameday.season.record import Assignment
+from gameday.season.record import Assignment, DrawnTime
 from gameday.season.run import OpenSeason, fit_nodes, open_season, run_all
 from gameday.values.results import Cleanliness, Step
 from tests.season.builders import chosen
@@ -268,6 +268,51 @@ def test_a_failed_run_lets_the_others_begin(runner: Kubernetes, tmp_path: Path) 
     run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert begun == ["season-1-01", "season-1-02"]
     assert season.stopped == ""
+
+
+def drawn_for(node: str, number: int, at_s: float, latest_s: float = 60.0) -> Assignment:
+    """A run of a random season."""
+    drawn = DrawnTime(at_s=at_s, latest_s=latest_s, seed=number)
+    return place_on(node, number).model_copy(update={"drawn": drawn})
+
+
+def test_a_random_season_waits_for_its_times_and_names_the_runs_that_came_too_late(
+    runner: Kubernetes, tmp_path: Path
+) -> None:
+    begun: list[tuple[str, float]] = []
+
+    def play(one: Assignment) -> RunResult:
+        begun.append((one.run_id, boottime_s() - start_s))
+        return passed()
+
+    season, start_s = season_of(runner), boottime_s()
+    places = [drawn_for("n1", 1, 0.0), drawn_for("n1", 2, 0.5), drawn_for("n1", 3, 0.6, latest_s=-1.0)]
+    run_all(season, RunQueue(places, 1), 1, play, tmp_path)
+    assert [run_id for run_id, _ in begun] == ["season-1-01", "season-1-02"]
+    assert begun[1][1] >= 0.5
+    assert season.late == ["season-1-03"]
+
+
+def test_a_random_season_that_is_stopped_between_two_runs_ends_at_once(runner: Kubernetes, tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    def play(one: Assignment) -> RunResult:
+        begun.append(one.run_id)
+        season.abort.request("operator", "SIGINT received")
+        return passed()
+
+    season = season_of(runner)
+    run_all(season, RunQueue([drawn_for("n1", 1, 0.0), drawn_for("n1", 2, 3600.0, 7200.0)], 1), 1, play, tmp_path)
+    assert begun == ["season-1-01"]
+    assert season.stopped == "operator: SIGINT received"
+
+
+def test_a_random_season_looks_at_more_nodes_than_its_plans_need(world: World, runner: Kubernetes) -> None:
+    label = {"season-test": unique("label")}
+    names = {world.add_node(labels=label) for _ in range(4)}
+    plans = [chosen("a", selector=label)]
+    assert len(fit_nodes(season_of(runner), plans, seed=3)) == 1
+    assert {node.name for node in fit_nodes(season_of(runner), plans, seed=3, at_least=4)} == names
 
 
 def test_nodes_are_chosen_by_the_seed_among_those_that_are_fit(world: World, runner: Kubernetes) -> None:
