@@ -12,7 +12,7 @@ from rich.text import Text
 from gameday.coverage.cells import CellState
 from gameday.coverage.page import RenderedSeason, headline
 from gameday.exit_codes import ExitCode
-from gameday.season.record import LeftOut
+from gameday.report.formatting import duration
 from gameday.text import printable
 
 _STYLES = {
@@ -36,12 +36,11 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
         cells = [Text(_SHORT.get(cell.state, cell.text), style=_STYLES[cell.state]) for cell in found]
         table.add_row(Text(row.plan), *cells)
     out.print(table)
-    for why, names in by_reason(rendered.coverage.left_out).items():
+    for why, names in by_reason((one.why, one.plan) for one in rendered.coverage.left_out).items():
         out.print(Text(printable(f"not run: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
-    for one in rendered.coverage.drawn:
-        if not one.played:
-            said = f"drawn and not played: {one.plan} at {one.at_s:.0f} s: {one.why}"
-            out.print(Text(printable(said), style="dim"), soft_wrap=True)
+    not_played = [one for one in rendered.coverage.drawn if not one.played]
+    for why, names in by_reason((one.why, f"{one.plan} at {duration(one.at_s)}") for one in not_played).items():
+        out.print(Text(printable(f"drawn and not played: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
     for dirty in rendered.coverage.record.dirty_nodes:
         out.print(Text(printable(str(dirty)), style="red"), soft_wrap=True)
     for gap in matrix.gaps:
@@ -55,9 +54,9 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
     return ExitCode(rendered.result.exit_code)
 
 
-def by_reason(left_out: Iterable[LeftOut]) -> dict[str, list[str]]:
-    """Return the names of the plans that were left out, by the reason."""
+def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the names of what was not run, by the reason, from pairs of reason and name."""
     found: dict[str, list[str]] = {}
-    for one in left_out:
-        found.setdefault(one.why, []).append(one.plan)
+    for why, name in reasons:
+        found.setdefault(why, []).append(name)
     return found

@@ -51,7 +51,7 @@ def _print(out: Console, seen: SeasonPreview) -> None:
         at = duration(run.drawn.at_s) if run.drawn else ""
         table.add_row(at, Text(printable(run.plan)), Text(printable(", ".join(run.targets))))
     out.print(table)
-    for one in seen.not_placed:
-        out.print(Text(printable(f"not played: {one.plan} at {duration(one.at_s)}: {one.why}")), soft_wrap=True)
-    for why, names in by_reason(seen.left_out).items():
+    for why, names in by_reason((one.why, f"{one.plan} at {duration(one.at_s)}") for one in seen.not_placed).items():
+        out.print(Text(printable(f"not played: {', '.join(names)}: {why}")), soft_wrap=True)
+    for why, names in by_reason((one.why, one.plan) for one in seen.left_out).items():
         out.print(Text(printable(f"never drawn: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
