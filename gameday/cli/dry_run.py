@@ -71,6 +71,7 @@ def _comment(*lines: str) -> None:
 
 def _head(run: ReadOnlyRun, targets: Targets) -> str:
     from gameday.guard.preview import fault_warnings  # noqa: PLC0415
+    from gameday.history.events import TargetsChosen  # noqa: PLC0415
 
     plan, approval = run.plan, run.plan.approval.required or run.profile.approval.required
     dangers = [
@@ -79,6 +80,8 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
     if why_not := plan.fault.why_not_here(run.profile.namespace, is_lab=run.profile.lab_control is not None):
         dangers.append(f"the run would be refused: {why_not}")
     touched = ", ".join(str(target.target) for target in targets)
+    if (chosen := run.history().last(TargetsChosen)) and chosen.domain:
+        touched += f" ({len(targets)} of the {chosen.domain.nodes} GPU nodes of {chosen.domain})"
     lines = [
         f"a dry run of {plan.name}: {plan.title}",
         f"cluster {run.profile.name} ({run.kubernetes.server}), namespace {run.profile.namespace}; nothing was changed",
