@@ -117,6 +117,7 @@ def coverage(
     if rehearse:
         within = within or (None if asked else _REHEARSED_WITHIN)
     at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
+    set_defaults()
     season = AskedSeason(tuple(asked), seed, at_once, duration_of("--within", within), approved_by, reports)
     detector_profiles = () if rehearse else cluster_profile(profile).detector_profiles
     checked = [check_plan(name, detector_profiles) for name in asked or shipped_plans()]
@@ -137,7 +138,7 @@ def coverage(
     with embedded(
         out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
-        here.code = play_season(out, season, here.cluster.profile, shlex.join(command), "rehearsal")
+        here.code = play_season(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal")
     return here.code
 
 

@@ -47,7 +47,7 @@ def duration_of(option: str, written: str | None) -> timedelta | None:
     return parsed
 
 
-def cluster_profile(profile: Path | None) -> ClusterProfile:
+def cluster_profile(profile: str | None) -> ClusterProfile:
     """Return the profile of the cluster of a season without --rehearse; raises CommandError."""
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415
@@ -58,13 +58,13 @@ def cluster_profile(profile: Path | None) -> ClusterProfile:
         raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
 
 
-def play_season(out: Console, asked: AskedSeason, profile: Path | None, command: str, trigger: str) -> ExitCode:
+def play_season(out: Console, asked: AskedSeason, profile: str | None, command: str, trigger: str) -> ExitCode:
     """Run the flow in this thread, with a line per event of its runs beside it, and print what it found.
 
     Args:
         out: The console.
         asked: The season.
-        profile: Path of the cluster's profile; None: GAMEDAY_* of the environment.
+        profile: File or block of the cluster profile; None: GAMEDAY_* of the environment.
         command: Shell line that runs the same again.
         trigger: The reason why it is run.
 
@@ -93,7 +93,7 @@ def play_season(out: Console, asked: AskedSeason, profile: Path | None, command:
         try:
             state = season(
                 plans=list(asked.plans),
-                profile=str(profile) if profile else None,
+                profile=profile,
                 seed=asked.seed,
                 at_once=asked.at_once,
                 within=asked.within,

@@ -84,13 +84,13 @@ def season(
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     out, play = console(), print_preview if dry_run else play_season
     asked = _asked(plans or [], seed, at_once, approved_by, reports, _settings(budget, mean_gap))
+    set_defaults()
     detector_profiles = () if rehearse else cluster_profile(profile).detector_profiles
     checked = [check_plan(name, detector_profiles) for name in asked.plans or shipped_plans()]
     if not dry_run:
         check_reports(reports)
     if not rehearse:
-        again = _again(asked, *(["--profile", str(profile)] if profile else []))
-        set_defaults()
+        again = _again(asked, *(["--profile", profile] if profile else []))
         with nullcontext() if dry_run else prefect_server(out):
             return play(out, asked, profile, again, "manual")
     for plan in checked if plans else ():
@@ -100,7 +100,7 @@ def season(
     again = _again(asked, "--rehearse", *size, "--cluster", cluster, "--detector", watcher)
     spare, flow = nodes // _SPARE, "gameday.flows.season"
     with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
-        here.code = play(out, asked, here.cluster.profile, again, "rehearsal")
+        here.code = play(out, asked, str(here.cluster.profile), again, "rehearsal")
     return here.code
 
 

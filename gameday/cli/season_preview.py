@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gameday.season.preview import SeasonPreview
 
 
-def print_preview(out: Console, asked: AskedSeason, profile: Path | None, command: str, trigger: str) -> ExitCode:
+def print_preview(out: Console, asked: AskedSeason, profile: str | None, command: str, trigger: str) -> ExitCode:
     """Print the draw of a random season. The arguments are those of `play_season`; nothing is triggered.
 
     Raises:
