@@ -19,6 +19,7 @@ from gameday.agent.task import (
     GpuUsersTask,
     InjectTask,
     MarkTask,
+    ProbeTask,
     QaTask,
     RemediateTask,
     SampleTask,
@@ -119,6 +120,10 @@ def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> 
             from gameday.agent.qa.role import qa  # noqa: PLC0415
 
             return qa(task, context)
+        case ProbeTask():
+            from gameday.agent.probe import probe  # noqa: PLC0415
+
+            return probe(task, context, environment)
 
 
 def _failure(role: str, error: str) -> AgentResult:

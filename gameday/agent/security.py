@@ -9,6 +9,7 @@ from gameday.agent.task import (
     GpuUsersTask,
     InjectTask,
     MarkTask,
+    ProbeTask,
     QaTask,
     RemediateTask,
     SampleTask,
@@ -61,7 +62,7 @@ def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each
             return fault_for(parameters).security_of(parameters)
         case RemediateTask():
             return remediation_for(task.action).security
-        case QaTask() | GpuUsersTask():
+        case QaTask() | GpuUsersTask() | ProbeTask():
             return GPU_WORK
         case CanaryTask(measure=measure):
             return _PINGS if measure.uses_ping else GPU_PROGRAMS if measure is Measure.ALL_REDUCE else GPU_WORK

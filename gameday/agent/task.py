@@ -164,6 +164,18 @@ class SampleTask(AgentMessage):
     duration_s: float = Field(gt=0, le=86_400)
 
 
+class ProbeTask(AgentMessage):
+    """A task to measure the GPUs that the pod holds under full load; it judges nothing, and answers in `ProbedNote`s."""
+
+    role: Literal["probe"] = "probe"
+    run_id: str
+    node: str
+    gpus: int = Field(ge=1, le=64, description="number of GPUs that the pod asks for")
+    burn_in_s: float = Field(ge=LEAST_BURN_IN.total_seconds(), le=3600)
+    virtual_burn_in_s: float = Field(ge=0, le=3600)
+    temperature_max_c: float | None = Field(description="the load ends where a GPU is hotter")
+
+
 class ApiCanaryTask(AgentMessage):
     """A task to ask the API server for little things at a fixed beat, until SIGTERM or `duration_s`.
 
@@ -186,6 +198,7 @@ Task = Annotated[
     | AllReduceTask
     | GpuUsersTask
     | SampleTask
+    | ProbeTask
     | ApiCanaryTask,
     Field(discriminator="role"),
 ]
@@ -301,6 +314,29 @@ class SampledNote(AgentMessage):
     note: Literal["sampled"] = "sampled"
     at: AwareDatetime
     gpus: tuple[SampledGpu, ...] = Field(max_length=64)
+
+
+_Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ProbedNote(AgentMessage):
+    """The note of one GPU under full load. A figure is None where it was not measured, and `why_not` has the reason."""
+
+    note: Literal["probed"] = "probed"
+    gpu: int = Field(ge=0, lt=256)
+    uuid: str = Field(max_length=100)
+    model: str = Field(max_length=100)
+    gemm_tflops: _Figure | None = None
+    memory_gbs: _Figure | None = None
+    link_gbs: _Figure | None = Field(default=None, description="a copy from the nearest host memory")
+    nvlink_gbs: _Figure | None = Field(default=None, description="rate of the active NVLinks together, one direction")
+    all_reduce_gbs: _Figure | None = Field(default=None, description="of all GPUs of the pod together")
+    all_reduce_gpus: int = Field(default=0, ge=0, le=64)
+    sm_clock_mhz: _Figure | None = Field(default=None, description="median of the load's second half")
+    temperature_c: _Figure | None = Field(default=None, description="highest of the load")
+    power_w: _Figure | None = Field(default=None, description="median of the load's second half")
+    slowed_by: tuple[Annotated[str, Field(max_length=60)], ...] = Field(default=(), max_length=16)
+    why_not: str = Field(default="", max_length=600)
 
 
 class ApiCanaryNote(AgentMessage):

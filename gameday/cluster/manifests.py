@@ -109,6 +109,58 @@ def agent_pod(
     }
 
 
+_PROBE_GRACE_S = 10
+"""Seconds that a probe gets to end: its loads look for the end four times a second, its last measurements take one."""
+
+
+def probe_pod(
+    name: str,
+    *,
+    task: str,
+    run_id: str,
+    node: str,
+    gpus: int,
+    profile: ClusterProfile,
+    deadline: timedelta,
+    security: PodSecurity,
+    template: GpuPodTemplate,
+) -> dict[str, Any]:
+    """Return the agent's pod that measures free GPUs of exactly this node, and comes through the scheduler.
+
+    So it never gets a GPU that another pod has, takes its own off the scheduler's books while it runs, and gives way to
+    whatever pod of higher priority waits for one.
+
+    Args:
+        name: The pod's name.
+        task: The agent's task as JSON.
+        run_id: The fleet run, as a label.
+        node: The node.
+        gpus: The GPUs to ask for.
+        profile: The cluster's.
+        deadline: The pod's own activeDeadlineSeconds.
+        security: The privileges that the task needs on the node.
+        template: Its priority class, and the taints that it tolerates.
+    """
+    pod = agent_pod(
+        name,
+        task=task,
+        role="probe",
+        run_id=run_id,
+        node=node,
+        profile=profile,
+        deadline=deadline,
+        security=security,
+        gpus=gpus,
+        priority_class=template.priority_class,
+    )
+    del pod["spec"]["nodeName"]
+    pod["spec"] |= _only_on(node) | {
+        "terminationGracePeriodSeconds": _PROBE_GRACE_S,
+        "tolerations": [{"key": key, "operator": "Exists"} for key in template.tolerated_taint_keys],
+    }
+    return pod
+
+
 def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str, node: str) -> dict[str, Any]:
     """Return the container of an agent's pod; an empty `node` leaves out the node's name."""
     return {

@@ -55,6 +55,7 @@ def burn_in(
     ended: threading.Event,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], object] | None = None,
+    why_yield: Callable[[Sequence[GpuSample]], str] | None = None,
 ) -> dict[int, GpuBurn]:
     """Load all GPUs that answer, and return the burn-in of each by its index. Never raises HostError.
 
@@ -66,6 +67,7 @@ def burn_in(
         ended: If set, the load ends.
         clock: Seconds. Tests and benchmarks on a model give the model's.
         wait: Pass so many seconds; None waits for `ended`.
+        why_yield: Given each reading, returns why the load has to make room at once; empty where it need not.
     """
     burns = {gpu.index: GpuBurn() for gpu in rest if not gpu.lost}
     if why := _too_hot(rest):
@@ -74,7 +76,7 @@ def burn_in(
         return burns
     try:
         _start(host, burns)
-        _watch(host, burns, seconds, ceiling_c, ended, clock, wait or ended.wait)
+        _watch(host, burns, seconds, ceiling_c, ended, clock, wait or ended.wait, why_yield)
     finally:
         with ThreadPoolExecutor(max(1, len(burns))) as pool:
             list(pool.map(lambda gpu: _end(host, gpu), burns))
@@ -112,6 +114,7 @@ def _watch(
     ended: threading.Event,
     clock: Callable[[], float],
     wait: Callable[[float], object],
+    why_yield: Callable[[Sequence[GpuSample]], str] | None,
 ) -> None:
     """Read all GPUs until the time is over, a GPU is above the ceiling, or nothing works any more."""
     began = clock()
@@ -125,7 +128,7 @@ def _watch(
             if _works(burn):
                 burn.seconds = passed
                 _follow(host, gpu, burn)
-        if why := _why_ended(samples, ceiling_c):
+        if why := _why_ended(samples, ceiling_c) or (why_yield(samples) if why_yield else ""):
             for burn in burns.values():
                 burn.why_not = burn.why_not or f"{why} after {passed:.0f} s, so the load ended on all GPUs"
             return

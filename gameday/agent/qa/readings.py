@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -190,11 +190,11 @@ def _under_load(
     burns, _ = _timed("burn-in", lambda: burn_in(host, rest, asked, ceiling_c, ended, pace.clock, pace.wait), seconds)
     assert burns is not None
     ready = [gpu for gpu in rest if gpu.index in burns and not burns[gpu.index].why_not and not ended.is_set()]
-    loads, _ = _timed("load", lambda: _measure_all(host, ready), seconds)
-    links, _ = _timed("link", lambda: {gpu.index: _link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
+    loads, _ = _timed("load", lambda: measure_all(host, ready), seconds)
+    links, _ = _timed("link", lambda: {gpu.index: measure_link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
     summed = None
     if len(gpus) > 1 and not ended.is_set():
-        summed, _ = _timed("all-reduce", lambda: _all_reduce(host, rest, burns), seconds)
+        summed, _ = _timed("all-reduce", lambda: measure_all_reduce(host, rest, burns), seconds)
     memory, _ = _timed("memory", lambda: _prove_all(host, [] if ended.is_set() else ready), seconds)
     loaded = tuple(
         GpuReadings(
@@ -209,8 +209,8 @@ def _under_load(
     return loaded, summed
 
 
-def _all_reduce(host: Host, gpus: list[GpuSample], burns: dict[int, GpuBurn]) -> WorkOutcome:
-    """Sum a message over all GPUs of the node: without one of them it would say nothing about the links to it."""
+def measure_all_reduce(host: Host, gpus: Sequence[GpuSample], burns: dict[int, GpuBurn]) -> WorkOutcome:
+    """Sum a message over all these GPUs: without one of them it would say nothing about the links to it."""
     for gpu in gpus:
         if (burn := burns.get(gpu.index)) is None or burn.why_not:
             why = burn.why_not if burn else "it did not compute in the burn-in"
@@ -219,7 +219,9 @@ def _all_reduce(host: Host, gpus: list[GpuSample], burns: dict[int, GpuBurn]) ->
     return _run_once(host, gpus[0].index, order, "no all-reduce ran")
 
 
-def _measure_all(host: Host, gpus: list[GpuSample]) -> dict[int, LoadResult]:
+def measure_all(host: Host, gpus: Sequence[GpuSample]) -> dict[int, LoadResult]:
+    """Measure GEMM and copy within the GPU on all GPUs at once, and return the results by index."""
+
     def measure(gpu: GpuSample) -> LoadResult:
         try:
             return host.measure_load(gpu.index, LOAD_S)
@@ -240,7 +242,7 @@ def _prove_all(host: Host, gpus: list[GpuSample]) -> dict[int, WorkOutcome]:
         return dict(pool.map(prove, gpus))
 
 
-def _link(host: Host, gpu: GpuSample) -> WorkOutcome:
+def measure_link(host: Host, gpu: GpuSample) -> WorkOutcome:
     """Measure the copy from the host memory next to the GPU; alone, as several would share the host's memory."""
     if not gpu.cpu_affinity:
         return WorkOutcome(None, "NVML does not name the CPUs next to this GPU")
