@@ -38,6 +38,7 @@ COMMAND_MODULES = (
     "gameday.cli.coverage",
     "gameday.cli.season",
     "gameday.cli.league",
+    "gameday.cli.fleet",
     "gameday.cli.post_mortem",
     "gameday.cli.listen",
     "gameday.cli.digest",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+    from gameday.rehearsal.slow_gpus import SlowGpu
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -250,6 +251,7 @@ def embedded(
     repair: bool = False,
     offender: bool = False,
     weakly_cooled: bool = False,
+    slow_gpus: tuple[SlowGpu, ...] = (),
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: ExporterRelease,
@@ -272,7 +274,7 @@ def embedded(
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender, weakly_cooled)
+    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender, weakly_cooled, slow_gpus)
     here = Embedded(
         RehearsalCluster(
             folder,

@@ -112,6 +112,20 @@ class Kubernetes:
         name, status = names.index("name"), names.index("status")
         return [Candidate(name=row["cells"][name], status=row["cells"][status]) for row in answer.get("rows") or []]
 
+    def all_candidates(self, selector: dict[str, str]) -> list[str]:
+        """Return the names of all nodes that carry the labels, page by page."""
+        found, after = list[str](), ""
+        selected = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+        while True:
+            with self.explained("list opted-in nodes"):
+                page = self.core.list_node(
+                    label_selector=selected, limit=CANDIDATE_PAGE, **({"_continue": after} if after else {})
+                )
+            found += [node.metadata.name for node in page.items]
+            after = page.metadata._continue or ""
+            if not after:
+                return found
+
     def node(self, name: str) -> client.V1Node:
         """Read a node."""
         with self.explained(f"read node {name}"):

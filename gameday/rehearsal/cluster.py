@@ -54,6 +54,7 @@ from gameday.rehearsal.prefect_server import (
     server_environment,
 )
 from gameday.rehearsal.seed import Seeder, seeding
+from gameday.rehearsal.slow_gpus import SlowGpu
 from gameday.rehearsal.startup import start_errors
 
 _PORTS = (
@@ -110,6 +111,8 @@ class Size:
     """True for a cluster with a node that was repaired and returned again and again within a day."""
     weakly_cooled: bool = False
     """True for a cluster with a node whose last GPU gets too little air for full load."""
+    slow_gpus: tuple[SlowGpu, ...] = ()
+    """GPUs that compute more slowly than the others."""
 
 
 class RehearsalCluster:
@@ -377,6 +380,7 @@ class RehearsalCluster:
             "--gpu-operator",
             self._gpu_operator,
             *(("--weakly-cooled", _WEAKLY_COOLED) if self.size.weakly_cooled else ()),
+            *(word for slow in self.size.slow_gpus for word in ("--slow-gpu", str(slow))),
             *(("--guest", str(guest)) if guest else ()),
             *(("--kernel-logs", str(self._kernel_logs.resolve())) if self._kernel_logs else ()),
             *self._lab.node_arguments(),

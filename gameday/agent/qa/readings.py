@@ -191,7 +191,9 @@ def _under_load(
     assert burns is not None
     ready = [gpu for gpu in rest if gpu.index in burns and not burns[gpu.index].why_not and not ended.is_set()]
     loads, _ = _timed("load", lambda: measure_all(host, ready), seconds)
-    links, _ = _timed("link", lambda: {gpu.index: measure_link(host, gpu) for gpu in ready if not ended.is_set()}, seconds)
+    links, _ = _timed(
+        "link", lambda: {gpu.index: measure_link(host, gpu) for gpu in ready if not ended.is_set()}, seconds
+    )
     summed = None
     if len(gpus) > 1 and not ended.is_set():
         summed, _ = _timed("all-reduce", lambda: measure_all_reduce(host, rest, burns), seconds)

@@ -27,6 +27,7 @@ from gameday.rehearsal.nodes.kernel_log_files import NodeFiles, node_files
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
+from gameday.rehearsal.slow_gpus import SlowGpu
 from kubesim.client import ApiClient
 from kubesim.errors import ApiError, KubeconfigError
 from kubesim.kubeconfig import Kubeconfig
@@ -58,6 +59,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, default=8, help="per node")
     parser.add_argument("--hold-outs", type=int, default=0, help="how many of the last nodes are spares")
     parser.add_argument("--weakly-cooled", metavar="NODE", help="the node whose last GPU gets too little air")
+    parser.add_argument(
+        "--slow-gpu",
+        type=SlowGpu.parse,
+        action="append",
+        default=[],
+        metavar="NODE/GPU=SHARE",
+        help="a GPU that reaches only this share of its rate; may be given several times",
+    )
     parser.add_argument(
         "--client-nodes", type=int, default=0, help="how many nodes without GPUs there are besides, for API clients"
     )
@@ -140,6 +149,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             log_store_pid=arguments.log_store_pid,
             hold_outs=arguments.hold_outs,
             weakly_cooled=arguments.weakly_cooled,
+            slow_gpus=tuple(arguments.slow_gpu),
             client_nodes=arguments.client_nodes,
             dra=arguments.dra,
             dra_xid_effect=arguments.dra_xid_effect,

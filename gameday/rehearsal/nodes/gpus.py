@@ -59,6 +59,25 @@ _LONGEST_STEP_S = 1.0
 _MOST_STEPS = 64
 
 
+SPEED_SIGMA = 0.0148
+"""Standard deviation of healthy GPUs' compute rates, a share of the median. GPUs of one SKU in one cluster differed by
+8 % on average over five centres (Sinha et al., "Not All GPUs Are Created Equal", SC22, arXiv 2208.11035); read as the
+distance between the whiskers of a box plot, which for a normal distribution is 5.4 standard deviations."""
+_MEMORY_SIGMA = 0.004
+"""The same for copies within the memory, whose clock is fixed: a figure of this model's."""
+_MOST_SIGMAS = 2.7
+"""The whiskers' ends: a die beyond them is an outlier, and this model's outliers are made on purpose."""
+
+
+def _dies(names: list[str], gpus: int, of: str) -> Floats:
+    """Return for each GPU how its die differs, in standard deviations: by its name, the same in every rehearsal."""
+
+    def die(name: str, gpu: int) -> float:
+        return min(_MOST_SIGMAS, max(-_MOST_SIGMAS, seeded(name, of, gpu).gauss(0, 1)))
+
+    return np.array([[die(name, gpu) for gpu in range(gpus)] for name in names])
+
+
 class GpuFleet:
     """Every array is (nodes, gpus). State arrays may be set by faults and tools; derived ones only by `advance`."""
 
@@ -68,6 +87,7 @@ class GpuFleet:
         self._at = clock()
         self._phase = np.array([seeded(name, "phase").uniform(0, 1000) for name in names])[:, None]
         self._silicon = np.array([[seeded(name, "silicon", g).uniform(-1, 1) for g in range(gpus)] for name in names])
+        self._speed, self._memory_speed = _dies(names, gpus, "speed"), _dies(names, gpus, "memory")
         # Hardware state.
         self.lost: Flags = np.zeros(shape, bool)
         self.removed: Flags = np.zeros(shape, bool)
@@ -93,6 +113,7 @@ class GpuFleet:
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
         # Shares of the memory's bandwidth, and of the PCIe link's, whatever its width and generation.
         self.memory_share, self.link_share = np.ones(shape), np.ones(shape)
+        self.compute_share = np.ones(shape)  # of the rate that the clock would give: 1, but for a GPU that is just slow
         self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that does not hold its bits
         self.wrong_every: Ints = np.zeros(shape, np.int64)  # one wrong bit in so many checked products; 0: none
         self.wrong_above_c: Floats = np.full(shape, np.inf)  # temperature above which each product has a wrong bit
@@ -187,13 +208,13 @@ class GpuFleet:
     def gemm_tflops(self, cell: Cell, others: float | None = None) -> float:
         """Dense BF16 rate at the present clock; `others` (None: pods and work) take their share of the GPU's time."""
         share = self._share(cell, others)
-        return float(GEMM_TFLOPS * self._quality(cell) * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
+        quality = 1.0 + SPEED_SIGMA * float(self._speed[cell])
+        rate = GEMM_TFLOPS * quality * float(self.compute_share[cell])
+        return float(rate * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
 
     def copy_gbs(self, cell: Cell) -> float:
-        return float(COPY_GBS * self._quality(cell) * self._share(cell) * self.memory_share[cell])
-
-    def _quality(self, cell: Cell) -> float:
-        return 1.0 + 0.02 * float(self._silicon[cell])  # GPUs of one node differ by some percent
+        quality = 1.0 + _MEMORY_SIGMA * float(self._memory_speed[cell])
+        return float(COPY_GBS * quality * self._share(cell) * self.memory_share[cell])
 
     def _share(self, cell: Cell, others: float | None = None) -> float:
         beside = max(float(self.pod_load[cell]), float(self.work_load[cell])) if others is None else others

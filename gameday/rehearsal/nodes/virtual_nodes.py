@@ -29,6 +29,7 @@ from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.node_object import CLIENT_INSTANCE_TYPE, INSTANCE_TYPE, INSTANCE_TYPE_LABEL, NodeFacts
 from gameday.rehearsal.nodes.pod import PodRunner
 from gameday.rehearsal.nodes.topology import DEFINITION, DEFINITIONS, is_served
+from gameday.rehearsal.slow_gpus import SlowGpu
 from kubesim.client import ApiClient, Object, Reflector
 from kubesim.controllers.events import EventRecorder
 from kubesim.errors import ApiError
@@ -46,7 +47,8 @@ class Settings:
     """The command line's settings.
 
     `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
-    nodes are spares; `weakly_cooled`: the node whose last GPU gets too little air; `client_nodes`: how many nodes
+    nodes are spares; `weakly_cooled`: the node whose last GPU gets too little air; `slow_gpus`: those that
+    compute more slowly than their clocks say; `client_nodes`: how many nodes
     without GPUs there are besides, for API clients; `dra`: a DRA driver publishes the GPUs, too; `lab_control`: the
     control socket of the lab that the nodes belong to; `topology_interval_s`: the interval of the nodes' topology
     updaters; None: there are none; `exporter`: the release of dcgm-exporter that the metrics are written like;
@@ -61,6 +63,7 @@ class Settings:
     log_store_pid: Path | None = None
     hold_outs: int = 0
     weakly_cooled: str | None = None
+    slow_gpus: tuple[SlowGpu, ...] = ()
     client_nodes: int = 0
     dra: bool = False
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
@@ -89,6 +92,8 @@ class VirtualNodes:
         self.fleet = GpuFleet(names, settings.gpus)
         if settings.weakly_cooled:
             self.fleet.thermal_resistance[names.index(settings.weakly_cooled), -1] = BLOCKED_AIR
+        for slow in settings.slow_gpus:
+            self.fleet.compute_share[names.index(slow.node), slow.gpu] = slow.share
         self.cache = DcgmCache(self.fleet, watched=watched_by(settings.exporter))
         self.machines = {
             name: Machine(index, name, self.fleet, self.cache, shipper.ship, settings.boot_s)

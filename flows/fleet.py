@@ -1,0 +1,104 @@
+"""The fleet: probe idle GPUs, a few nodes at a time, and show how alike they are and which ones hold jobs up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from pydantic import Field
+
+from gameday.cluster.profile import load_profile
+from gameday.documents.fields import Duration
+from gameday.errors import RefusedError
+from gameday.exit_codes import ExitCode
+from gameday.fleet.permission import Permission
+from gameday.fleet.record import FleetRecord, last_run_before
+from gameday.flows.hooks import reap_flow_run
+from gameday.flows.invocation import invocation
+from gameday.flows.judged_state import judged_state
+from gameday.flows.schedule import refuse_overdue
+from gameday.ledger.entries import Header
+from gameday.run.record import new_run_id
+from gameday.season.record import SeasonResult
+from gameday.season.run import open_season
+from gameday.tasks.fleet import judge_probes, probe_fleet
+from gameday.tasks.reaped_runs import notify_reaped
+from gameday.values.nodes import NodeRole
+from gameday.values.results import Trigger
+
+
+@flow(
+    name="fleet",
+    flow_run_name="fleet probes ({trigger})",
+    persist_result=False,
+    validate_parameters=True,
+    on_cancellation=[reap_flow_run],
+    on_crashed=[reap_flow_run],
+)
+def fleet(
+    profile: str | None = None,
+    at_once: Annotated[int, Field(ge=1, le=100)] = 4,
+    load: Duration = timedelta(seconds=30),
+    against: str | None = None,
+    reports: str = "reports",
+    trigger: Trigger = "manual",
+    fleet_id: str | None = None,
+    command: str | None = None,
+) -> State[SeasonResult]:
+    """Measure every idle GPU that opted in, never a busy one; name the slow ones, and say what they cost.
+
+    Args:
+        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        at_once: Nodes whose idle GPUs are measured at the same time, at most.
+        load: Time for which each GPU computes before it is measured, 2s to 1h.
+        against: Folder of an earlier fleet run; none: the newest of this cluster in `reports`.
+        reports: Folder the run's own folder is made in.
+        trigger: The reason why it is run.
+        fleet_id: Name of the run; none: from the time.
+        command: Shell line that runs the same again, for the page.
+    """
+    cluster = load_profile(Path(profile) if profile else None)
+    id = fleet_id or f"fleet-{new_run_id()}"
+    folder, permission = Path(reports) / id, Permission(cluster)
+    started = datetime.now(UTC)
+    asked = invocation(trigger, command or "gameday fleet")
+    record = FleetRecord(
+        id=id,
+        cluster=cluster.name,
+        trigger=trigger,
+        command=asked.command,
+        at_once=at_once,
+        seconds=load.total_seconds(),
+        started=started,
+    )
+    try:
+        refuse_overdue(trigger)
+        if why := permission.why_not():
+            raise RefusedError(why, "run it when the guardrail allows it")
+        with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+            key, _, value = cluster.required_label(NodeRole.GPU).partition("=")
+            nodes = opened.kubernetes.all_candidates({key: value})
+            if not nodes:
+                label = cluster.required_label(NodeRole.GPU)
+                raise RefusedError(f"no node carries {label}", f"kubectl label node <node> {label} lets probes use it")
+            earlier = against or last_run_before(Path(reports), record)
+            record = record.model_copy(
+                update={"nodes": len(nodes), "against": str(Path(earlier).resolve()) if earlier else None}
+            )
+            record.save(folder)
+            header = Header.of_this_process(id, "fleet", started, asked.process_flow_run)
+            left = probe_fleet(opened, record, nodes, header, permission, folder)
+            record.as_ended(opened.stopped, left).save(folder)
+    except RefusedError as error:
+        why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
+        return judged_state(int(ExitCode.REFUSED), why, SeasonResult(exit_code=ExitCode.REFUSED, why=why))
+    finally:
+        permission.close()
+    judged = judge_probes(folder).fleet
+    return judged_state(
+        judged.exit_code, judged.headline, SeasonResult(exit_code=judged.exit_code, why=judged.headline)
+    )

@@ -1,0 +1,251 @@
+"""`gameday fleet`: measure every idle GPU, name the slow ones, and say what they cost a synchronous job."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gameday.cli.console import console
+from gameday.cli.game_day import Profile, Reports, check_reports
+from gameday.cli.help_page import Panel, add_command
+from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, embedded
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+from gameday.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gameday.fleet.page import RenderedFleet
+
+_MOST_NAMED = 20
+_LEAST_LOAD, _MOST_LOAD = timedelta(seconds=2), timedelta(hours=1)
+
+AtOnce = Annotated[
+    int, typer.Option(min=1, max=100, help="Nodes whose idle GPUs are measured at the same time, at most.")
+]
+Load = Annotated[str, typer.Option(help="Time for which each GPU computes before it is measured, 2s to 1h.")]
+Against = Annotated[
+    Path | None,
+    typer.Option(help="An earlier fleet run's folder, for the drift.", show_default="the newest in --reports"),
+]
+Slow = Annotated[int, typer.Option(min=0, max=1000, help="With --rehearse: GPUs that are made slow.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    add_command(
+        app,
+        fleet,
+        "gameday fleet --rehearse --slow 3",
+        "gameday fleet --profile cluster.yaml --at-once 8",
+        panel=Panel.CLUSTER,
+    )
+
+
+def fleet(
+    profile: Profile = None,
+    rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
+    at_once: AtOnce = 4,
+    load: Load = "30s",
+    against: Against = None,
+    again: Annotated[Path | None, typer.Option(help="Draw a fleet run's page again; nothing is measured.")] = None,
+    nodes: Annotated[int, typer.Option(min=1, max=1000, help="With --rehearse: virtual GPU nodes.")] = 8,
+    gpus: Gpus = 8,
+    slow: Slow = 0,
+    seed: Annotated[int, typer.Option(help="With --rehearse: chooses the slow GPUs.")] = 1,
+    cluster: Cluster = "embedded",
+    reports: Reports = Path("reports"),
+    keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
+) -> int:
+    """Measure every idle GPU that opted in, never a busy one: who is slow, and what that costs a synchronous job.
+
+    Exit code 0 when no GPU is named, 1 when one is, 2 when there are too few to judge.
+    """
+    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+
+    out = console()
+    if again is not None:
+        return _draw_again(out, again)
+    if rehearse and profile:
+        raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
+    if slow and not rehearse:
+        raise CommandError("--slow makes virtual GPUs slow: add --rehearse, or leave it out")
+    if slow > nodes:
+        raise CommandError(f"--slow {slow} needs as many nodes, and --nodes is {nodes}: raise --nodes, or lower --slow")
+    lasts = _load_of(load)
+    if against is not None:
+        _check_earlier(against)
+    check_reports(reports)
+    command = ["gameday", "fleet", "--at-once", str(at_once), "--load", load]
+    command += ["--against", str(against)] if against else []
+    if not rehearse:
+        _check_profile(profile)
+        command += ["--profile", str(profile)] if profile else []
+        set_defaults()
+        with prefect_server(out):
+            return _probe(out, profile, at_once, lasts, against, reports, "manual", shlex.join(command))
+    from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
+    from gameday.rehearsal.slow_gpus import choose_slow  # noqa: PLC0415
+
+    made_slow = choose_slow(slow, nodes, gpus, seed)
+    command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--slow", str(slow), "--seed", str(seed)]
+    command += ["--cluster", cluster]
+    with embedded(
+        out,
+        nodes,
+        gpus,
+        DEFAULT_DETECTOR,
+        cluster,
+        keep=keep,
+        flow="gameday.flows.fleet",
+        spare=nodes - 1,
+        slow_gpus=made_slow,
+        exporter=ExporterRelease.CODED,
+    ) as here:
+        line = shlex.join(command)
+        here.code = _probe(out, here.cluster.profile, at_once, lasts, against, reports, "rehearsal", line)
+    if made_slow:
+        said = ", ".join(f"{one.node} GPU {one.gpu} ({one.share:.0%} of its rate)" for one in made_slow)
+        out.print(f"made slow in this rehearsal: {said}", style="dim", soft_wrap=True)
+    return here.code
+
+
+def _load_of(written: str) -> timedelta:
+    from pydantic_core import PydanticCustomError  # noqa: PLC0415
+
+    from gameday.documents.fields import parse_duration  # noqa: PLC0415
+
+    try:
+        parsed = parse_duration(written)
+    except PydanticCustomError as error:
+        raise CommandError(f"--load {written!r}: {error.message()}") from None
+    assert isinstance(parsed, timedelta)
+    if not _LEAST_LOAD <= parsed <= _MOST_LOAD:
+        raise CommandError(f"--load {written}: write 2s to 1h; in less, clocks and temperatures have not settled")
+    return parsed
+
+
+def _check_profile(profile: Path | None) -> None:
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.errors import ProfileError  # noqa: PLC0415
+
+    try:
+        load_profile(profile)
+    except ProfileError as error:
+        raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
+
+
+def _check_earlier(folder: Path) -> None:
+    from gameday.fleet.record import FleetRecord  # noqa: PLC0415
+
+    try:
+        FleetRecord.load(folder)
+    except (OSError, ValueError):
+        raise CommandError(f"--against {folder}: that is no fleet run's folder: it has no fleet.json of ours") from None
+
+
+def _probe(
+    out: Console,
+    profile: Path | None,
+    at_once: int,
+    load: timedelta,
+    against: Path | None,
+    reports: Path,
+    trigger: str,
+    command: str,
+) -> ExitCode:
+    """Run the flow in this thread, and show what it found."""
+    from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
+    from gameday.fleet.page import render_fleet  # noqa: PLC0415
+    from gameday.fleet.record import FLEET_FILE  # noqa: PLC0415
+    from gameday.flows.fleet import fleet as flow  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.season.record import SeasonResult  # noqa: PLC0415
+
+    id = f"fleet-{new_run_id()}"
+    folder = reports / id
+    result: object
+    give_events_up_at_once()
+    with out.status("idle GPUs are measured"):
+        try:
+            state = flow(
+                profile=str(profile) if profile else None,
+                at_once=at_once,
+                load=load,
+                against=str(against) if against else None,
+                reports=str(reports),
+                trigger=trigger,
+                fleet_id=id,
+                command=command,
+                return_state=True,
+            )
+            result = state.result(raise_on_failure=False)
+        except Exception as error:  # an error of Prefect's own, for example; the folder holds what was measured
+            result = error
+    gone = gone_message(result) if isinstance(result, BaseException) else None
+    if isinstance(result, BaseException) and not gone:
+        raise result
+    if not (folder / FLEET_FILE).is_file():
+        why = result.why if isinstance(result, SeasonResult) else gone or "no result"
+        raise CommandError(why, ExitCode.REFUSED)
+    if gone:
+        out.print(gone, style="yellow", markup=False, soft_wrap=True)
+    return _print(out, render_fleet(folder, datetime.now(UTC)))
+
+
+def _draw_again(out: Console, folder: Path) -> ExitCode:
+    from gameday.fleet.page import render_fleet  # noqa: PLC0415
+
+    try:
+        return _print(out, render_fleet(folder, datetime.now(UTC)))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "fleet.json is damaged"
+        raise CommandError(f"{folder} is no fleet run's folder: {why}") from None
+
+
+def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
+    judged = rendered.fleet
+    for model in judged.models:
+        for figure in model.figures:
+            spread = figure.spread
+            out.print(
+                f"{printable(figure.title):22} {spread.median:10.4g} {figure.unit:8} median of {spread.n}, "
+                f"{spread.low:.4g} to {spread.high:.4g}",
+                soft_wrap=True,
+                highlight=False,
+            )
+        for one in (*model.stragglers, *model.unusual)[:_MOST_NAMED]:
+            word = "slow" if one in model.stragglers else "unusual"
+            out.print(
+                f"{word:8} {printable(one.where)}: {one.title} {one.value:.4g} {one.unit}, {one.percent:+.1f} % "
+                f"(robust z {one.z:.1f}, n {one.n})",
+                style="red" if word == "slow" else "yellow",
+                soft_wrap=True,
+                markup=False,
+            )
+        if model.costs:
+            cost = model.costs[-1]
+            without = cost.lost_percent_without
+            better = "" if without is None else f", {without:.1f} % without the stragglers"
+            out.print(
+                f"a synchronous job on all {cost.ranks} loses {cost.lost_percent:.1f} % to its slowest rank{better}",
+                soft_wrap=True,
+                highlight=False,
+            )
+    for one in judged.drift.drifted[:_MOST_NAMED] if judged.drift else ():
+        out.print(f"drifted  {printable(one.node)} GPU {one.gpu}: {one.figure} {one.percent:+.1f} % against itself")
+    left = sum(one.gpus for one in judged.left_out)
+    if judged.left_out:
+        out.print(f"not measured: {left} GPUs of {len({one.node for one in judged.left_out})} nodes, the page says why")
+    out.print(printable(judged.headline), style="bold", soft_wrap=True)
+    if judged.record.stopped:
+        out.print(f"ended early: {printable(judged.record.stopped)}", style="yellow", soft_wrap=True, markup=False)
+    for path in rendered.floors:
+        out.print(f"floors for qa: {path}", soft_wrap=True)
+    out.print(f"page: {rendered.html}", soft_wrap=True)
+    return ExitCode(judged.exit_code)

@@ -1,0 +1,76 @@
+"""What the slowest GPU costs a job whose ranks wait for each other after every step: the slowest one sets the pace.
+
+Computed, not measured: the ranks' GEMM rates are the probes', every rank does the same work, and a step ends when its
+last rank does. Where a job also waits for its network, the share is that of its computing time. That one straggler
+holds up thousands of GPUs is what Meta saw (Grattafiori et al., "The Llama 3 Herd of Models", 2024, section 3.3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from gameday.values.models import FrozenModel
+
+_RANKS = (8, 64, 512, 4096)
+"""Sizes of jobs that are shown, as far as there are so many GPUs; the whole fleet comes last."""
+
+
+class JobCost(FrozenModel):
+    """What a synchronous job of so many ranks loses to its slowest GPU."""
+
+    ranks: int
+    lost_percent: float
+    """Share of the ranks' computing time that they wait, on the mean of all choices of GPUs."""
+    lost_gpus: float
+    """The same as a number of GPUs."""
+    lost_percent_without: float | None = None
+    """The same where no straggler is chosen; None where there are none, or too few other GPUs."""
+
+
+def expected_slowest(rates: Sequence[float], ranks: int) -> float:
+    """Return the mean, over every choice of so many GPUs, of the rate of the slowest one chosen.
+
+    Of n rates in ascending order the i-th (from 0) is the slowest of k chosen with probability C(n-1-i, k-1) / C(n, k).
+
+    Args:
+        rates: At least one.
+        ranks: 1 to as many as there are rates.
+    """
+    ascending, n = sorted(rates), len(rates)
+    chance, mean = ranks / n, 0.0
+    for i, rate in enumerate(ascending[: n - ranks + 1]):
+        mean += chance * rate
+        if i < n - ranks:
+            chance *= (n - ranks - i) / (n - 1 - i)
+    return mean
+
+
+def _lost(rates: Sequence[float], ranks: int) -> float:
+    return max(0.0, 1 - expected_slowest(rates, ranks) / fmean(rates))
+
+
+def job_costs(rates: Sequence[float], without: Sequence[float]) -> tuple[JobCost, ...]:
+    """Return what jobs of several sizes lose.
+
+    Args:
+        rates: The GEMM rate of every GPU.
+        without: Those of the GPUs that are no stragglers.
+    """
+    if len(rates) < _RANKS[0]:
+        return ()
+    sizes = [size for size in _RANKS if size < len(rates)] + [len(rates)]
+    costs = []
+    for size in sizes:
+        lost = _lost(rates, size)
+        fewer = min(size, len(without))
+        better = _lost(without, fewer) if len(without) < len(rates) and fewer else None
+        costs.append(
+            JobCost(
+                ranks=size,
+                lost_percent=100 * lost,
+                lost_gpus=size * lost,
+                lost_percent_without=None if better is None else 100 * better,
+            )
+        )
+    return tuple(costs)

@@ -1,0 +1,227 @@
+"""Judge the figures of a fleet: their spread by model, the GPUs that depart from it, and what the slowest costs a job.
+
+GPUs of one model are compared with each other and with no data sheet: a fleet that is slow as a whole is QA's to find,
+by its floors.
+
+How wide a healthy fleet is spread: GPUs of one SKU in one cluster differed by 8 % on average (22 % at most) over five
+centres and 18,800 hours, with outliers that took 1.5 times as long as the median (Sinha et al., "Not All GPUs Are
+Created Equal", SC22, arXiv 2208.11035).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gameday.exit_codes import ExitCode
+from gameday.fleet.cost import JobCost, job_costs
+from gameday.fleet.drift import Drift
+from gameday.fleet.record import FleetRecord, NodeLeftOut, ProbedGpu
+from gameday.fleet.spread import ALL_REDUCE, FEWEST, FIGURES, Figure, Spread, spread_of
+from gameday.values.models import FrozenModel
+from gameday.values.results import Cleanliness
+
+
+class Departure(FrozenModel):
+    """A figure of a GPU, or of a node, that is an outlier and matters."""
+
+    node: str
+    gpu: int | None
+    """None for a figure of a whole node."""
+    uuid: str = ""
+    figure: str
+    """Name of the figure's field."""
+    title: str
+    unit: str
+    value: float
+    median: float
+    z: float
+    n: int
+    slowed_by: tuple[str, ...] = ()
+
+    @property
+    def percent(self) -> float:
+        """Departure from the median, percent of it."""
+        return 100 * (self.value / self.median - 1) if self.median else 0.0
+
+    @property
+    def where(self) -> str:
+        return self.node if self.gpu is None else f"{self.node} GPU {self.gpu}"
+
+
+class FigureSpread(FrozenModel):
+    """A figure's spread over a model's GPUs, or over its nodes."""
+
+    key: str
+    title: str
+    unit: str
+    values: tuple[float, ...]
+    spread: Spread
+    named: tuple[float, ...]
+    """The values of those that depart."""
+    lowest_ordinary: float | None
+    """The value below which a GPU is named; None where there are too few, or low is not bad."""
+
+
+class ModelFleet(FrozenModel):
+    """The GPUs of one model."""
+
+    model: str
+    gpus: int
+    nodes: int
+    figures: tuple[FigureSpread, ...]
+    stragglers: tuple[Departure, ...]
+    """Departures for which a job would wait, the worst first."""
+    unusual: tuple[Departure, ...]
+    """The other departures: clocks, heat and power."""
+    costs: tuple[JobCost, ...]
+
+    @property
+    def is_judged(self) -> bool:
+        """True where there are enough GPUs to name one."""
+        return self.gpus >= FEWEST
+
+    @property
+    def slow_gpus(self) -> list[str]:
+        """The stragglers' places, each once, the worst first."""
+        return list(dict.fromkeys(one.where for one in self.stragglers))
+
+
+class Fleet(FrozenModel):
+    """The content of fleet-report.json."""
+
+    record: FleetRecord
+    models: tuple[ModelFleet, ...]
+    left_out: tuple[NodeLeftOut, ...]
+    drift: Drift | None
+    exit_code: int
+    headline: str
+
+    @property
+    def slow_gpus(self) -> list[str]:
+        """The stragglers' places over all models."""
+        return [where for model in self.models for where in model.slow_gpus]
+
+
+def judge_fleet(
+    record: FleetRecord, gpus: Sequence[ProbedGpu], left_out: Sequence[NodeLeftOut], drift: Drift | None
+) -> Fleet:
+    """Judge everything that a fleet run has measured."""
+    names = [name for name, _ in Counter(gpu.model for gpu in gpus).most_common()]
+    models = tuple(_judge_model(name, [gpu for gpu in gpus if gpu.model == name]) for name in names)
+    judged = Fleet(
+        record=record, models=models, left_out=tuple(left_out), drift=drift, exit_code=ExitCode.PASSED, headline=""
+    )
+    return judged.model_copy(update={"exit_code": int(_exit_code(judged)), "headline": _headline(judged)})
+
+
+def _judge_model(name: str, gpus: Sequence[ProbedGpu]) -> ModelFleet:
+    figures, found = [], list[tuple[Figure, Departure]]()
+    for figure in FIGURES:
+        values = [(gpu, value) for gpu in gpus if (value := getattr(gpu, figure.key)) is not None]
+        spread = spread_of([value for _, value in values], figure)
+        if spread is None:
+            continue
+        departing = [(gpu, value) for gpu, value in values if spread.departs(value, figure)]
+        found += [(figure, _departure(figure, spread, gpu, value)) for gpu, value in departing]
+        figures.append(_figure_spread(figure, spread, [v for _, v in values], [v for _, v in departing]))
+    together = _of_nodes(gpus)
+    if together:
+        figures.append(together[0])
+        found += [(ALL_REDUCE, one) for one in together[1]]
+    stragglers = sorted((one for figure, one in found if figure.sets_pace), key=lambda one: one.percent)
+    slow = {one.uuid for one in stragglers}
+    rates = [gpu.gemm_tflops for gpu in gpus if gpu.gemm_tflops]
+    return ModelFleet(
+        model=name,
+        gpus=len(gpus),
+        nodes=len({gpu.node for gpu in gpus}),
+        figures=tuple(figures),
+        stragglers=tuple(stragglers),
+        unusual=tuple(one for figure, one in found if not figure.sets_pace),
+        costs=job_costs(rates, [gpu.gemm_tflops for gpu in gpus if gpu.gemm_tflops and gpu.uuid not in slow]),
+    )
+
+
+def _departure(figure: Figure, spread: Spread, gpu: ProbedGpu, value: float) -> Departure:
+    return Departure(
+        node=gpu.node,
+        gpu=gpu.gpu,
+        uuid=gpu.uuid,
+        figure=figure.key,
+        title=figure.title,
+        unit=figure.unit,
+        value=value,
+        median=spread.median,
+        z=spread.z(value),
+        n=spread.n,
+        slowed_by=gpu.slowed_by,
+    )
+
+
+def _figure_spread(figure: Figure, spread: Spread, values: Iterable[float], named: Iterable[float]) -> FigureSpread:
+    return FigureSpread(
+        key=figure.key,
+        title=figure.title,
+        unit=figure.unit,
+        values=tuple(sorted(values)),
+        spread=spread,
+        named=tuple(sorted(named)),
+        lowest_ordinary=spread.lowest_ordinary(figure) if spread.is_judged and figure.low_is_bad else None,
+    )
+
+
+def _of_nodes(gpus: Sequence[ProbedGpu]) -> tuple[FigureSpread, list[Departure]] | None:
+    """Return the all-reduce's spread over the nodes on which most often as many GPUs were measured together."""
+    sizes = Counter(gpu.all_reduce_gpus for gpu in gpus if gpu.all_reduce_gbs is not None)
+    if not sizes:
+        return None
+    size = sizes.most_common(1)[0][0]
+    values = {gpu.node: gpu.all_reduce_gbs for gpu in gpus if gpu.all_reduce_gbs and gpu.all_reduce_gpus == size}
+    spread = spread_of(list(values.values()), ALL_REDUCE)
+    if spread is None:
+        return None
+    departing = {node: value for node, value in values.items() if spread.departs(value, ALL_REDUCE)}
+    found = [
+        Departure(
+            node=node,
+            gpu=None,
+            figure=ALL_REDUCE.key,
+            title=ALL_REDUCE.title,
+            unit=ALL_REDUCE.unit,
+            value=value,
+            median=spread.median,
+            z=spread.z(value),
+            n=spread.n,
+        )
+        for node, value in departing.items()
+    ]
+    named = _figure_spread(ALL_REDUCE, spread, values.values(), departing.values())
+    return named.model_copy(update={"title": f"All-reduce of {size} GPUs"}), found
+
+
+def _exit_code(fleet: Fleet) -> ExitCode:
+    """Return the exit code: what is left in the cluster comes first, then why the run ended, then what it found."""
+    record = fleet.record
+    left = {Cleanliness.DIRTY: ExitCode.DIRTY, Cleanliness.UNKNOWN: ExitCode.UNKNOWN}
+    if record.cleanliness in left:
+        return left[record.cleanliness]
+    if record.stopped:
+        return ExitCode.ABORTED
+    if fleet.slow_gpus or (fleet.drift and fleet.drift.drifted):
+        return ExitCode.FAILED
+    return ExitCode.PASSED if any(model.is_judged for model in fleet.models) else ExitCode.UNKNOWN
+
+
+def _headline(fleet: Fleet) -> str:
+    """Return the answer in a sentence."""
+    measured = sum(model.gpus for model in fleet.models)
+    if not measured:
+        return "No GPU was measured."
+    slow, said = fleet.slow_gpus, f"{measured} GPU{'' if measured == 1 else 's'} measured"
+    if not any(model.is_judged for model in fleet.models):
+        return f"{said}: too few to judge, which takes {FEWEST} of one model."
+    if not slow:
+        return f"{said}, and none is a straggler."
+    names = ", ".join(slow[:5]) + (f" and {len(slow) - 5} more" if len(slow) > 5 else "")  # noqa: PLR2004
+    return f"{said}, {len(slow)} straggler{'' if len(slow) == 1 else 's'}: {names}."

@@ -1,0 +1,165 @@
+"""A fleet run's folder -> fleet.html, fleet-report.json, frames/fleet.parquet, and a file of floors for each model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+
+from gameday.fleet.drift import Drift, drift_since
+from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
+from gameday.fleet.judge import FigureSpread, Fleet, ModelFleet, judge_fleet
+from gameday.fleet.record import FleetRecord, ProbedGpu, load_probes
+from gameday.fleet.spread import FEWEST, OUTLIER_Z
+from gameday.report.markdown import markdown
+from gameday.report.page import environment
+
+PAGE_FILE = "fleet.html"
+REPORT_FILE = "fleet-report.json"
+FRAME = {
+    "time": "datetime64[ns, UTC]",
+    "node": "string",
+    "gpu": "string",
+    "uuid": "string",
+    "model": "string",
+    "metric": "string",
+    "value": "float64",
+}
+"""Columns of frames/fleet.parquet: one row per GPU and figure, under the name of ProbedGpu's field; time is the run's
+start, so that the frames of several runs can be put together."""
+_METRICS = (
+    "gemm_tflops",
+    "memory_gbs",
+    "link_gbs",
+    "nvlink_gbs",
+    "all_reduce_gbs",
+    "sm_clock_mhz",
+    "temperature_c",
+    "power_w",
+)
+_BINS = 48
+_WIDTH, _HEIGHT = 480, 44
+_ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
+
+
+@dataclass(frozen=True)
+class RenderedFleet:
+    """A fleet run's page, and what it says."""
+
+    html: Path
+    fleet: Fleet
+    floors: tuple[Path, ...]
+
+    @property
+    def markdown(self) -> str:
+        """The answer, the stragglers and the link to the page."""
+        said = markdown("fleet", "fleet.md", fleet=self.fleet)
+        return f"{said}\n[The page, with every distribution]({self.html.resolve().as_uri()})\n"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a histogram, in the drawing's pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    named: bool
+    """True where it holds a GPU that departs."""
+    label: str
+
+
+def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
+    """Judge the folder's probes, and write page, report, frame and floors.
+
+    Raises OSError where the folder cannot be read or written, ValueError where fleet.json holds something else.
+    """
+    record, probes = FleetRecord.load(folder), load_probes(folder)
+    fleet = judge_fleet(record, probes.gpus, probes.left_out, _drift(record, probes.gpus))
+    (folder / REPORT_FILE).write_text(fleet.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    _save_frame(folder / "frames", record, probes.gpus)
+    floors = []
+    for model in fleet.models:
+        if learned_floors(model):
+            path = folder / floors_file(model)
+            path.write_text(floors_yaml(model, record.id, record.started), encoding="utf-8")
+            floors.append(path)
+    html = folder / PAGE_FILE
+    html.write_text(_page(fleet, rendered_at), encoding="utf-8")
+    return RenderedFleet(html, fleet, tuple(floors))
+
+
+def _drift(record: FleetRecord, now: tuple[ProbedGpu, ...]) -> Drift | None:
+    """Return the comparison with the earlier run; None where there is none, or its folder is gone."""
+    if record.against is None:
+        return None
+    try:
+        earlier = FleetRecord.load(Path(record.against))
+        return drift_since(earlier.id, load_probes(Path(record.against)).gpus, now)
+    except (OSError, ValueError):
+        return None
+
+
+def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) -> None:
+    rows = [
+        (record.started, gpu.node, str(gpu.gpu), gpu.uuid, gpu.model, metric, value)
+        for gpu in gpus
+        for metric in _METRICS
+        if (value := getattr(gpu, metric)) is not None
+    ]
+    folder.mkdir(exist_ok=True)
+    frame = pd.DataFrame(rows, columns=list(FRAME)).astype(FRAME)
+    frame.to_parquet(folder / "fleet.parquet", index=False)
+
+
+def bars(figure: FigureSpread) -> list[Bar]:
+    """Return a figure's histogram; bars that hold a GPU that departs are marked."""
+    low, high = figure.spread.low, figure.spread.high
+    width = (high - low) / _BINS or 1.0
+    counts, marked = [0] * _BINS, set[int]()
+    for value in figure.values:
+        counts[min(_BINS - 1, int((value - low) / width))] += 1
+    for value in figure.named:
+        marked.add(min(_BINS - 1, int((value - low) / width)))
+    tallest, step = max(counts), _WIDTH / _BINS
+    return [
+        Bar(
+            x=round(index * step, 2),
+            y=round(_HEIGHT * (1 - count / tallest), 2),
+            width=round(step - 1, 2),
+            height=round(max(2.0, _HEIGHT * count / tallest), 2),
+            named=index in marked,
+            label=f"{count} from {low + index * width:.4g} to {low + (index + 1) * width:.4g} {figure.unit}",
+        )
+        for index, count in enumerate(counts)
+        if count
+    ]
+
+
+def _page(fleet: Fleet, rendered_at: datetime) -> str:
+    record = fleet.record
+    return (
+        environment("fleet")
+        .get_template("page.html")
+        .render(
+            fleet=fleet,
+            record=record,
+            bars=bars,
+            width=_WIDTH,
+            height=_HEIGHT,
+            fewest=FEWEST,
+            outlier=OUTLIER_Z,
+            floors={model.model: _floors(model, record) for model in fleet.models if learned_floors(model)},
+            files={model.model: floors_file(model) for model in fleet.models},
+            took=(record.ended - record.started).total_seconds() if record.ended else None,
+            accent=_ACCENTS.get(fleet.exit_code, "unknown"),
+            rendered_at=rendered_at,
+        )
+    )
+
+
+def _floors(model: ModelFleet, record: FleetRecord) -> str:
+    return floors_yaml(model, record.id, record.started)

@@ -1,0 +1,73 @@
+"""Whether probes may run now: the cluster profile's windows, freezes and stop-the-line alerts.
+
+A probe breaks nothing and moves no pod, so that the limits on broken nodes and on pods say nothing about it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+
+from gameday.cluster.profile import ClusterGuardrails, ClusterProfile
+from gameday.cluster.prometheus import Prometheus
+from gameday.errors import AdapterError
+from gameday.guard.guardrails.windows import describe_window, open_until
+
+_ASK_EVERY_S = 5.0
+"""Interval of the looks at alerts, as a game-day's guardrail looks at them."""
+
+
+class Permission:
+    """Looks at what may forbid probes; several threads ask."""
+
+    def __init__(self, profile: ClusterProfile) -> None:
+        """Ask nobody yet."""
+        self._profile = profile
+        self._prometheus = Prometheus(profile.prometheus)
+        self._lock = threading.Lock()
+        self._asked_at = -_ASK_EVERY_S
+        self._why = ""
+
+    def why_not(self) -> str:
+        """Return why no probe may run now; empty where it may. What cannot be asked forbids it."""
+        limits = self._profile.guardrails
+        return why_closed(limits, datetime.now(UTC)) or self._alerts(limits)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._prometheus.close()
+
+    def _alerts(self, limits: ClusterGuardrails) -> str:
+        if not limits.stop_alerts and not limits.stop_severities:
+            return ""
+        with self._lock:
+            if time.monotonic() - self._asked_at >= _ASK_EVERY_S:
+                self._why = self._firing(limits)
+                self._asked_at = time.monotonic()
+            return self._why
+
+    def _firing(self, limits: ClusterGuardrails) -> str:
+        try:
+            alerts = self._prometheus.alerts()
+        except AdapterError as error:
+            return f"guardrail stop-the-line alerts: not measured, {error}"
+        names = sorted(
+            {
+                alert.name
+                for alert in alerts
+                if alert.state == "firing"
+                and (alert.name in limits.stop_alerts or alert.labels.get("severity") in limits.stop_severities)
+            }
+        )
+        return f"guardrail stop-the-line alerts: {', '.join(names)} firing" if names else ""
+
+
+def why_closed(limits: ClusterGuardrails, now: datetime) -> str:
+    """Return which of the profile's windows and freezes forbids probes at this moment; empty where none does."""
+    for freeze in limits.freezes:
+        if freeze.since.timestamp() <= now.timestamp() < freeze.until.timestamp():
+            return f"guardrail change freeze: {freeze.why}, until {freeze.until:%Y-%m-%d %H:%M %Z}"
+    if limits.windows and not any(open_until(window, now) for window in limits.windows):
+        return f"guardrail time windows: none is open of {' or '.join(map(describe_window, limits.windows))}"
+    return ""

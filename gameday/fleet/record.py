@@ -1,0 +1,131 @@
+"""A fleet run's own files: fleet.json, and probes.jsonl, to which each node's figures are added as soon as they are known.
+
+So a run that is killed has a page, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+
+from gameday.agent.task import ProbedNote
+from gameday.values.models import FrozenModel
+from gameday.values.results import Cleanliness, Trigger
+
+FLEET_FILE = "fleet.json"
+PROBES_FILE = "probes.jsonl"
+
+
+class ProbedGpu(FrozenModel):
+    """One GPU under full load. A figure is None where it was not measured."""
+
+    kind: Literal["gpu"] = "gpu"
+    node: str
+    gpu: int = Field(description="NVML's index")
+    uuid: str
+    model: str
+    gemm_tflops: float | None = None
+    memory_gbs: float | None = None
+    link_gbs: float | None = None
+    nvlink_gbs: float | None = None
+    all_reduce_gbs: float | None = Field(default=None, description="of the probe's GPUs of this node together")
+    all_reduce_gpus: int = 0
+    sm_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    slowed_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, node: str, note: ProbedNote) -> ProbedGpu:
+        """Return what an agent on this node measured."""
+        return cls(node=node, **note.model_dump(exclude={"note", "why_not"}))
+
+    def __str__(self) -> str:
+        return f"{self.node} GPU {self.gpu}"
+
+
+class NodeLeftOut(FrozenModel):
+    """A node, or GPUs of it, without figures, and why."""
+
+    kind: Literal["left-out"] = "left-out"
+    node: str
+    gpus: int = Field(description="how many GPUs it is about; 0 where nobody knows")
+    why: str
+
+
+_LINE: TypeAdapter[ProbedGpu | NodeLeftOut] = TypeAdapter(ProbedGpu | NodeLeftOut)
+
+
+class FleetRecord(FrozenModel):
+    """How a fleet run was made."""
+
+    id: str
+    cluster: str
+    trigger: Trigger
+    command: str = Field(description="shell line that runs the same again")
+    at_once: int
+    seconds: float = Field(description="time for which each GPU was loaded")
+    started: AwareDatetime
+    ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
+    nodes: int = Field(default=0, description="nodes that opted in")
+    stopped: str = Field(default="", description="why it ended early; empty where it did not")
+    cleanliness: Cleanliness = Cleanliness.UNKNOWN
+    against: str | None = Field(default=None, description="folder of the earlier fleet run; None: none was found")
+
+    def save(self, folder: Path) -> None:
+        """Write fleet.json; raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FLEET_FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> FleetRecord:
+        """Load the record; raises OSError, and ValueError for a file that holds something else."""
+        return cls.model_validate_json((folder / FLEET_FILE).read_bytes())
+
+    def as_ended(self, stopped: str, cleanliness: Cleanliness) -> FleetRecord:
+        """Return the record of the run as it ends now."""
+        return self.model_copy(
+            update={"ended": datetime.now(UTC), "stopped": stopped, "cleanliness": cleanliness},
+        )
+
+
+class Probes(FrozenModel):
+    """Everything that a fleet run has measured, and what it left out."""
+
+    gpus: tuple[ProbedGpu, ...]
+    left_out: tuple[NodeLeftOut, ...]
+
+
+def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
+    """Add lines to probes.jsonl; raises OSError."""
+    lines = "".join(f"{one.model_dump_json(exclude_defaults=False)}\n" for one in found)
+    with (folder / PROBES_FILE).open("a", encoding="utf-8") as file:
+        file.write(lines)
+
+
+def load_probes(folder: Path) -> Probes:
+    """Load probes.jsonl, without a last line that was cut off; none where there is no such file. Raises OSError."""
+    found: list[ProbedGpu | NodeLeftOut] = []
+    with suppress(FileNotFoundError):
+        for line in (folder / PROBES_FILE).read_text(encoding="utf-8").split("\n"):
+            with suppress(ValidationError):
+                found.append(_LINE.validate_json(line))
+    gpus = tuple(one for one in found if isinstance(one, ProbedGpu))
+    return Probes(gpus=gpus, left_out=tuple(one for one in found if isinstance(one, NodeLeftOut)))
+
+
+def last_run_before(reports: Path, record: FleetRecord) -> Path | None:
+    """Return the folder of the newest earlier fleet run of the same cluster that measured something."""
+    earlier: list[tuple[datetime, Path]] = []
+    for file in reports.glob(f"*/{FLEET_FILE}"):
+        with suppress(OSError, ValueError):
+            one = FleetRecord.load(file.parent)
+            if one.cluster == record.cluster and one.id != record.id and one.started < record.started:
+                earlier.append((one.started, file.parent))
+    measured: Sequence[Path] = [path for _, path in sorted(earlier, reverse=True) if load_probes(path).gpus]
+    return measured[0] if measured else None
