@@ -165,7 +165,7 @@ class SampleTask(AgentMessage):
 
 
 class ProbeTask(AgentMessage):
-    """A task to measure the GPUs that the pod holds under full load; it judges nothing, and answers in `ProbedNote`s."""
+    """A task to measure the GPUs that the pod holds under full load, with no verdict; the answer is `ProbedNote`s."""
 
     role: Literal["probe"] = "probe"
     run_id: str

@@ -237,8 +237,8 @@ def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
                 soft_wrap=True,
                 highlight=False,
             )
-    for one in judged.drift.drifted[:_MOST_NAMED] if judged.drift else ():
-        out.print(f"drifted  {printable(one.node)} GPU {one.gpu}: {one.figure} {one.percent:+.1f} % against itself")
+    for lost in judged.drift.drifted[:_MOST_NAMED] if judged.drift else ():
+        out.print(f"drifted  {printable(lost.node)} GPU {lost.gpu}: {lost.figure} {lost.percent:+.1f} % against itself")
     left = sum(one.gpus for one in judged.left_out)
     if judged.left_out:
         out.print(f"not measured: {left} GPUs of {len({one.node for one in judged.left_out})} nodes, the page says why")

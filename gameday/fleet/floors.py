@@ -58,8 +58,8 @@ def floors_yaml(model: ModelFleet, run: str, started: datetime) -> str:
 
 
 def _rounded_down(value: float) -> float:
-    digits = _DIGITS - 1 - math.floor(math.log10(value))
-    return math.floor(value * 10**digits) / 10**digits
+    step = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
+    return round(math.floor(value / step) * step, 6)
 
 
 def _one_line(text: str) -> str:

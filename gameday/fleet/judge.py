@@ -21,6 +21,8 @@ from gameday.fleet.spread import ALL_REDUCE, FEWEST, FIGURES, Figure, Spread, sp
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
+_MOST_NAMED = 5
+
 
 class Departure(FrozenModel):
     """A figure of a GPU, or of a node, that is an outlier and matters."""
@@ -223,5 +225,5 @@ def _headline(fleet: Fleet) -> str:
         return f"{said}: too few to judge, which takes {FEWEST} of one model."
     if not slow:
         return f"{said}, and none is a straggler."
-    names = ", ".join(slow[:5]) + (f" and {len(slow) - 5} more" if len(slow) > 5 else "")  # noqa: PLR2004
+    names = ", ".join(slow[:_MOST_NAMED]) + (f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else "")
     return f"{said}, {len(slow)} straggler{'' if len(slow) == 1 else 's'}: {names}."

@@ -1,4 +1,4 @@
-"""A fleet run's own files: fleet.json, and probes.jsonl, to which each node's figures are added as soon as they are known.
+"""A fleet run's own files: fleet.json, and probes.jsonl, to which each node's figures are added once they are known.
 
 So a run that is killed has a page, too.
 """
@@ -103,7 +103,7 @@ class Probes(FrozenModel):
 
 def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
     """Add lines to probes.jsonl; raises OSError."""
-    lines = "".join(f"{one.model_dump_json(exclude_defaults=False)}\n" for one in found)
+    lines = "".join(f"{one.model_dump_json()}\n" for one in found)
     with (folder / PROBES_FILE).open("a", encoding="utf-8") as file:
         file.write(lines)
 

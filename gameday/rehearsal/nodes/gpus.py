@@ -83,11 +83,10 @@ class GpuFleet:
 
     def __init__(self, names: list[str], gpus: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.shape = shape = (len(names), gpus)
-        self.clock = clock
-        self._at = clock()
+        self.clock, self._at = clock, clock()
         self._phase = np.array([seeded(name, "phase").uniform(0, 1000) for name in names])[:, None]
         self._silicon = np.array([[seeded(name, "silicon", g).uniform(-1, 1) for g in range(gpus)] for name in names])
-        self._speed, self._memory_speed = _dies(names, gpus, "speed"), _dies(names, gpus, "memory")
+        self._dies = {part: _dies(names, gpus, part) for part in ("speed", "memory")}
         # Hardware state.
         self.lost: Flags = np.zeros(shape, bool)
         self.removed: Flags = np.zeros(shape, bool)
@@ -112,8 +111,8 @@ class GpuFleet:
         self.ecc: Flags = np.ones(shape, bool)
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
         # Shares of the memory's bandwidth, and of the PCIe link's, whatever its width and generation.
-        self.memory_share, self.link_share = np.ones(shape), np.ones(shape)
-        self.compute_share = np.ones(shape)  # of the rate that the clock would give: 1, but for a GPU that is just slow
+        # And of the rate that the clock would give: below 1 on a GPU that is just slow.
+        self.memory_share, self.link_share, self.compute_share = np.ones(shape), np.ones(shape), np.ones(shape)
         self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that does not hold its bits
         self.wrong_every: Ints = np.zeros(shape, np.int64)  # one wrong bit in so many checked products; 0: none
         self.wrong_above_c: Floats = np.full(shape, np.inf)  # temperature above which each product has a wrong bit
@@ -208,12 +207,12 @@ class GpuFleet:
     def gemm_tflops(self, cell: Cell, others: float | None = None) -> float:
         """Dense BF16 rate at the present clock; `others` (None: pods and work) take their share of the GPU's time."""
         share = self._share(cell, others)
-        quality = 1.0 + SPEED_SIGMA * float(self._speed[cell])
+        quality = 1.0 + SPEED_SIGMA * float(self._dies["speed"][cell])
         rate = GEMM_TFLOPS * quality * float(self.compute_share[cell])
         return float(rate * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
 
     def copy_gbs(self, cell: Cell) -> float:
-        quality = 1.0 + _MEMORY_SIGMA * float(self._memory_speed[cell])
+        quality = 1.0 + _MEMORY_SIGMA * float(self._dies["memory"][cell])
         return float(COPY_GBS * quality * self._share(cell) * self.memory_share[cell])
 
     def _share(self, cell: Cell, others: float | None = None) -> float:
