@@ -1,0 +1,86 @@
+"""A fleet run's folder and its page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from ruamel.yaml import YAML
+
+from gameday import cli
+from gameday.exit_codes import ExitCode
+from gameday.fleet.page import FRAME, render_fleet
+from gameday.fleet.record import FleetRecord, NodeLeftOut, add_probes, last_run_before, load_probes
+from gameday.plan.qa import Qa
+from tests.fleet.builders import BEGAN, gpu, healthy, record, write
+from tests.report.test_report_survives import HOSTILE
+
+
+def test_the_page_names_the_straggler_its_cost_and_what_was_left_out(tmp_path: Path) -> None:
+    folder = write(tmp_path / "fleet-1", [*healthy(63), gpu(63, gemm_tflops=500.0, slowed_by=("power cap",))])
+    add_probes(folder, [NodeLeftOut(node="n9", gpus=6, why="busy: 2 pods have them")])
+    rendered = render_fleet(folder, BEGAN)
+    page = rendered.html.read_text()
+    assert "n7 GPU 7" in page
+    assert "power cap" in page
+    assert "busy: 2 pods have them" in page
+    assert rendered.fleet.exit_code == ExitCode.FAILED
+    assert "n7 GPU 7" in rendered.markdown
+
+
+def test_the_frame_has_a_row_for_each_figure(tmp_path: Path) -> None:
+    folder = write(tmp_path / "fleet-1", healthy(16))
+    render_fleet(folder, BEGAN)
+    frame = pd.read_parquet(folder / "frames" / "fleet.parquet")
+    assert list(frame.columns) == list(FRAME)
+    assert len(frame) == 16 * 7
+
+
+def test_a_plan_takes_the_floors_as_they_are_written(tmp_path: Path) -> None:
+    rendered = render_fleet(write(tmp_path / "fleet-1", healthy(32)), BEGAN)
+    floors = YAML(typ="safe", pure=True).load(rendered.floors[0].read_text())["qa"]
+    assert Qa.model_validate(floors).floors.gemm_tflops
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    text = "".join(HOSTILE)[:90]
+    gpus = [*healthy(31), gpu(31, node=text, model="NVIDIA H100 80GB HBM3", gemm_tflops=100.0)]
+    folder = write(tmp_path / "fleet-1", [*gpus, *(gpu(n, model=text) for n in range(100, 120))])
+    add_probes(folder, [NodeLeftOut(node=text, gpus=0, why=text)])
+    rendered = render_fleet(folder, BEGAN)
+    scripts = re.findall(r"<script", rendered.html.read_text())
+    assert len(scripts) == 1
+    for path in rendered.floors:
+        YAML(typ="safe", pure=True).load(path.read_text())
+
+
+def test_the_drift_is_against_the_newest_earlier_run_of_the_same_cluster(tmp_path: Path) -> None:
+    early = BEGAN.replace(month=1)
+    write(tmp_path / "old", healthy(16), started=early)
+    write(tmp_path / "newer", healthy(16), started=early.replace(day=9))
+    write(tmp_path / "nothing", [], started=early.replace(day=20))
+    write(tmp_path / "other", healthy(16), started=early.replace(day=25), cluster="another")
+    assert last_run_before(tmp_path, record("now")) == tmp_path / "newer"
+    now = [*healthy(15), gpu(15, gemm_tflops=500.0)]
+    folder = write(tmp_path / "now", now, against=str(tmp_path / "newer"))
+    page = render_fleet(folder, BEGAN).html.read_text()
+    assert "Drift since the last fleet run" in page
+    assert "newer" in page
+
+
+def test_a_run_that_was_killed_has_a_page_of_what_it_measured(tmp_path: Path) -> None:
+    folder = write(tmp_path / "fleet-1", healthy(16), ended=None, cleanliness="unknown")
+    with (folder / "probes.jsonl").open("a") as file:
+        file.write('{"kind": "gpu", "node": "n9", "gp')
+    assert len(load_probes(folder).gpus) == 16
+    assert cli.run(["fleet", "--again", str(folder)]) == ExitCode.UNKNOWN
+    assert "gameday reap" in (folder / "fleet.html").read_text()
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_fleet_of_none_or_few_has_a_page(tmp_path: Path, count: int) -> None:
+    rendered = render_fleet(write(tmp_path / "fleet-1", healthy(count)), BEGAN)
+    assert rendered.fleet.exit_code == ExitCode.UNKNOWN
+    assert FleetRecord.load(rendered.html.parent).id == "fleet-1"
