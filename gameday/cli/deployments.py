@@ -22,7 +22,9 @@ from gameday.documents.source import parse
 from gameday.errors import CommandError, DocumentError
 from gameday.tasks.cluster_seasons import deployment_of, pool_of
 
-_SET_BY_PROGRAMS = frozenset({"trigger", "run_id", "season_id", "comparison_id", "command", "member", "reports"})
+_SET_BY_PROGRAMS = frozenset(
+    {"trigger", "run_id", "season_id", "fleet_id", "comparison_id", "command", "member", "reports"}
+)
 """Parameters of flows that the command line, a season, a schedule or a deployment sets, and nobody by hand."""
 _WORDS = {
     "plan": ("Plan", "What breaks, and what must notice it. `gameday plans` describes each."),

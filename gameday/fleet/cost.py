@@ -1,4 +1,4 @@
-"""What the slowest GPU costs a job whose ranks wait for each other after every step: the slowest one sets the pace.
+"""The cost of the slowest GPU to a job whose ranks wait for each other after every step: it sets the pace.
 
 Computed, not measured: the ranks' GEMM rates are the probes', every rank does the same work, and a step ends when its
 last rank does. Where a job also waits for its network, the share is that of its computing time. That one straggler
@@ -17,7 +17,7 @@ _RANKS = (8, 64, 512, 4096)
 
 
 class JobCost(FrozenModel):
-    """What a synchronous job of so many ranks loses to its slowest GPU."""
+    """The loss of a synchronous job of so many ranks to its slowest GPU."""
 
     ranks: int
     lost_percent: float

@@ -1,4 +1,4 @@
-"""What has changed since the last fleet run: each GPU against itself, by its UUID, so that moved boards are found.
+"""The changes since the last fleet run: each GPU against itself, by its UUID, so that moved boards are found.
 
 A change that all GPUs share (a driver, a warmer room) is the fleet's; what one GPU lost beyond that is its own.
 """

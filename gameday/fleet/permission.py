@@ -1,4 +1,4 @@
-"""Whether probes may run now: the cluster profile's windows, freezes and stop-the-line alerts.
+"""The permission of probes to run now: the cluster profile's windows, freezes and stop-the-line alerts.
 
 A probe breaks nothing and moves no pod, so that the limits on broken nodes and on pods say nothing about it.
 """

@@ -36,7 +36,7 @@ Found = ProbedGpu | NodeLeftOut
 VIRTUAL_SECONDS = 1.0
 """Duration of the load on virtual GPUs, whose clocks and rates settle at once."""
 _START_WITHIN = timedelta(seconds=60)
-"""As for every agent: the node may have to pull the image (gameday/run/agents.py)."""
+"""Time for the pod to start, as every agent has it: the node may have to pull the image (gameday/run/agents.py)."""
 _MEASURES = timedelta(seconds=90)
 """Longest time of the measurements behind the load: GEMM and copy 1 s, a copy over each link, an all-reduce, of which
 NCCL's start alone may take half a minute."""
@@ -60,7 +60,7 @@ class Probing:
     on_found: Callable[[Sequence[Found]], None]
     """Gets the figures of each node, in this run's own thread."""
     left: set[Cleanliness] = field(default_factory=set)
-    """How clean the probes left the cluster."""
+    """The states in which the probes left the cluster."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pause: threading.Event = field(default_factory=threading.Event)
 

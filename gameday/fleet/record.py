@@ -22,7 +22,7 @@ PROBES_FILE = "probes.jsonl"
 
 
 class ProbedGpu(FrozenModel):
-    """One GPU under full load. A figure is None where it was not measured."""
+    """A GPU under full load. A figure is None where it was not measured."""
 
     kind: Literal["gpu"] = "gpu"
     node: str
@@ -62,7 +62,7 @@ _LINE: TypeAdapter[ProbedGpu | NodeLeftOut] = TypeAdapter(ProbedGpu | NodeLeftOu
 
 
 class FleetRecord(FrozenModel):
-    """How a fleet run was made."""
+    """The conditions of a fleet run, and its end."""
 
     id: str
     cluster: str

@@ -1,4 +1,4 @@
-"""How a figure is spread over GPUs of one model, by statistics that a few broken GPUs cannot move.
+"""The spread of a figure over GPUs of one model, by statistics that a few broken GPUs cannot move.
 
 Median and MAD (median absolute deviation) hold while fewer than half of the GPUs are off; mean and standard deviation
 would be moved by the very GPUs that are looked for. The robust z is 0.6745 · (x - median) / MAD: for a normal
@@ -72,7 +72,7 @@ FIGURES = (
     ),
     Figure("power_w", "Power", "W", low_is_bad=True, high_is_bad=True, matters=0.10, noise=0.01),
 )
-"""What a probe measures. The bounds are our own: 5 % of a rate is what healthy H100 of one node differ by
+"""The figures of one GPU. The bounds are our own: 5 % of a rate is what healthy H100 of one node differ by
 (docs/sources.md, H100 figures), and a third less than QA's own bound against a node's other GPUs; 10 °C is two thirds
 of QA's. NVML counts NVLinks whole, so that one of 18 is 5.6 %."""
 ALL_REDUCE = _rate("all_reduce_gbs", "All-reduce of a node", "GB/s", matters=0.05, noise=0.01)

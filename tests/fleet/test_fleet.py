@@ -111,6 +111,7 @@ def test_it_makes_room_for_work_that_waits_and_for_the_scheduler(
     def act(running: list[Any]) -> None:
         smallest = min(running, key=lambda pod: int(pod.spec.containers[0].resources.limits[GPU_RESOURCE]))
         core.delete_namespaced_pod(smallest.metadata.name, "gameday")  # as a scheduler does that preempts
+        until(lambda: len(core.list_namespaced_pod("gameday").items) < len(running), 30, "the probe to be gone")
         core.create_namespaced_pod("training", urgent_pod(4))
 
     acted = while_it_probes(clean_arena, act)
