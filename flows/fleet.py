@@ -81,7 +81,7 @@ def fleet(
             raise RefusedError(why, "run it when the guardrail allows it")
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
             key, _, value = cluster.required_label(NodeRole.GPU).partition("=")
-            nodes = opened.kubernetes.all_candidates({key: value})
+            nodes = [one.name for one in opened.kubernetes.all_candidates({key: value})]
             if not nodes:
                 label = cluster.required_label(NodeRole.GPU)
                 raise RefusedError(f"no node carries {label}", f"kubectl label node <node> {label} lets probes use it")

@@ -100,31 +100,32 @@ class Kubernetes:
             selector: The labels.
             lacking: A label that they must not carry, whatever its value; empty: none.
         """
+        return self._page_of_candidates(selector, lacking, "")[0]
+
+    def all_candidates(self, selector: dict[str, str]) -> list[Candidate]:
+        """Return all nodes that carry the labels, by name, page by page."""
+        found, after = self._page_of_candidates(selector, "", "")
+        while after:
+            more, after = self._page_of_candidates(selector, "", after)
+            found += more
+        return found
+
+    def _page_of_candidates(self, selector: dict[str, str], lacking: str, after: str) -> tuple[list[Candidate], str]:
+        """Return a page of nodes, and the token after which the next one begins; empty after the last."""
         wanted = [f"{key}={value}" for key, value in sorted(selector.items())]
         query = {
             "labelSelector": ",".join([*wanted, *([f"!{lacking}"] if lacking else [])]),
             "limit": str(CANDIDATE_PAGE),
             "includeObject": "None",
+            **({"continue": after} if after else {}),
         }
         with self.explained("list opted-in nodes"):
             answer = json.loads(send(self.api, "GET", "/api/v1/nodes", query=query, headers={"Accept": _TABLE}).data)
         names = [column["name"].lower() for column in answer["columnDefinitions"]]
         name, status = names.index("name"), names.index("status")
-        return [Candidate(name=row["cells"][name], status=row["cells"][status]) for row in answer.get("rows") or []]
-
-    def all_candidates(self, selector: dict[str, str]) -> list[str]:
-        """Return the names of all nodes that carry the labels, page by page."""
-        found, after = list[str](), ""
-        selected = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-        while True:
-            with self.explained("list opted-in nodes"):
-                page = self.core.list_node(
-                    label_selector=selected, limit=CANDIDATE_PAGE, **({"_continue": after} if after else {})
-                )
-            found += [node.metadata.name for node in page.items]
-            after = page.metadata._continue or ""
-            if not after:
-                return found
+        rows = answer.get("rows") or []
+        found = [Candidate(name=row["cells"][name], status=row["cells"][status]) for row in rows]
+        return found, (answer.get("metadata") or {}).get("continue") or ""
 
     def node(self, name: str) -> client.V1Node:
         """Read a node."""

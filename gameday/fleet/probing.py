@@ -26,6 +26,7 @@ from gameday.ledger.entries import DeletePod, Entry
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.termination_message import termination_message
 from gameday.ledger.undo import undo_entry
+from gameday.run.agents import PRIORITY_CLASS_HINT
 from gameday.run.targets import why_unfit
 from gameday.season.run import OpenSeason
 from gameday.values.nodes import NodeRole, NodeSnapshot
@@ -101,6 +102,8 @@ class Probing:
             free, why = self._free_gpus(node)
             return self._measure(index, node, free) + self._busy(node, why) if free else self._busy(node, why)
         except AdapterError as error:
+            if "PriorityClass" in str(error):
+                self.season.abort.request("guard", f"{error}; {PRIORITY_CLASS_HINT}")
             return [NodeLeftOut(node=node, gpus=0, why=str(error))]
 
     def _busy(self, node: str, why: tuple[int, str]) -> list[Found]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gameday.cli import run
+from gameday.cli import fleet, run
 from gameday.exit_codes import ExitCode
+from gameday.rehearsal.slow_gpus import SlowGpu, choose_slow
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,36 @@ def test_a_wrong_command_line_is_answered_with_what_to_do(
     monkeypatch.chdir(tmp_path)
     assert run(["fleet", *arguments]) == ExitCode.USAGE
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_rehearsal_makes_the_chosen_gpus_slow_and_says_so_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[tuple[SlowGpu, ...]] = []
+    commands: list[str] = []
+
+    @contextmanager
+    def embedded(*_: object, slow_gpus: tuple[SlowGpu, ...], **__: object) -> Iterator[SimpleNamespace]:
+        started.append(slow_gpus)
+        yield SimpleNamespace(cluster=SimpleNamespace(profile=None), code=0)
+
+    def probe(*arguments: object) -> ExitCode:
+        commands.append(str(arguments[-1]))
+        return ExitCode.FAILED
+
+    monkeypatch.setattr(fleet, "embedded", embedded)
+    monkeypatch.setattr(fleet, "_probe", probe)
+    argv = ["fleet", "--rehearse", "--nodes", "6", "--gpus", "4", "--slow", "2", "--seed", "9"]
+    assert run([*argv, "--reports", str(tmp_path / "r")]) == ExitCode.FAILED
+    assert started == [choose_slow(2, 6, 4, seed=9)]
+    assert "--slow 2 --seed 9" in commands[0]
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(f"{one.node} GPU {one.gpu}" in said for one in started[0])
+
+
+def test_the_same_seed_makes_the_same_gpus_slow_each_on_a_node_of_its_own() -> None:
+    chosen = choose_slow(3, 8, 8, seed=1)
+    assert chosen == choose_slow(3, 8, 8, seed=1) != choose_slow(3, 8, 8, seed=2)
+    assert len({one.node for one in chosen}) == 3
+    assert [SlowGpu.parse(str(one)) for one in chosen] == list(chosen)
+    assert all(0.67 <= one.share <= 0.9 for one in chosen)

@@ -10,11 +10,14 @@ from gameday import cli
 from gameday.arms.page import render_comparison
 from gameday.digest.clusters import render_cluster_seasons
 from gameday.exit_codes import ExitCode
+from gameday.fleet.page import render_fleet
 from gameday.post_mortem.page import render_post_mortem
 from tests.arms.builders import arm, record
 from tests.coverage.test_page import place_of, season
 from tests.digest.test_clusters import seasons
 from tests.digest.test_digest import put
+from tests.fleet.builders import gpu, healthy
+from tests.fleet.builders import write as write_fleet
 from tests.post_mortem.conftest import USUAL, alert, write_incident, xid
 from tests.report.run_builder import VARIANTS, passing, write
 from tests.report.test_report_browser import browser, look, opened, scheme  # noqa: F401 - fixtures
@@ -30,6 +33,7 @@ PAGES = [
     "s/clusters.html",
     "incident-x/post-mortem.html",
     "incident-y/post-mortem.html",
+    "fleet-1/fleet.html",
 ]
 
 
@@ -54,6 +58,9 @@ def shelf(tmp_path_factory):
     every = seasons(*(code for code in ExitCode if code < ExitCode.USAGE), why=text[:600], stopped=text[:99])
     render_cluster_seasons(folder / "s", every, datetime.now(UTC))
     assert cli.run(["report", "--compare", str(folder / "run0"), str(folder / "run-1")]) == 0
+    text_of_model = gpu(40, model=text[:90], node=text[:200])
+    write_fleet(folder / "fleet-1", [*healthy(31), gpu(31, gemm_tflops=500.0, temperature_c=90.0), text_of_model])
+    render_fleet(folder / "fleet-1", datetime.now(UTC))
     assert cli.run(["digest", str(folder), "--days", "3660"]) == 1
     return folder
 

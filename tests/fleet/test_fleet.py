@@ -149,3 +149,12 @@ def test_a_freeze_refuses_it_before_anything_is_changed(
     assert code == ExitCode.REFUSED
     assert "guardrail change freeze: audit" in said
     assert report == {}
+
+
+def test_a_cluster_without_our_priority_class_is_told_how_to_get_it(
+    clean_arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAMEDAY_CANARY_PRIORITY_CLASS", "nobody-made-it")
+    code, _, said = fleet(clean_arena, tmp_path)
+    assert code == ExitCode.ABORTED
+    assert "kubectl apply -f deploy/rbac/priority.yaml" in " ".join(said.split())

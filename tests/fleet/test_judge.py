@@ -78,7 +78,7 @@ def test_models_are_compared_with_themselves() -> None:
 
 
 def test_false_alarms_on_healthy_fleets_are_rare() -> None:
-    """Normal rates without an end, which is more than the model of a rehearsal has: fewer than one GPU in a thousand."""
+    """Rates of a normal spread, which has no end as the rehearsal model has: fewer than one GPU in a thousand."""
     fleets = [judged(healthy(64, seed)) for seed in range(200)]
     named = sum(len(fleet.slow_gpus) for fleet in fleets)
     assert named / (200 * 64) < 0.001

@@ -107,6 +107,8 @@ def test_candidates_are_the_first_page_by_name(
     monkeypatch.setattr(kubernetes, "CANDIDATE_PAGE", 2)
     assert [one.name for one in runner.candidates(group)] == names[:2]
     assert runner.counter.cost().requests == 1
+    assert [one.name for one in runner.all_candidates(group)] == names
+    assert runner.counter.cost().requests == 3
 
 
 def test_labels_that_no_node_carries_yield_no_candidate(runner: Kubernetes) -> None:
