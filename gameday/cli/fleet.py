@@ -160,6 +160,7 @@ def _probe(
     command: str,
 ) -> ExitCode:
     """Run the flow in this thread, and show what it found."""
+    from gameday.cli.fleet_view import FleetView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
     from gameday.fleet.page import render_fleet  # noqa: PLC0415
     from gameday.fleet.record import FLEET_FILE  # noqa: PLC0415
@@ -171,7 +172,7 @@ def _probe(
     folder = reports / id
     result: object
     give_events_up_at_once()
-    with out.status("idle GPUs are measured"):
+    with FleetView(folder, out):
         try:
             state = flow(
                 profile=str(profile) if profile else None,

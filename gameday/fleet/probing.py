@@ -44,6 +44,7 @@ NCCL's start alone may take half a minute."""
 _PLACED_WITHIN_S = 10.0
 """Time for the scheduler to place a probe on a node that had free GPUs a moment ago: else somebody else has them."""
 _LOOK_EVERY_S = 0.2
+_NOT_BEGUN = "the run ended before its turn"
 _WAITS_AT_MOST_S = 300.0
 """Time for which a run waits for work that waits for GPUs: after that it ends, with what it has."""
 
@@ -81,6 +82,7 @@ class Probing:
                     self.season.abort.request("guard", f"{self.waiting.who} for {_WAITS_AT_MOST_S / 60:g} min")
                 if not running:
                     if self.season.stopped:
+                        self.on_found([NodeLeftOut(node=node, gpus=0, why=_NOT_BEGUN) for _, node in todo])
                         return
                     self._pause.wait(_LOOK_EVERY_S)
                     continue

@@ -99,6 +99,7 @@ class Probes(FrozenModel):
 
     gpus: tuple[ProbedGpu, ...]
     left_out: tuple[NodeLeftOut, ...]
+    end: int = Field(description="bytes of probes.jsonl up to the end of the last whole line")
 
 
 def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
@@ -108,15 +109,23 @@ def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
         file.write(lines)
 
 
-def load_probes(folder: Path) -> Probes:
-    """Load probes.jsonl, without a last line that was cut off; none where there is no such file. Raises OSError."""
+def load_probes(folder: Path, start: int = 0) -> Probes:
+    """Load probes.jsonl from a byte on; none where there is no such file.
+
+    A last line without an end, and a damaged one, are left out. Raises OSError.
+    """
+    content = b""
+    with suppress(FileNotFoundError), (folder / PROBES_FILE).open("rb") as file:
+        file.seek(start)
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
     found: list[ProbedGpu | NodeLeftOut] = []
-    with suppress(FileNotFoundError):
-        for line in (folder / PROBES_FILE).read_text(encoding="utf-8").split("\n"):
-            with suppress(ValidationError):
-                found.append(_LINE.validate_json(line))
+    for line in whole.split(b"\n"):
+        with suppress(ValidationError):
+            found.append(_LINE.validate_json(line))
     gpus = tuple(one for one in found if isinstance(one, ProbedGpu))
-    return Probes(gpus=gpus, left_out=tuple(one for one in found if isinstance(one, NodeLeftOut)))
+    left_out = tuple(one for one in found if isinstance(one, NodeLeftOut))
+    return Probes(gpus=gpus, left_out=left_out, end=start + len(whole))
 
 
 def last_run_before(reports: Path, record: FleetRecord) -> Path | None:

@@ -25,7 +25,7 @@ def test_the_page_names_the_straggler_its_cost_and_what_was_left_out(tmp_path: P
     page = rendered.html.read_text()
     assert "n7 GPU 7" in page
     assert "power cap" in page
-    assert "busy: 2 pods have them" in page
+    assert "Busy: 2 pods have them" in page
     assert rendered.fleet.exit_code == ExitCode.FAILED
     assert "n7 GPU 7" in rendered.markdown
 
