@@ -19,6 +19,9 @@ from gameday.arms.record import ARMS_FILE
 from gameday.coverage.run_row import judged_run
 from gameday.errors import NotesError
 from gameday.exit_codes import ExitCode
+from gameday.fleet.page import PAGE_FILE as FLEET_PAGE
+from gameday.fleet.page import REPORT_FILE, read_fleet
+from gameday.fleet.record import FLEET_FILE
 from gameday.league.page import PAGE_FILE, read_league
 from gameday.league.record import LEAGUE_FILE
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
@@ -27,6 +30,7 @@ from gameday.report.notes import ActionItem, Notes, read_notes
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
+from gameday.values.results import Cleanliness
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,19 @@ class CatalogIncident:
 
 
 class GroupKind(StrEnum):
-    """The purpose for which game-days are played together."""
+    """The purpose for which game-days are played together, or GPUs are measured together."""
 
     COMPARISON = "comparison"
     LEAGUE = "league"
+    FLEET = "fleet"
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """A comparison or a league, and what its page says. Its game-days are in its folder, and no runs of the catalog."""
+    """A comparison, a league or a fleet run, and what its page says.
+
+    Game-days of the first two are in its folder, and no runs of the catalog; a fleet run plays none.
+    """
 
     kind: GroupKind
     folder: Path
@@ -67,7 +75,7 @@ class RunGroup:
     started: datetime
     ended: datetime | None
     columns: tuple[str, ...]
-    """Titles of its arms, or names of its detectors."""
+    """Titles of its arms, names of its detectors, or models of its GPUs."""
     result: str
     doubt: str
     """A sentence where a cluster was left not provably clean; else empty."""
@@ -104,6 +112,10 @@ class RunCatalog:
     def leagues(self) -> list[RunGroup]:
         return [one for one in self.groups if one.kind is GroupKind.LEAGUE]
 
+    @property
+    def fleets(self) -> list[RunGroup]:
+        return [one for one in self.groups if one.kind is GroupKind.FLEET]
+
     def cluster_of(self, run: CatalogRun) -> str:
         """Return the name of the run's cluster, followed by part of its identity where two clusters share the name."""
         name, id = run.summary.cluster, run.summary.cluster_id
@@ -135,6 +147,8 @@ def read_catalog(reports: Path) -> RunCatalog:
             _add_group(folder, _comparison, "comparison.json", groups, unreadable)
         elif (folder / LEAGUE_FILE).is_file():
             _add_group(folder, _league, LEAGUE_FILE, groups, unreadable)
+        elif (folder / FLEET_FILE).is_file():
+            _add_group(folder, _fleet, REPORT_FILE, groups, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
             summary = summaries[folder] or _judge(folder)
             if summary:
@@ -161,7 +175,10 @@ def _add_group(
     try:
         groups.append(read(folder))
     except (OSError, ValueError):
-        again = "; `gameday report` draws it again" if file != LEAGUE_FILE else ""
+        again = {
+            LEAGUE_FILE: "",
+            REPORT_FILE: f"; `gameday fleet --again {folder}` draws it again",
+        }.get(file, "; `gameday report` draws it again")
         unreadable.append(f"{folder.name}: its {file} cannot be read{again}")
 
 
@@ -205,6 +222,28 @@ def _league(folder: Path) -> RunGroup:
         plans=frozenset(cell.plan for cell in cells if cell.run),
         series=(record.name,),
         members=tuple(folder / entry.name for entry in record.entries),
+    )
+
+
+def _fleet(folder: Path) -> RunGroup:
+    """Raise OSError, and ValueError for a file that holds something else."""
+    content = read_fleet(folder)
+    record = content.record
+    unclean = record.cleanliness is not Cleanliness.CLEAN
+    return RunGroup(
+        kind=GroupKind.FLEET,
+        folder=folder,
+        page=FLEET_PAGE,
+        id=record.id,
+        title=f"Fleet of {record.cluster}",
+        started=record.started,
+        ended=record.ended,
+        columns=tuple(model.model for model in content.models),
+        result=content.headline,
+        doubt=f"the fleet run left the cluster {record.cleanliness}" if unclean else "",
+        plans=frozenset(),
+        series=(record.cluster,),
+        members=(),
     )
 
 

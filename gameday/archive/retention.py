@@ -1,4 +1,4 @@
-"""Decide which folders of runs, comparisons and leagues may be deleted, and delete them."""
+"""Decide which folders of runs, comparisons, leagues and fleet runs may be deleted, and delete them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.report.notes import is_blank_form
 from gameday.values.results import Cleanliness
 
 _RENAMED = "somebody renamed the folder: it is no longer its own"
-_SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.LEAGUE: "name"}
+_SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.LEAGUE: "name", GroupKind.FLEET: "cluster"}
 _TAIL_BYTES = 64 * 1024
 """A run_ended record has a hundred bytes and is the last of its history."""
 
@@ -36,8 +36,8 @@ def decide_retention(
     A run stays while it is among the newest of its plan on its cluster, or young enough. Whatever its age, it stays
     while it is evidence of an unclean cluster, while its history is not closed (it may be running), and when people
     wrote into its notes. A comparison or a league is one with its game-days: it stays while one of them must, counts
-    among the comparisons of its plan or the leagues of its name, and goes with all of them. Incidents are people's work
-    and are never deletable.
+    among the comparisons of its plan or the leagues of its name, and goes with all of them. A fleet run counts among
+    those of its cluster. Incidents are people's work and are never deletable.
 
     Args:
         catalog: The runs and groups of a reports folder.
@@ -97,6 +97,8 @@ def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
     """Yield the reasons why a group stays, with those of its game-days, whose folders are read last."""
     if one.folder.name != one.id:
         yield _RENAMED
+    if one.kind is GroupKind.FLEET and one.doubt:
+        yield f"evidence: {one.doubt}"
     yield from by_age
     if one.ended is None:
         yield "it never came to its end"

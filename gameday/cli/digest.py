@@ -90,9 +90,10 @@ def prune(
     days: Annotated[int, typer.Option(min=0, help="Keep runs younger than this many days.")] = 90,
     delete: Annotated[bool, typer.Option("--delete", help="Delete. Without it, only list what would go.")] = False,
 ) -> int:
-    """Delete old runs, comparisons and leagues. Evidence stays: unclean clusters, open histories, post-mortems.
+    """Delete old runs, comparisons, leagues and fleet runs. Evidence stays.
 
-    Only lists them unless --delete is given. Pages that stay lose their links to what is gone.
+    Evidence are unclean clusters, open histories and post-mortems. Only lists what would go unless --delete is given. Pages
+    that stay lose their links to what is gone.
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
@@ -113,7 +114,7 @@ def prune(
             raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
     going = sum(decision.deletable for decision in decisions)
     done = "deleted" if delete else "would go; --delete does it"
-    out.print(f"{going} of {len(decisions)} runs, comparisons and leagues {done}")
+    out.print(f"{going} of {len(decisions)} runs, comparisons, leagues and fleet runs {done}")
     return ExitCode.PASSED
 
 

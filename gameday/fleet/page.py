@@ -92,6 +92,11 @@ def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
     return RenderedFleet(html, fleet, tuple(floors))
 
 
+def read_fleet(folder: Path) -> Fleet:
+    """Read what a fleet run's page says; raises OSError, and ValueError for a file that holds something else."""
+    return Fleet.model_validate_json((folder / REPORT_FILE).read_bytes())
+
+
 def _drift(record: FleetRecord, now: tuple[ProbedGpu, ...]) -> Drift | None:
     """Return the comparison with the earlier run; None where there is none, or its folder is gone."""
     if record.against is None:

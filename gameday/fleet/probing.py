@@ -135,8 +135,8 @@ class Probing:
         taken = sum(pod.gpus for pod in holders)
         if not offered:
             return 0, (0, "offers no GPU")
-        pods = f"{len(holders)} pods have" if len(holders) > 1 else "a pod has"
-        return max(0, offered - taken), (min(taken, offered), f"busy: {pods} them" if taken else "")
+        pods = f"{len(holders)} pods" if len(holders) > 1 else "a pod"
+        return max(0, offered - taken), (min(taken, offered), f"busy: held by {pods}" if taken else "")
 
     def _measure(self, index: int, node: str, gpus: int) -> list[Found]:
         """Send a probe for so many GPUs, read it, and take it away again. Raises AdapterError."""

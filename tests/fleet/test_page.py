@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday import cli
+from gameday.archive.catalog import read_catalog
+from gameday.archive.retention import decide_retention
+from gameday.digest.index import render_index
 from gameday.exit_codes import ExitCode
 from gameday.fleet.page import FRAME, render_fleet
 from gameday.fleet.record import FleetRecord, NodeLeftOut, add_probes, last_run_before, load_probes
@@ -84,3 +88,16 @@ def test_a_fleet_of_none_or_few_has_a_page(tmp_path: Path, count: int) -> None:
     rendered = render_fleet(write(tmp_path / "fleet-1", healthy(count)), BEGAN)
     assert rendered.fleet.exit_code == ExitCode.UNKNOWN
     assert FleetRecord.load(rendered.html.parent).id == "fleet-1"
+
+
+def test_the_index_lists_fleet_runs_and_old_ones_may_go_unless_they_are_evidence(tmp_path: Path) -> None:
+    for name, changes in (("old", {}), ("dirty", {"cleanliness": "dirty"}), ("new", {"started": BEGAN.replace(day=9)})):
+        render_fleet(write(tmp_path / name, healthy(16), **changes), BEGAN)
+    catalog = read_catalog(tmp_path)
+    assert [one.title for one in catalog.fleets] == ["Fleet of c"] * 3
+    page = render_index(tmp_path, catalog, BEGAN).read_text()
+    assert 'href="new/fleet.html"' in page
+    decisions = decide_retention(catalog, 1, timedelta(days=1), BEGAN.replace(year=2030))
+    assert {one.folder.name for one in decisions if one.deletable} == {"old"}
+    (tmp_path / "old" / "fleet-report.json").write_text("{")
+    assert "gameday fleet --again" in read_catalog(tmp_path).unreadable[0]
