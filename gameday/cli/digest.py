@@ -92,8 +92,8 @@ def prune(
 ) -> int:
     """Delete old runs, comparisons, leagues and fleet runs. Evidence stays.
 
-    Evidence are unclean clusters, open histories and post-mortems. Only lists what would go unless --delete is given. Pages
-    that stay lose their links to what is gone.
+    Evidence is whatever an unclean cluster left, open histories, and post-mortems. Only lists what would go unless
+    --delete is given. Pages that stay lose their links to what is gone.
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 

@@ -56,7 +56,7 @@ def test_other_alerts_stop_nothing(permission: Permission, monkeypatch: pytest.M
 
 def test_a_server_that_cannot_be_asked_forbids_probes(permission: Permission, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Prometheus) -> None:
-        raise AdapterError("connection refused")
+        raise AdapterError("ask Prometheus", "connection refused")
 
     monkeypatch.setattr(Prometheus, "alerts", fail)
     assert "not measured" in permission.why_not()
