@@ -210,6 +210,8 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
 
 
 def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
+    from gameday.fleet.spread import TITLES  # noqa: PLC0415
+
     judged = rendered.fleet
     for model in judged.models:
         for figure in model.figures:
@@ -239,7 +241,9 @@ def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
                 highlight=False,
             )
     for lost in judged.drift.drifted[:_MOST_NAMED] if judged.drift else ():
-        out.print(f"drifted  {printable(lost.node)} GPU {lost.gpu}: {lost.figure} {lost.percent:+.1f} % against itself")
+        out.print(
+            f"drifted  {printable(lost.node)} GPU {lost.gpu}: {TITLES[lost.figure]} {lost.percent:+.1f} % against itself"
+        )
     left = sum(one.gpus for one in judged.left_out)
     if judged.left_out:
         out.print(f"not measured: {left} GPUs of {len({one.node for one in judged.left_out})} nodes, the page says why")

@@ -12,7 +12,7 @@ from gameday.fleet.drift import Drift, drift_since
 from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
 from gameday.fleet.judge import FigureSpread, Fleet, ModelFleet, judge_fleet
 from gameday.fleet.record import FleetRecord, ProbedGpu, load_probes
-from gameday.fleet.spread import FEWEST, OUTLIER_Z
+from gameday.fleet.spread import FEWEST, OUTLIER_Z, TITLES
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
 
@@ -156,6 +156,7 @@ def _page(fleet: Fleet, rendered_at: datetime) -> str:
             width=_WIDTH,
             height=_HEIGHT,
             fewest=FEWEST,
+            titles=TITLES,
             outlier=OUTLIER_Z,
             floors={model.model: _floors(model, record) for model in fleet.models if learned_floors(model)},
             files={model.model: floors_file(model) for model in fleet.models},

@@ -79,6 +79,10 @@ ALL_REDUCE = _rate("all_reduce_gbs", "All-reduce of a node", "GB/s", matters=0.0
 """A figure of a node's GPUs together: its values are nodes."""
 
 
+TITLES = {figure.key: figure.title for figure in (*FIGURES, ALL_REDUCE)}
+"""What people read for the name of a figure's field."""
+
+
 class Spread(FrozenModel):
     """The spread of a figure: its robust middle and width, and its ends."""
 
