@@ -80,7 +80,7 @@ ALL_REDUCE = _rate("all_reduce_gbs", "All-reduce of a node", "GB/s", matters=0.0
 
 
 TITLES = {figure.key: figure.title for figure in (*FIGURES, ALL_REDUCE)}
-"""What people read for the name of a figure's field."""
+"""The words for each figure, by the name of its field."""
 
 
 class Spread(FrozenModel):
