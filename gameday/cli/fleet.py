@@ -241,8 +241,8 @@ def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
                 highlight=False,
             )
     for lost in judged.drift.drifted[:_MOST_NAMED] if judged.drift else ():
-        where, figure = f"{printable(lost.node)} GPU {lost.gpu}", TITLES[lost.figure]
-        out.print(f"drifted  {where}: {figure} {lost.percent:+.1f} % against itself", soft_wrap=True, markup=False)
+        place, title = f"{printable(lost.node)} GPU {lost.gpu}", TITLES[lost.figure]
+        out.print(f"drifted  {place}: {title} {lost.percent:+.1f} % against itself", soft_wrap=True, markup=False)
     left = sum(one.gpus for one in judged.left_out)
     if judged.left_out:
         out.print(f"not measured: {left} GPUs of {len({one.node for one in judged.left_out})} nodes, the page says why")
