@@ -13,14 +13,14 @@ from pydantic import Field
 
 from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
-from gameday.errors import RefusedError
-from gameday.exit_codes import ExitCode
+from gameday.errors import ProfileError, RefusedError
 from gameday.fleet.permission import Permission
 from gameday.fleet.record import FleetRecord, last_run_before
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation
 from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
+from gameday.flows.season import refused_state
 from gameday.ledger.entries import Header
 from gameday.run.record import new_run_id
 from gameday.season.record import SeasonResult
@@ -29,6 +29,8 @@ from gameday.tasks.fleet import judge_probes, probe_fleet
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.nodes import NodeRole
 from gameday.values.results import Trigger
+
+_LOAD = timedelta(seconds=30)
 
 
 @flow(
@@ -42,7 +44,7 @@ from gameday.values.results import Trigger
 def fleet(
     profile: str | None = None,
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
-    load: Duration = timedelta(seconds=30),
+    load: Duration | None = None,
     against: str | None = None,
     reports: str = "reports",
     trigger: Trigger = "manual",
@@ -52,16 +54,19 @@ def fleet(
     """Measure every idle GPU that opted in, never a busy one; name the slow ones, and say what they cost.
 
     Args:
-        profile: Cluster profile's path; none: GAMEDAY_* of the environment.
+        profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         at_once: Nodes whose idle GPUs are measured at the same time, at most.
-        load: Time for which each GPU computes before it is measured, 2s to 1h.
+        load: Time for which each GPU computes before it is measured, 2s to 1h. None: 30s.
         against: Folder of an earlier fleet run; none: the newest of this cluster in `reports`.
         reports: Folder the run's own folder is made in.
         trigger: The reason why it is run.
         fleet_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the page.
     """
-    cluster = load_profile(Path(profile) if profile else None)
+    try:
+        cluster = load_profile(profile)
+    except ProfileError as error:
+        return refused_state(RefusedError(str(error)))
     id = fleet_id or f"fleet-{new_run_id()}"
     folder, permission = Path(reports) / id, Permission(cluster)
     started = datetime.now(UTC)
@@ -72,7 +77,7 @@ def fleet(
         trigger=trigger,
         command=asked.command,
         at_once=at_once,
-        seconds=load.total_seconds(),
+        seconds=(load or _LOAD).total_seconds(),
         started=started,
     )
     try:
@@ -94,8 +99,7 @@ def fleet(
             left = probe_fleet(opened, record, nodes, header, permission, folder)
             record.as_ended(opened.stopped, left).save(folder)
     except RefusedError as error:
-        why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
-        return judged_state(int(ExitCode.REFUSED), why, SeasonResult(exit_code=ExitCode.REFUSED, why=why))
+        return refused_state(error)
     finally:
         permission.close()
     judged = judge_probes(folder).fleet

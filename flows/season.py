@@ -68,7 +68,7 @@ def season(
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     within: Duration | None = None,
     budget: Duration | None = None,
-    mean_gap: Duration = DEFAULT_MEAN_GAP,
+    mean_gap: Duration | None = None,
     reports: str = "reports",
     trigger: Trigger = "manual",
     season_id: str | None = None,
@@ -85,7 +85,7 @@ def season(
         within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
         budget: Makes the season random: plans, nodes and times are drawn from the seed until it is over, like 1h.
             A dangerous plan is among them where the cluster's profile allows its fault. None: each plan once.
-        mean_gap: Mean of the gaps between the beginnings of a random season's game-days.
+        mean_gap: Mean of the gaps between the beginnings of a random season's game-days, like 10m. None: 5m.
         reports: Folder the season's and its runs' folders are made in.
         trigger: The reason why this season is run.
         season_id: Name of the season; none: from the time.
@@ -98,7 +98,7 @@ def season(
         return refused_state(RefusedError(str(error)))
     folder = Path(reports)
     id = season_id or f"season-{new_run_id()}"
-    random = RandomSettings(budget=budget, mean_gap=mean_gap) if budget is not None else None
+    random = RandomSettings(budget=budget, mean_gap=mean_gap or DEFAULT_MEAN_GAP) if budget is not None else None
     seed = seed if seed is not None else secrets.randbelow(SEEDS) if random else 1
     try:
         refuse_overdue(trigger)

@@ -12,6 +12,7 @@ import typer
 from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_reports
 from gameday.cli.help_page import Panel, add_command
+from gameday.cli.play_season import cluster_profile, duration_of
 from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, embedded
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
@@ -84,9 +85,9 @@ def fleet(
     command = ["gameday", "fleet", "--at-once", str(at_once), "--load", load]
     command += ["--against", str(against)] if against else []
     if not rehearse:
-        _check_profile(profile)
-        command += ["--profile", str(profile)] if profile else []
         set_defaults()
+        cluster_profile(profile)
+        command += ["--profile", profile] if profile else []
         with prefect_server(out):
             return _probe(out, profile, at_once, lasts, against, reports, "manual", shlex.join(command))
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
@@ -108,7 +109,7 @@ def fleet(
         exporter=ExporterRelease.CODED,
     ) as here:
         line = shlex.join(command)
-        here.code = _probe(out, here.cluster.profile, at_once, lasts, against, reports, "rehearsal", line)
+        here.code = _probe(out, str(here.cluster.profile), at_once, lasts, against, reports, "rehearsal", line)
     if made_slow:
         said = ", ".join(f"{one.node} GPU {one.gpu} ({one.share:.0%} of its rate)" for one in made_slow)
         out.print(f"made slow in this rehearsal: {said}", style="dim", soft_wrap=True)
@@ -116,28 +117,10 @@ def fleet(
 
 
 def _load_of(written: str) -> timedelta:
-    from pydantic_core import PydanticCustomError  # noqa: PLC0415
-
-    from gameday.documents.fields import parse_duration  # noqa: PLC0415
-
-    try:
-        parsed = parse_duration(written)
-    except PydanticCustomError as error:
-        raise CommandError(f"--load {written!r}: {error.message()}") from None
-    assert isinstance(parsed, timedelta)
-    if not _LEAST_LOAD <= parsed <= _MOST_LOAD:
+    parsed = duration_of("--load", written)
+    if parsed is None or not _LEAST_LOAD <= parsed <= _MOST_LOAD:
         raise CommandError(f"--load {written}: write 2s to 1h; in less, clocks and temperatures have not settled")
     return parsed
-
-
-def _check_profile(profile: Path | None) -> None:
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
-
-    try:
-        load_profile(profile)
-    except ProfileError as error:
-        raise CommandError(f"{error}\n--rehearse needs no profile: it starts a cluster of its own") from None
 
 
 def _check_earlier(folder: Path) -> None:
@@ -151,7 +134,7 @@ def _check_earlier(folder: Path) -> None:
 
 def _probe(
     out: Console,
-    profile: Path | None,
+    profile: str | None,
     at_once: int,
     load: timedelta,
     against: Path | None,
@@ -175,7 +158,7 @@ def _probe(
     with FleetView(folder, out):
         try:
             state = flow(
-                profile=str(profile) if profile else None,
+                profile=profile,
                 at_once=at_once,
                 load=load,
                 against=str(against) if against else None,

@@ -80,7 +80,6 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
     from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.flows.season import season  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.draw import DEFAULT_MEAN_GAP  # noqa: PLC0415
     from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
 
     if asked.random:
@@ -98,7 +97,7 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
                 at_once=asked.at_once,
                 within=asked.within,
                 budget=asked.random.budget if asked.random else None,
-                mean_gap=asked.random.mean_gap if asked.random else DEFAULT_MEAN_GAP,
+                mean_gap=asked.random.mean_gap if asked.random else None,
                 approved_by=asked.approved_by,
                 reports=str(asked.reports),
                 trigger=trigger,
