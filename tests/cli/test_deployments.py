@@ -45,6 +45,7 @@ def test_every_parameter_has_words_and_one_type(name: str) -> None:
         assert shown["title"], parameter
         assert shown["description"], parameter
         assert "anyOf" not in shown, parameter
+        assert not str(shown.get("default", "")).startswith("P"), f"{parameter}: the flow takes no ISO 8601"
 
 
 def test_without_a_profile_the_environment_describes_the_cluster() -> None:
