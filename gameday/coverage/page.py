@@ -52,10 +52,9 @@ class RenderedSeason:
 
     @property
     def markdown(self) -> str:
-        """The answer, the matrix, its gaps in words and the link to the page."""
+        """The answer, the matrix and its gaps in words."""
         answer = {"headline": headline(self.coverage.matrix.rows), "drawn": self.drawn}
-        said = markdown("coverage", "coverage.md", covered=self.coverage, **answer)
-        return f"{said}\n[The page, with every cell's reason]({self.html.resolve().as_uri()})\n"
+        return markdown("coverage", "coverage.md", covered=self.coverage, **answer)
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,8 @@ class RenderedFleet:
 
     @property
     def markdown(self) -> str:
-        """The answer, the stragglers and the link to the page."""
-        said = markdown("fleet", "fleet.md", fleet=self.fleet)
-        return f"{said}\n[The page, with every distribution]({self.html.resolve().as_uri()})\n"
+        """The answer and the stragglers."""
+        return markdown("fleet", "fleet.md", fleet=self.fleet)
 
 
 @dataclass(frozen=True)
