@@ -161,6 +161,7 @@ def test_no_plan_is_sampled_whose_gpus_nobody_may_open() -> None:
         "kubelet-stopped",
         "node-reboot",
         "node-shutdown",
+        "rack-loses-power",
         *(plan.name for plan in plans if plan.recover.is_hands_off),
     }
 

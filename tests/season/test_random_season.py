@@ -62,7 +62,7 @@ def test_a_random_season_plays_what_its_dry_run_says_and_leaves_nothing_unsaid(
 
 def test_the_form_of_prefect_takes_the_budget_as_plans_write_durations() -> None:
     shown = season.parameters.properties
-    assert shown["budget"]["anyOf"][0]["type"] == shown["mean_gap"]["type"] == "string"
+    assert shown["budget"]["anyOf"][0]["type"] == shown["mean_gap"]["anyOf"][0]["type"] == "string"
 
 
 @pytest.mark.parametrize(
