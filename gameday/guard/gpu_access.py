@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.operands import running_operands
 from gameday.errors import ForeignPauseError, KubernetesError
 from gameday.faults.registry import fault_for
 from gameday.host.privileges import KERNEL_LOG
+from gameday.plan.expectations import ExpectedTaint, TaintEffect
 from gameday.remediations.registry import remediation_for
-from gameday.run.operands import UPGRADE_HINT
+from gameday.run.operands import UPGRADE_HINT, movable_operands, operand_pods
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 
@@ -52,10 +53,14 @@ def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
     yield _own_gpus(run, node)
     fault, parameters = fault_for(run.plan.fault), run.plan.fault
     resets = fault.needs_operands_away_to_undo(parameters)
-    if resets or remediation_for(run.plan.recover.remediation).needs_idle_gpu:
+    reset = resets or remediation_for(run.plan.recover.remediation).needs_idle_gpu
+    removed = fault.needs_operands_away(parameters) and not resets
+    if reset:
         yield _operands("reset", node, labels)
-    if fault.needs_operands_away(parameters) and not resets:
+    if removed:
         yield _operands("removal", node, labels)
+    if reset or removed:
+        yield from _operands_come_back(run, node)
 
 
 def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
@@ -104,6 +109,38 @@ def _operands(before: Literal["reset", "removal"], node: str, labels: dict[str, 
     short = ", ".join(label.removeprefix(_DEPLOY) for label in operands)
     away = f"{short} leave {node}, and come back after it" if short else f"{node} has no label {_DEPLOY}*: none leaves"
     return Way(name, True, away)
+
+
+def _operands_come_back(run: ReadOnlyRun, node: str) -> Iterator[Way]:
+    """Yield whether operands may be scheduled to a node that has the taints which the plan expects.
+
+    As shipped, the GPU operator's operands tolerate the taint nvidia.com/gpu alone (docs/sources.md, GPU operator).
+    """
+    try:
+        operands = operand_pods(run, node, movable_operands(run, node))
+    except ForeignPauseError:
+        return
+    keeps_away = [taint for taint in run.plan.expect.taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
+    if not operands or not keeps_away:
+        return
+    name = "operands return to a tainted node"
+    kept = [taint.key for taint in keeps_away if not all(_tolerates(pod, taint) for pod in operands)]
+    if not kept:
+        yield Way(name, True, "they tolerate the taints that the plan expects")
+        return
+    detail = f"an operand does not tolerate {', '.join(kept)}: the run would wait for it until its recovery fails"
+    yield Way(name, None, detail, "add the taint to daemonsets.tolerations of the GPU operator's chart")
+
+
+def _tolerates(pod: Any, taint: ExpectedTaint) -> bool:
+    for one in pod.spec.tolerations or ():
+        if one.effect and one.effect != taint.effect:
+            continue
+        if one.operator == "Exists" and one.key in (None, "", taint.key):
+            return True
+        if one.key == taint.key and (one.value or "") == taint.value:
+            return True
+    return False
 
 
 def _is_there(run: ReadOnlyRun, node: str, runtime_class: str) -> bool:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kubernetes.client import V1Pod, V1PodSpec, V1Toleration
 
 from gameday.cluster.operands import AWAY
 from gameday.errors import KubernetesError
@@ -38,6 +39,7 @@ def ways(
     labels: dict[str, str] | None = None,
     chosen: str | None = None,
     otherwise: str = "",
+    operands: tuple[Any, ...] = (),
     **parts: Any,
 ) -> dict[str, Way]:
     there = SimpleNamespace(status=SimpleNamespace(node_info=SimpleNamespace(kubelet_version="v1.33.1")))
@@ -46,7 +48,9 @@ def ways(
         plan=plan(**parts),
         profile=profile().model_copy(update={"agent_runtime_class": chosen}),
         kubernetes=Admission(classes, otherwise),
-        nodes=SimpleNamespace(now=lambda _: node("n0", labels or {}), object=lambda _: there),
+        nodes=SimpleNamespace(
+            now=lambda _: node("n0", labels or {}), object=lambda _: there, pods_on=lambda _: list(operands)
+        ),
         record=SimpleNamespace(object_name=lambda purpose: f"gd-r-{purpose}"),
     )
     return {way.name: way for way in gpu_access(run, (SimpleNamespace(node="n0"),))}  # type: ignore[arg-type]
@@ -93,6 +97,50 @@ def test_a_plan_with_a_reset_has_a_line_about_the_operands(labels: dict[str, str
     way = ways(labels=labels, **RESET)["operands before a GPU reset"]
     assert (way.ok, words in way.detail) == (ok, True)
     assert "operands before a GPU reset" not in ways(labels=labels)
+
+
+AS_SHIPPED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+"""The toleration of the GPU operator's operands (docs/sources.md, GPU operator)."""
+FAULTY = {"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "15s"}
+RETURN = "operands return to a tainted node"
+
+
+def _operand(*tolerations: dict[str, str]) -> V1Pod:
+    selector = {"nvidia.com/gpu.deploy.device-plugin": "true"}
+    tolerated = [V1Toleration(**one) for one in tolerations]
+    return V1Pod(spec=V1PodSpec(containers=[], node_selector=selector, tolerations=tolerated))
+
+
+@pytest.mark.parametrize(
+    ("more", "ok"),
+    [
+        ((), None),
+        (({"operator": "Exists"},), True),
+        (({"key": "trainy.konduktor.ai/faulty", "operator": "Exists", "effect": "NoSchedule"},), True),
+        (({"key": "trainy.konduktor.ai/faulty", "operator": "Exists", "effect": "NoExecute"},), None),
+        (({"key": "trainy.konduktor.ai/faulty", "value": "true"},), True),
+        (({"key": "trainy.konduktor.ai/faulty", "operator": "Equal", "value": "false"},), None),
+    ],
+)
+def test_operands_that_do_not_tolerate_the_expected_taint_are_found(
+    more: tuple[dict[str, str], ...], ok: bool | None
+) -> None:
+    pods = (_operand(AS_SHIPPED, *more),)
+    way = ways(labels=deploy_labels(), operands=pods, expect={"taints": [FAULTY]}, **RESET)[RETURN]
+    assert (way.ok, "trainy.konduktor.ai/faulty" in way.detail, bool(way.fix)) == (ok, ok is None, ok is None)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"expect": {"taints": [FAULTY]}},
+        {**RESET, "expect": {"stays_schedulable_for": "9s"}},
+        {**RESET, "expect": {"taints": [{**FAULTY, "effect": "PreferNoSchedule"}]}},
+    ],
+    ids=["no reset", "no taint", "a taint that keeps nobody away"],
+)
+def test_operands_that_stay_or_may_return_need_no_toleration(parts: dict[str, Any]) -> None:
+    assert RETURN not in ways(labels=deploy_labels(), operands=(_operand(AS_SHIPPED),), **parts)
 
 
 def test_another_refusal_is_not_taken_for_a_missing_class() -> None:
