@@ -76,15 +76,17 @@ def test_what_is_ours_runs_without_privileges(workload: dict[str, Any]) -> None:
     }
 
 
-@pytest.mark.parametrize(("name", "keeps_labels"), [("gameday-node-health", True), ("gameday-repair", False)])
-def test_the_prometheus_operator_finds_our_metrics(name: str, keeps_labels: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "keeps_labels", "interval"), [("gameday-node-health", True, "5s"), ("gameday-repair", False, "15s")]
+)
+def test_the_prometheus_operator_finds_our_metrics(name: str, keeps_labels: bool, interval: str) -> None:
     (monitor,) = (one for one in of("PodMonitor") if one["metadata"]["name"] == name)
     template = template_of(_workload(name))
     assert monitor["metadata"]["namespace"] == _workload(name)["metadata"]["namespace"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     (port,) = template["spec"]["containers"][0]["ports"]
-    assert (endpoint["port"], endpoint["interval"]) == (port["name"], "15s")
+    assert (endpoint["port"], endpoint["interval"]) == (port["name"], interval)
     # Only the controller's series have a label that the scraping would give, too: `node`.
     assert endpoint.get("honorLabels", False) is keeps_labels
 
