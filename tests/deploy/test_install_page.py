@@ -113,13 +113,15 @@ def test_the_pages_patch_gives_the_database_to_the_server_alone(built: list[dict
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     (settings,) = (one["data"] for one in built if one["metadata"]["name"] == "gameday-cluster")
     commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
-    assert len(commented) == 4
+    assert len(commented) == 6
     for name, value in [*settings.items(), *commented]:
         monkeypatch.setenv(name, value)
     profile = load_profile()
     assert profile.in_cluster
     assert profile.name == "prod-a"
     assert profile.agent_runtime_class == "nvidia"
+    assert profile.loki_node_label_kind == "structured_metadata"
+    assert profile.prometheus_node_label == "hostname"
     assert profile.ordinary_taint_keys == ("nvidia.com/gpu", "sku")
     assert profile.guardrails.max_nodes == 1
 
