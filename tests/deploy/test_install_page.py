@@ -113,7 +113,7 @@ def test_the_pages_patch_gives_the_database_to_the_server_alone(built: list[dict
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     (settings,) = (one["data"] for one in built if one["metadata"]["name"] == "gameday-cluster")
     commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
-    assert len(commented) == 6
+    assert len(commented) == 8
     for name, value in [*settings.items(), *commented]:
         monkeypatch.setenv(name, value)
     profile = load_profile()
