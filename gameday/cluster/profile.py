@@ -247,7 +247,9 @@ class ClusterProfile(BaseSettings):
     An index label goes into the stream selector. With OTLP ingestion, as Konduktor's stack has it, the node is
     structured metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
     prometheus_node_label: str = "Hostname"
-    """The node's label on dcgm-exporter's series."""
+    """The node's label on dcgm-exporter's series.
+
+    dcgm-exporter calls it `hostname` from 4.6.0-4.8.3 on (docs/sources.md, dcgm-exporter)."""
     alert_node_label: str = "node"
     """The node's label on alerts."""
     background_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")

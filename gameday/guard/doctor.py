@@ -337,7 +337,8 @@ def _targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     label, node = run.profile.prometheus_node_label, targets[0].node
     series = f"DCGM_FI_DEV_GPU_TEMP{{{label}={json.dumps(node)}}}"
     sampled = run.servers.prometheus.query(series)
-    fix = "" if sampled else "scrape dcgm-exporter, or set prometheus_node_label in the cluster profile"
+    renamed = "set prometheus_node_label in the cluster profile: hostname for dcgm-exporter from 4.6.0-4.8.3 on"
+    fix = "" if sampled else f"scrape dcgm-exporter, or {renamed}"
     yield Prerequisite("targets", "metrics", bool(sampled) or None, f"{len(sampled)} series {series}", fix)
 
 
