@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.cluster.profile import ClusterProfile, load_profile
+from kubesim.controllers.daemonsets import daemon_tolerations, should_run
 from tests.cli.accepted import accept
 from tests.deploy.helm import objects, rendered
 from tests.deploy.manifests import DEPLOY, ROOT, documents
@@ -117,6 +118,15 @@ def test_the_profile_reads_what_collector_and_exporter_write(profile: ClusterPro
 def test_operands_tolerate_the_quarantine(profile: ClusterProfile) -> None:
     tolerated = {one["key"] for one in VALUES["gpu-operator.yaml"]["daemonsets"]["tolerations"]}
     assert tolerated == {*profile.quarantine_taint_keys, *profile.ordinary_taint_keys}
+
+
+@pytest.mark.parametrize(("listed", "returns"), [(1, False), (2, True)], ids=["as shipped", "with the page's values"])
+def test_an_operand_returns_to_a_quarantined_node_only_with_the_pages_tolerations(listed: int, returns: bool) -> None:
+    spec = {"tolerations": VALUES["gpu-operator.yaml"]["daemonsets"]["tolerations"][:listed]}
+    taint = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
+    node = {"metadata": {"name": "n0"}, "spec": {"taints": [taint]}, "status": {}}
+    starts, stays = should_run(spec, daemon_tolerations(spec), node)
+    assert (starts, stays) == (returns, True)
 
 
 def test_the_stack_evaluates_rules_and_scrapes_us_in_time_for_the_first_plan() -> None:
