@@ -25,10 +25,10 @@ from gameday.ledger.entries import Header
 from gameday.run.record import new_run_id
 from gameday.season.record import SeasonResult
 from gameday.season.run import open_season
-from gameday.tasks.fleet import judge_probes, probe_fleet
+from gameday.tasks.fleet import judge_probes, label_nodes, probe_fleet
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.nodes import NodeRole
-from gameday.values.results import Trigger
+from gameday.values.results import Cleanliness, Trigger
 
 _LOAD = timedelta(seconds=30)
 
@@ -97,7 +97,12 @@ def fleet(
             record.save(folder)
             header = Header.of_this_process(id, "fleet", started, asked.process_flow_run)
             left = probe_fleet(opened, record, nodes, header, permission, folder)
-            record.as_ended(opened.stopped, left).save(folder)
+            labels = None
+            if cluster.gpu_class_labels and left is Cleanliness.CLEAN and not opened.stopped:
+                labels = label_nodes(opened, header, folder)
+                left = labels.cleanliness
+            why = opened.stopped or (f"labels: {labels.stopped}" if labels and labels.stopped else "")
+            record.as_ended(why, left, labels).save(folder)
     except RefusedError as error:
         return refused_state(error)
     finally:

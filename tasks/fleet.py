@@ -8,10 +8,12 @@ from pathlib import Path
 
 from gameday.cluster.pods import PodFollower
 from gameday.errors import AdapterError
+from gameday.fleet.judge import judge_fleet
+from gameday.fleet.labels import write_labels
 from gameday.fleet.page import RenderedFleet, render_fleet
 from gameday.fleet.permission import Permission
 from gameday.fleet.probing import Found, Probing, worst
-from gameday.fleet.record import FleetRecord, add_probes
+from gameday.fleet.record import FleetRecord, Labelled, add_probes, load_probes
 from gameday.fleet.waiting import WaitingWork
 from gameday.ledger.entries import Header
 from gameday.ledger.ledger import Ledger
@@ -46,6 +48,25 @@ def probe_fleet(
     except AdapterError:
         probing.left.add(Cleanliness.UNKNOWN)
     return worst(probing.left)
+
+
+@step_task(name="label the nodes")
+def label_nodes(season: OpenSeason, header: Header, folder: Path) -> Labelled:
+    """Write the class of each node that was measured whole as its label; all of them or none.
+
+    Raises OSError where the folder cannot be read.
+    """
+    record, probes = FleetRecord.load(folder), load_probes(folder)
+    classes = judge_fleet(record, probes.gpus, probes.left_out, None).classes
+    ledger = Ledger(season.kubernetes, header)
+    with PodFollower(season.kubernetes, record.id) as pods:
+        done = write_labels(season.kubernetes, ledger, classes, pods, lambda: season.stopped)
+    try:
+        if ledger.all_clean():
+            ledger.delete()
+    except AdapterError:
+        return done.model_copy(update={"cleanliness": Cleanliness.UNKNOWN})
+    return done
 
 
 @step_task(name="judge the fleet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +15,16 @@ from gameday.cli.game_day import Profile, Reports, check_reports
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import cluster_profile, duration_of
 from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, embedded
-from gameday.errors import CommandError
+from gameday.errors import CommandError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gameday.fleet.judge import Fleet
     from gameday.fleet.page import RenderedFleet
+    from gameday.fleet.record import Labelled
 
 _MOST_NAMED = 20
 _LEAST_LOAD, _MOST_LOAD = timedelta(seconds=2), timedelta(hours=1)
@@ -44,6 +47,7 @@ def register(app: typer.Typer) -> None:
         fleet,
         "gameday fleet --rehearse --slow 3",
         "gameday fleet --profile cluster.yaml --at-once 8",
+        "gameday fleet --profile cluster.yaml --unlabel",
         panel=Panel.CLUSTER,
     )
 
@@ -55,6 +59,9 @@ def fleet(
     load: Load = "30s",
     against: Against = None,
     again: Annotated[Path | None, typer.Option(help="Draw a fleet run's page again; nothing is measured.")] = None,
+    unlabel: Annotated[
+        bool, typer.Option("--unlabel", help="Take our labels of GPU classes off all nodes; nothing is measured.")
+    ] = False,
     nodes: Annotated[int, typer.Option(min=1, max=1000, help="With --rehearse: virtual GPU nodes.")] = 8,
     gpus: Gpus = 8,
     slow: Slow = 0,
@@ -72,6 +79,10 @@ def fleet(
     out = console()
     if again is not None:
         return _draw_again(out, again)
+    if unlabel:
+        if rehearse or against is not None:
+            raise CommandError("--unlabel measures nothing: leave out --rehearse and --against")
+        return _unlabel(out, profile)
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     if slow and not rehearse:
@@ -182,6 +193,57 @@ def _probe(
     return _print(out, render_fleet(folder, datetime.now(UTC)))
 
 
+def _unlabel(out: Console, profile: str | None) -> ExitCode:
+    """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
+    from gameday.fleet.labels import take_labels_off  # noqa: PLC0415
+    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.season.run import open_season  # noqa: PLC0415
+
+    cluster = cluster_profile(profile)
+    try:
+        with open_season(f"unlabel-{new_run_id()}", cluster, lambda _: None) as opened:
+            done = take_labels_off(opened.kubernetes, lambda: opened.stopped)
+    except RefusedError as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    _print_left_alone(out, done)
+    out.print(f"labels of GPU classes taken off {len(done.changed)} nodes", markup=False, soft_wrap=True)
+    if done.stopped:
+        out.print(f"ended early: {printable(done.stopped)}", style="yellow", soft_wrap=True, markup=False)
+    return ExitCode.ABORTED if done.stopped else ExitCode.PASSED
+
+
+def _print_labels(out: Console, fleet: Fleet) -> None:
+    """Show how many nodes each class has, and what became of the labels."""
+    from gameday.cluster.gpu_class import GpuClass  # noqa: PLC0415
+
+    counts = Counter(str(one.gpu_class) for one in fleet.classes)
+    if counts:
+        said = ", ".join(f"{counts[value]} {value}" for value in GpuClass)
+        out.print(f"classes of nodes: {said}", soft_wrap=True, highlight=False)
+    labels = fleet.record.labels
+    if labels is None or labels.stopped:
+        return
+    _print_left_alone(out, labels)
+    out.print(
+        f"labels: {len(labels.changed)} written, {len(labels.unchanged)} as they were; "
+        "gameday fleet --unlabel takes them off",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _print_left_alone(out: Console, labels: Labelled) -> None:
+    from gameday.cluster.gpu_class import GPU_CLASS_LABEL  # noqa: PLC0415
+
+    for node, value in list(labels.left_alone.items())[:_MOST_NAMED]:
+        out.print(
+            f"label left alone: {printable(node)} has {GPU_CLASS_LABEL}={printable(value)}, which somebody else has set",
+            style="yellow",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
 def _draw_again(out: Console, folder: Path) -> ExitCode:
     from gameday.fleet.page import render_fleet  # noqa: PLC0415
 
@@ -226,6 +288,7 @@ def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
     for lost in judged.drift.drifted[:_MOST_NAMED] if judged.drift else ():
         place, title = f"{printable(lost.node)} GPU {lost.gpu}", TITLES[lost.figure]
         out.print(f"drifted  {place}: {title} {lost.percent:+.1f} % against itself", soft_wrap=True, markup=False)
+    _print_labels(out, judged)
     left = sum(one.gpus for one in judged.left_out)
     if judged.left_out:
         out.print(f"not measured: {left} GPUs of {len({one.node for one in judged.left_out})} nodes, the page says why")

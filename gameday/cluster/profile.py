@@ -286,6 +286,10 @@ class ClusterProfile(BaseSettings):
     `preemptionPolicy: Never`. Otherwise the scheduler may delete users' pods to make room for ours."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that plans may use on this cluster if they allow them as well (docs/faults.md)."""
+    gpu_class_labels: bool = False
+    """`gameday fleet` labels each node that it measured whole with gameday.dev/gpu-class: fast, typical or slow.
+
+    For schedulers (docs/fleet.md, Classes for schedulers). Labels that somebody else has set are left alone."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds after which a run that no longer renews its lease counts as dead.
 

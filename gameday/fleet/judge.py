@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gameday.exit_codes import ExitCode
+from gameday.fleet.classes import NodeClass, classes_of
 from gameday.fleet.cost import JobCost, job_costs
 from gameday.fleet.drift import Drift
 from gameday.fleet.record import FleetRecord, NodeLeftOut, ProbedGpu
@@ -96,6 +97,8 @@ class Fleet(FrozenModel):
     models: tuple[ModelFleet, ...]
     left_out: tuple[NodeLeftOut, ...]
     drift: Drift | None
+    classes: tuple[NodeClass, ...] = ()
+    """The class of each node of which every GPU was measured."""
     exit_code: int
     headline: str
 
@@ -111,8 +114,15 @@ def judge_fleet(
     """Judge everything that a fleet run has measured."""
     names = [name for name, _ in Counter(gpu.model for gpu in gpus).most_common()]
     models = tuple(_judge_model(name, [gpu for gpu in gpus if gpu.model == name]) for name in names)
+    stragglers = {one.node for model in models for one in model.stragglers}
     judged = Fleet(
-        record=record, models=models, left_out=tuple(left_out), drift=drift, exit_code=ExitCode.PASSED, headline=""
+        record=record,
+        models=models,
+        left_out=tuple(left_out),
+        drift=drift,
+        classes=classes_of(gpus, left_out, stragglers),
+        exit_code=ExitCode.PASSED,
+        headline="",
     )
     return judged.model_copy(update={"exit_code": int(_exit_code(judged)), "headline": _headline(judged)})
 

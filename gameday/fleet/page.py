@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gameday.cluster.gpu_class import GPU_CLASS_LABEL, GpuClass
 from gameday.fleet.drift import Drift, drift_since
 from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
 from gameday.fleet.judge import FigureSpread, Fleet, ModelFleet, judge_fleet
@@ -40,6 +41,8 @@ _METRICS = (
     "power_w",
 )
 _BINS = 48
+_MOST_NODES = 40
+"""Nodes of a class that the page names; fleet-report.json names all."""
 _WIDTH, _HEIGHT = 480, 44
 _ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
 
@@ -157,6 +160,9 @@ def _page(fleet: Fleet, rendered_at: datetime) -> str:
             fewest=FEWEST,
             titles=TITLES,
             outlier=OUTLIER_Z,
+            classes=GpuClass,
+            class_label=GPU_CLASS_LABEL,
+            most=_MOST_NODES,
             floors={model.model: _floors(model, record) for model in fleet.models if learned_floors(model)},
             files={model.model: floors_file(model) for model in fleet.models},
             took=(record.ended - record.started).total_seconds() if record.ended else None,

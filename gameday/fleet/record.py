@@ -61,6 +61,16 @@ class NodeLeftOut(FrozenModel):
 _LINE: TypeAdapter[ProbedGpu | NodeLeftOut] = TypeAdapter(ProbedGpu | NodeLeftOut)
 
 
+class Labelled(FrozenModel):
+    """The result of writing nodes' GPU classes as labels, or of taking them off."""
+
+    changed: dict[str, str] = Field(default={}, description="new label by node, where it changed; empty: taken off")
+    unchanged: tuple[str, ...] = Field(default=(), description="nodes that had the right label already")
+    left_alone: dict[str, str] = Field(default={}, description="label by node that somebody else has set")
+    stopped: str = Field(default="", description="why none was written, or none stayed; empty where all were")
+    cleanliness: Cleanliness = Cleanliness.CLEAN
+
+
 class FleetRecord(FrozenModel):
     """The conditions of a fleet run, and its end."""
 
@@ -77,6 +87,8 @@ class FleetRecord(FrozenModel):
     cleanliness: Cleanliness = Cleanliness.UNKNOWN
     against: str | None = Field(default=None, description="folder of the earlier fleet run; None: none was found")
 
+    labels: Labelled | None = Field(default=None, description="None where the profile asks for none, or it ended early")
+
     def save(self, folder: Path) -> None:
         """Write fleet.json; raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,10 +99,10 @@ class FleetRecord(FrozenModel):
         """Load the record; raises OSError, and ValueError for a file that holds something else."""
         return cls.model_validate_json((folder / FLEET_FILE).read_bytes())
 
-    def as_ended(self, stopped: str, cleanliness: Cleanliness) -> FleetRecord:
+    def as_ended(self, stopped: str, cleanliness: Cleanliness, labels: Labelled | None) -> FleetRecord:
         """Return the record of the run as it ends now."""
         return self.model_copy(
-            update={"ended": datetime.now(UTC), "stopped": stopped, "cleanliness": cleanliness},
+            update={"ended": datetime.now(UTC), "stopped": stopped, "cleanliness": cleanliness, "labels": labels},
         )
 
 

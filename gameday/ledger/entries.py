@@ -81,6 +81,17 @@ class BringBackOperands(LedgerModel):
     labels: tuple[str, ...] = Field(description="keys of the labels, each of which was `true`")
 
 
+class RestoreGpuClasses(LedgerModel):
+    """Put back the labels of nodes' GPU classes that a fleet run has changed, where nobody has changed them since.
+
+    The labels are meant to stay: once all of a run's are written, its entries are settled and this is not carried out.
+    """
+
+    kind: Literal["restore-gpu-classes"] = "restore-gpu-classes"
+    before: dict[str, str] = Field(description="the label by node before the run; empty: there was none")
+    set_to: dict[str, str] = Field(description="the label by node that the run sets")
+
+
 class RestoreNode(LedgerModel):
     """Put back what detectors and repairs change about a node because of us, and nothing else."""
 
@@ -122,6 +133,7 @@ Undo = Annotated[
     | DeleteFlowControl
     | RestoreLab
     | BringBackOperands
+    | RestoreGpuClasses
     | RestoreNode,
     Field(discriminator="kind"),
 ]
@@ -156,6 +168,8 @@ class Entry(LedgerModel):
             return f"flowschema/{self.undo.schema_name}"
         if isinstance(self.undo, RestoreLab):
             return "lab/control-plane"
+        if isinstance(self.undo, RestoreGpuClasses):
+            return f"labels/{len(self.undo.set_to)} nodes"
         return f"node/{self.node}"
 
 

@@ -6,6 +6,7 @@ UNKNOWN.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
 from gameday.api_clients.lists import NAMESPACE
 from gameday.cluster.flow_control import FlowControlApi, FlowControlKind
+from gameday.cluster.gpu_class import change_gpu_class
 from gameday.cluster.kubernetes import Kubernetes, absent_is_none
 from gameday.cluster.lab_control import configure_lab
 from gameday.cluster.manifests import agent_pod
@@ -33,6 +35,7 @@ from gameday.ledger.entries import (
     DeletePod,
     EndApiCanary,
     Entry,
+    RestoreGpuClasses,
     RestoreLab,
     RestoreNode,
     TakeOutFault,
@@ -105,6 +108,8 @@ def undo_entry(
                 return _bring_back_operands(kubernetes, entry.node or "", labels)
             case RestoreLab():
                 return _restore_lab(kubernetes.profile.lab_control)
+            case RestoreGpuClasses() as classes:
+                return _restore_gpu_classes(kubernetes, classes)
             case deletion:
                 return _delete(kubernetes, deletion, run_id, pods)
     except KubernetesError as error:
@@ -217,6 +222,22 @@ def _restore_lab(lab: Path | None) -> UndoResult:
     except ControlError as error:
         return UndoResult(Cleanliness.UNKNOWN, (f"the lab does not take its own settings back: {error}",))
     return UndoResult(Cleanliness.CLEAN, ("the lab runs with the settings that it was started with",))
+
+
+def _restore_gpu_classes(kubernetes: Kubernetes, undo: RestoreGpuClasses) -> UndoResult:
+    """Put back the labels that are as the run set them; what others have changed since is left alone."""
+    counts: Counter[str] = Counter()
+    for node, ours in undo.set_to.items():
+        before = undo.before.get(node, "")
+        try:
+            value, _ = change_gpu_class(kubernetes, node, lambda now, a=before, b=ours: a if now == b else now)
+        except KubernetesError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            counts["gone"] += 1
+            continue
+        counts["as before" if value == before else "left alone: somebody else has set them"] += 1
+    return UndoResult(Cleanliness.CLEAN, tuple(f"{count} nodes {what}" for what, count in counts.items()))
 
 
 def _deletion(gone: bool, if_gone: str, if_not: str) -> UndoResult:

@@ -1,0 +1,70 @@
+"""The label that tells schedulers how fast a node's GPUs are, and the rule that only our own labels are changed.
+
+A label is ours where managedFields name our field manager as the last writer of it. One that somebody else has set, or
+whose writer nobody knows, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from gameday.cluster.field_managers import last_writer
+from gameday.cluster.kubernetes import MANAGER, Kubernetes
+
+GPU_CLASS_LABEL = "gameday.dev/gpu-class"
+"""Key of the label; its values are those of GpuClass."""
+
+
+class GpuClass(StrEnum):
+    """The class of a node by its slowest GPU, among the nodes of the same model."""
+
+    FAST = "fast"
+    """The slowest GPU is 1 % or more above the middle of the nodes' slowest GPUs."""
+    TYPICAL = "typical"
+    """Every other node."""
+    SLOW = "slow"
+    """The node has a straggler."""
+
+
+def gpu_class_of(metadata: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return a node's label, and whether it may be changed; empty where there is none.
+
+    Args:
+        metadata: The node's metadata as plain JSON.
+    """
+    value = (metadata.get("labels") or {}).get(GPU_CLASS_LABEL)
+    if value is None:
+        return "", True
+    writer = last_writer(metadata.get("managedFields"), "f:metadata", "f:labels", f"f:{GPU_CLASS_LABEL}")
+    return value, writer == MANAGER
+
+
+def change_gpu_class(kubernetes: Kubernetes, node: str, change: Callable[[str], str]) -> tuple[str, bool]:
+    """Change a node's label where it is ours, or not there.
+
+    Args:
+        kubernetes: The cluster.
+        node: The node's name.
+        change: Returns the label's new value for the present one; empty: no label.
+
+    Returns:
+        The label as it is stored afterwards, and whether it is ours, or not there.
+
+    Raises:
+        KubernetesError: The node cannot be written; its status is 404 where it is gone.
+    """
+
+    def patch(now: Any) -> dict[str, Any] | None:
+        value, ours = gpu_class_of(kubernetes.api.sanitize_for_serialization(now.metadata))
+        wanted = change(value)
+        return {"metadata": {"labels": {GPU_CLASS_LABEL: wanted or None}}} if ours and wanted != value else None
+
+    after = kubernetes.change_node(node, patch)
+    return gpu_class_of(kubernetes.api.sanitize_for_serialization(after.metadata))
+
+
+def nodes_with_gpu_class(kubernetes: Kubernetes) -> list[str]:
+    """Return the names of all nodes that carry a class of ours, whoever set it. Raises KubernetesError."""
+    return [one.name for value in GpuClass for one in kubernetes.all_candidates({GPU_CLASS_LABEL: value})]

@@ -1,0 +1,152 @@
+"""Write the nodes' GPU classes as labels, all of a run's or none, and take them off again.
+
+A run writes only where a label changes. It undoes what it has written where it cannot write all; where it is killed
+meanwhile, the reaper does. Once all are written they are meant to stay: the next run renews them, and `gameday fleet
+--unlabel` takes them off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from itertools import islice
+
+from gameday.cluster.gpu_class import change_gpu_class, gpu_class_of, nodes_with_gpu_class
+from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.pods import PodFollower
+from gameday.errors import AdapterError, KubernetesError
+from gameday.fleet.classes import NodeClass
+from gameday.fleet.record import Labelled
+from gameday.ledger.entries import RestoreGpuClasses
+from gameday.ledger.ledger import Ledger
+from gameday.ledger.undo import undo_entry
+from gameday.values.results import Cleanliness
+
+_BATCH = 200
+"""Nodes of one ledger entry: with both labels of each, 20 KB at most where names have 30 characters. So 5,000 nodes
+take half of the 1 MiB that a ConfigMap may hold."""
+_WRITTEN_WITHIN = timedelta(minutes=10)
+"""Time after which the reaper may undo labels of a run that has not finished: 5,000 nodes at ten a second."""
+_KEPT = "kept: the labels are meant to stay until the next fleet run; gameday fleet --unlabel takes them off"
+
+
+def write_labels(
+    kubernetes: Kubernetes, ledger: Ledger, classes: Sequence[NodeClass], pods: PodFollower, stopped: Callable[[], str]
+) -> Labelled:
+    """Write every node's class as its label, where it has another or none and nobody else has set it.
+
+    Args:
+        kubernetes: The cluster.
+        ledger: A ledger without entries of others; its entries are settled afterwards.
+        classes: The nodes' classes.
+        pods: Follows the run's pods, as every undo needs it.
+        stopped: Returns why the run has to end; empty while it may go on.
+    """
+    wanted = {one.node: str(one.gpu_class) for one in classes}
+    changed: dict[str, str] = {}
+    unchanged: list[str] = []
+    alone: dict[str, str] = {}
+    try:
+        for names in _batches(wanted):
+            before = _present(kubernetes, names, alone)
+            unchanged += [node for node, value in before.items() if value == wanted[node]]
+            todo = {node: value for node, value in before.items() if value != wanted[node]}
+            if todo:
+                changed |= _write(kubernetes, ledger, todo, wanted, alone, stopped)
+    except (AdapterError, _StoppedError) as error:
+        return _undone(kubernetes, ledger, pods, str(error), alone)
+    for entry in ledger.open_entries():
+        ledger.settle(entry, Cleanliness.CLEAN, "flow", [_KEPT])
+    return Labelled(changed=changed, unchanged=tuple(unchanged), left_alone=alone)
+
+
+class _StoppedError(Exception):
+    """The run has to end before all labels are written."""
+
+
+def _batches(names: Mapping[str, str]) -> Iterator[list[str]]:
+    rest = iter(names)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
+
+
+def _present(kubernetes: Kubernetes, names: Sequence[str], alone: dict[str, str]) -> dict[str, str]:
+    """Return the labels of the nodes that are still there and may be changed; the others' go into `alone`."""
+    found: dict[str, str] = {}
+    for name in names:
+        node = kubernetes.node_or_none(name)
+        if node is None:
+            continue
+        value, ours = gpu_class_of(kubernetes.api.sanitize_for_serialization(node.metadata))
+        (found if ours else alone)[name] = value
+    return found
+
+
+def _write(
+    kubernetes: Kubernetes,
+    ledger: Ledger,
+    before: Mapping[str, str],
+    wanted: Mapping[str, str],
+    alone: dict[str, str],
+    stopped: Callable[[], str],
+) -> dict[str, str]:
+    """Write the labels of a batch of nodes; return what is stored. Raises AdapterError and _StoppedError."""
+    set_to = {node: wanted[node] for node in before}
+    number = len(ledger.open_entries())
+    ledger.intend(
+        id=f"gpu-classes-{number}",
+        act=f"label nodes with their GPU class: {len(before)}",
+        node=None,
+        undo=RestoreGpuClasses(before=dict(before), set_to=set_to),
+        expires=datetime.now(UTC) + _WRITTEN_WITHIN,
+    )
+    changed: dict[str, str] = {}
+    for node, value in set_to.items():
+        if why := stopped():
+            raise _StoppedError(why)
+        stored = _change(kubernetes, node, value)
+        if stored == value:
+            changed[node] = value
+        elif stored is not None:
+            alone[node] = stored
+    return changed
+
+
+def _change(kubernetes: Kubernetes, node: str, value: str) -> str | None:
+    """Set a node's label, empty: take it off; return what is stored, None where the node is gone."""
+    try:
+        return change_gpu_class(kubernetes, node, lambda _: value)[0]
+    except KubernetesError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
+def _undone(kubernetes: Kubernetes, ledger: Ledger, pods: PodFollower, why: str, alone: dict[str, str]) -> Labelled:
+    """Undo what was written; what cannot be undone stays in the ledger for the reaper."""
+    left = Cleanliness.CLEAN
+    for entry in ledger.open_entries():
+        done = undo_entry(kubernetes, entry, ledger.header.run_id, pods)
+        try:
+            ledger.settle(entry, done.cleanliness, "flow", done.evidence)
+        except AdapterError:
+            left = Cleanliness.UNKNOWN
+        left = left if done.cleanliness is Cleanliness.CLEAN else done.cleanliness
+    return Labelled(left_alone=alone, stopped=why, cleanliness=left)
+
+
+def take_labels_off(kubernetes: Kubernetes, stopped: Callable[[], str]) -> Labelled:
+    """Take the label off every node on which it is ours, until the caller has to stop. Raises KubernetesError."""
+    changed: dict[str, str] = {}
+    alone: dict[str, str] = {}
+    for node in nodes_with_gpu_class(kubernetes):
+        if why := stopped():
+            return Labelled(changed=changed, left_alone=alone, stopped=why)
+        stored = _change(kubernetes, node, "")
+        if stored:
+            alone[node] = stored
+        elif stored is not None:
+            changed[node] = ""
+    return Labelled(changed=changed, left_alone=alone)
+
