@@ -25,6 +25,8 @@ from gameday.rehearsal.slow_gpus import SlowGpu, choose_slow
         (["--rehearse", "--against", "nowhere"], "no fleet run's folder"),
         (["--profile", "nowhere.yaml"], "cannot read the cluster profile"),
         (["--again", "nowhere"], "no fleet run's folder"),
+        (["--unlabel", "--rehearse"], "--unlabel measures nothing"),
+        (["--unlabel", "--profile", "nowhere.yaml"], "cannot read the cluster profile"),
     ],
 )
 def test_a_wrong_command_line_is_answered_with_what_to_do(

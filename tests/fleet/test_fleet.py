@@ -16,6 +16,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from gameday import cli
+from gameday.cluster.gpu_class import GPU_CLASS_LABEL
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.exit_codes import ExitCode
 from gameday.fleet import probing
@@ -86,7 +87,14 @@ def urgent_pod(gpus: int) -> dict[str, Any]:
     }
 
 
-def test_it_names_the_three_slow_gpus_and_touches_no_busy_one(clean_arena: Arena, tmp_path: Path) -> None:
+def gpu_classes(arena: Arena) -> dict[str, str]:
+    found = arena.core.list_node(label_selector=GPU_CLASS_LABEL).items
+    return {node.metadata.name: node.metadata.labels[GPU_CLASS_LABEL] for node in found}
+
+
+def test_it_names_the_three_slow_gpus_labels_nodes_and_touches_no_busy_gpu(
+    clean_arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = trainers(clean_arena)
     code, report, said = fleet(clean_arena, tmp_path, "--at-once", "3")
     assert code == ExitCode.FAILED, said
@@ -97,9 +105,17 @@ def test_it_names_the_three_slow_gpus_and_touches_no_busy_one(clean_arena: Arena
     assert {one["why"].partition(":")[0] for one in report["left_out"]} == {"busy"}
     assert trainers(clean_arena) == before
     assert set(before.values()) == {"Running"}
+    assert gpu_classes(clean_arena) == {}, "the profile asks for no labels"
+    monkeypatch.setenv("GAMEDAY_GPU_CLASS_LABELS", "true")
     code, report, said = fleet(clean_arena, tmp_path, "--at-once", "6")
     assert report["drift"]["matched"] == 21, said
     assert report["drift"]["drifted"] == []
+    whole = {one["node"]: one["gpu_class"] for one in report["classes"]}
+    assert gpu_classes(clean_arena) == whole
+    assert len(whole) == 5, "one node has work on three of its GPUs"
+    assert {node for node, value in whole.items() if value == "slow"} == {one.node for one in SLOW} & set(whole)
+    code, _, said = fleet(clean_arena, tmp_path, "--unlabel")
+    assert (code, gpu_classes(clean_arena)) == (ExitCode.PASSED, {}), said
 
 
 def test_it_makes_room_for_work_that_waits_and_for_the_scheduler(
