@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -76,12 +78,51 @@ class PrintedLog:
         self._grown = asyncio.Event()
 
 
+Worked = Callable[[], tuple[float, Sequence[float]]]
+"""Returns the model's time, and for each GPU of a container the seconds at full pace that it has worked until then."""
+
+
+class _Pace:
+    """The pace of a training whose GPUs wait for each other after every step: the slowest one's.
+
+    It is known by the readings: between two of them it is taken as even.
+    """
+
+    def __init__(self) -> None:
+        self._parts = [(0.0, 0.0, 1.0)]  # from when on, the work done by then, the pace from then on; in seconds
+        self._read = 0.0
+        self._worked: Worked | None = None
+        self._before: tuple[float, Sequence[float]] = (0.0, ())
+
+    def follow(self, worked: Worked) -> None:
+        self._worked, self._before = worked, worked()
+
+    def look(self, elapsed: float) -> None:
+        """Note the pace between the last reading and this one, so many seconds from the training's start."""
+        if self._worked is None:
+            return
+        now = self._worked()
+        passed = now[0] - self._before[0]
+        if passed > 0 and elapsed > self._read:
+            done = [after - before for after, before in zip(now[1], self._before[1], strict=True)]
+            pace = round(min(done, default=passed) / passed, 2)
+            if pace != self._parts[-1][2]:
+                self._parts.append((self._read, self.done(self._read), pace))
+            self._read, self._before = elapsed, now
+
+    def done(self, elapsed: float) -> float:
+        """Return the seconds at full pace that were worked by then."""
+        since, work, pace = self._parts[bisect_right(self._parts, elapsed, key=lambda part: part[0]) - 1]
+        return work + pace * (elapsed - since)
+
+
 class TrainingLog:
     """A simulated training's output, made up when somebody reads it: a thousand quiet nodes cost nothing."""
 
     def __init__(self, name: str, started: datetime, checkpoint: int = 0, first_words: tuple[str, ...] = ()) -> None:
         """Begin at `checkpoint`, a step that an earlier container had stored; `first_words` are lines before it."""
         self._started = started
+        self._pace = _Pace()
         self._checkpoint = checkpoint
         self._noise = seeded(name, "loss").uniform(0.9, 1.1)
         self._first_words = first_words
@@ -92,22 +133,34 @@ class TrainingLog:
     def closed(self) -> bool:
         return self._ended is not None
 
+    def compute_on(self, worked: Worked) -> None:
+        """Go at the pace of these GPUs from now on."""
+        self._pace.follow(worked)
+
     def close(self, last_words: tuple[str, ...] = ()) -> None:
         """End the output with these lines."""
         self._last_words = last_words
+        self._elapsed()
         self._ended = datetime.now(UTC)
 
+    def _elapsed(self) -> float:
+        """Return the seconds from the start to now, or to the end; and look at the pace until then."""
+        elapsed = ((self._ended or datetime.now(UTC)) - self._started).total_seconds()
+        if self._ended is None:
+            self._pace.look(elapsed)
+        return elapsed
+
     def read(self, start: int) -> tuple[list[Line], int]:
-        until = self._ended or datetime.now(UTC)
-        steps = int((until - self._started).total_seconds() / _TRAINING_LINE_EVERY_S)
+        elapsed = self._elapsed()
+        until = self._started + timedelta(seconds=elapsed)
+        steps = int(elapsed / _TRAINING_LINE_EVERY_S)
         end = len(self._first_words) + steps + len(self._last_words)
         start = max(start, end - _MOST_LINES)
         return [self._line(number, steps, until) for number in range(start, end)], max(start, end)
 
     def last_checkpoint(self) -> int:
         """Return the newest step so far that a container which takes this one's place can go on from."""
-        elapsed = ((self._ended or datetime.now(UTC)) - self._started).total_seconds()
-        return (self._checkpoint + int(elapsed * _STEPS_PER_S)) // _STEPS_PER_CHECKPOINT * _STEPS_PER_CHECKPOINT
+        return self._step_at(self._elapsed()) // _STEPS_PER_CHECKPOINT * _STEPS_PER_CHECKPOINT
 
     async def grown(self) -> None:
         await asyncio.sleep(0 if self.closed else 1.0)
@@ -120,6 +173,9 @@ class TrainingLog:
 
     def _step(self, number: int) -> Line:
         elapsed = (number + 1) * _TRAINING_LINE_EVERY_S
-        step = self._checkpoint + int(elapsed * _STEPS_PER_S)
+        step = self._step_at(elapsed)
         loss = self._noise * (1.6 + 9.0 * (1 + step) ** -0.3)
         return Line(self._started + timedelta(seconds=elapsed), f"step {step} loss {loss:.2f}")
+
+    def _step_at(self, elapsed: float) -> int:
+        return self._checkpoint + int(self._pace.done(elapsed) * _STEPS_PER_S)

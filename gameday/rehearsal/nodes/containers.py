@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from gameday.rehearsal.nodes.container_log import ContainerLog, PrintedLog, TrainingLog
+from gameday.rehearsal.nodes.container_log import ContainerLog, PrintedLog, TrainingLog, Worked
 from gameday.rehearsal.nodes.cuda_errors import CudaLibrary
 from gameday.rehearsal.nodes.sandbox import Sandbox
 from kubesim.client import Object
@@ -49,6 +49,9 @@ class ContainerProcess(Protocol):
     @property
     def gpu_load(self) -> float:
         """The load that it puts on each GPU it holds, 0 to 1."""
+
+    def compute_on(self, worked: Worked) -> None:
+        """Work on these GPUs from now on, at their pace."""
 
     async def wait(self) -> int:
         """Wait for the end; the exit code as a container runtime reports it: 128 + the number of an ending signal."""
@@ -97,6 +100,9 @@ class AgentProcess:
         await self._pump
         return 128 - status if status < 0 else status
 
+    def compute_on(self, worked: Worked) -> None:
+        """Do nothing: it works through the host."""
+
     def look(self) -> None:
         """Do nothing: it reads its files itself."""
 
@@ -134,6 +140,9 @@ class SimulatedProcess:
         self._exit_code = exit_code
         self._signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(_FIRST_CALL_AFTER_S, self.look)
+
+    def compute_on(self, worked: Worked) -> None:
+        self.log.compute_on(worked)
 
     def look(self) -> None:
         if (value := self._library.felt()) and not self._signal.done():

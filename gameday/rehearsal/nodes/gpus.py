@@ -12,7 +12,7 @@ gives them (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +135,7 @@ class GpuFleet:
         self.sm_clock: Floats = np.full(shape, SM_CLOCK_IDLE_MHZ)
         self.reasons: Ints = np.full(shape, clock_reasons.IDLE)
         self.energy_mj: Floats = np.zeros(shape)
+        self.worked_s: Floats = np.zeros(shape)  # seconds at full pace
         self.power_violation_ns: Floats = np.zeros(shape)
         self.thermal_violation_ns: Floats = np.zeros(shape)
         self.nvlink_bytes: Floats = np.zeros(shape)
@@ -211,6 +212,11 @@ class GpuFleet:
         rate = GEMM_TFLOPS * quality * float(self.compute_share[cell])
         return float(rate * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
 
+    def worked(self, node: int, gpus: Sequence[int]) -> tuple[float, list[float]]:
+        """Return the model's time, and the seconds at full pace that GPUs of a node have worked until then."""
+        self.advance()
+        return self._at, [float(self.worked_s[node, gpu]) for gpu in gpus]
+
     def copy_gbs(self, cell: Cell) -> float:
         quality = 1.0 + _MEMORY_SIGMA * float(self._dies["memory"][cell])
         return float(COPY_GBS * quality * self._share(cell) * self.memory_share[cell])
@@ -233,6 +239,9 @@ class GpuFleet:
         target = warmed_air + self.power * _DEGREES_PER_W * self.thermal_resistance + self._silicon
         self.temperature += (target - self.temperature) * (1 - np.exp(-seconds / _THERMAL_TAU_S))
         self.sm_clock, self.reasons = clock, reasons
+        # A GPU that is gone holds nobody up here: what becomes of its work is the container's end to say.
+        pace = np.where(alive & (load > 0), clock / SM_CLOCK_MAX_MHZ * self.compute_share, 1.0)
+        self.worked_s += pace * seconds
         self.energy_mj += self.power * seconds * 1000
         self.power_violation_ns += np.where(reasons & clock_reasons.POWER_CAP, seconds * 1e9, 0.0)
         self.thermal_violation_ns += np.where(reasons & clock_reasons.THERMAL_SLOWDOWN, seconds * 1e9, 0.0)

@@ -298,6 +298,8 @@ class Kubelet(MachineListener):
             self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = "python"
             self.machine.pod_of[process.pid] = uid
             self.machine.fleet.set_pod_load((self.machine.index, gpu), process.gpu_load)
+        if gpus:
+            process.compute_on(lambda: self.machine.fleet.worked(self.machine.index, gpus))
         self._operand_runs(uid, process)
         return gpus
 

@@ -62,3 +62,20 @@ def test_a_training_goes_on_from_the_last_checkpoint_of_the_one_before() -> None
     later = TrainingLog("ml/other/main", now - timedelta(seconds=6), checkpoint)
     assert checkpoint == 120
     assert later.read(0)[0][0].text.startswith("step 132 loss")
+
+
+def test_a_training_goes_at_the_pace_of_its_slowest_gpu_and_the_past_stays() -> None:
+    started = datetime.now(UTC) - timedelta(seconds=100)
+    log = TrainingLog("ml/train/main", started)
+    at, worked = 0.0, [0.0, 0.0]
+    log.compute_on(lambda: (at, tuple(worked)))
+    before = log.read(0)[0]
+    at, worked = 10.0, [10.0, 6.0]  # from the start to the first reading, by the model's own time
+    slow = log.read(0)[0]
+    assert len(slow) == len(before) == 20
+    assert [line.text.split()[1] for line in before[:2]] == ["12", "24"]
+    assert [line.text.split()[1] for line in slow[:2]] == ["7", "14"], "2.4 steps a second at six tenths of the pace"
+    at, worked = 20.0, [20.0, 16.0]
+    assert log.read(0)[0][:20] == slow
+    log.close()
+    assert log.read(0)[0][:20] == slow
