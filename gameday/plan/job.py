@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, LabelKey, LabelValue, conflict
+from gameday.plan.canary import PartPercent
 from gameday.plan.probes import Pattern
 from gameday.values.patterns import STEP_GROUP, steps_in
 
@@ -26,6 +27,10 @@ class ExpectedJob(DocumentModel):
     """Longest time from the last step before the job's pod ended to the first step of what took its place."""
     lost_steps_at_most: int | None = Field(default=None, ge=0)
     """The most steps that are done again, or null: any number."""
+    slows_below: PartPercent | None = None
+    """Share of its steps per second before the fault that the job must fall below while the fault is in; null: any rate.
+
+    For a job whose ranks wait for each other, and a fault that makes one of its GPUs slow."""
 
     @model_validator(mode="after")
     def _names_its_group(self) -> ExpectedJob:

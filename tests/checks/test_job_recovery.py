@@ -10,10 +10,11 @@ from pydantic import ValidationError
 
 from gameday.checks import run_checks
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import FaultInjected, JobStepSeen
+from gameday.history.events import FaultInjected, JobStepSeen, StepStarted
 from gameday.history.frames import Frames
 from gameday.plan.job import ExpectedJob
 from gameday.values.patterns import steps_in
+from gameday.values.results import Step
 from tests.report.run_builder import NODE, PLAN, Timed, at, history_of, passing, without
 
 FAULT_S = next((t.event.written_at - at(0)).total_seconds() for t in passing() if isinstance(t.event, FaultInjected))
@@ -82,6 +83,46 @@ def test_without_steps_or_a_fault_nothing_is_known() -> None:
     assert judge(container("b", (35, 121), (45, 145)))["job-resumes"].status is Status.UNKNOWN
     run = without(passing(), lambda event: isinstance(event, FaultInjected))
     assert judge(OLD, run=run)["job-resumes"].why.startswith("not reached")
+
+
+RECOVER_S = next(
+    one.seconds for one in passing() if isinstance(one.event, StepStarted) and one.event.step is Step.RECOVER
+)
+
+
+def seen(*points: tuple[float, int], uid: str = "a") -> list[Timed]:
+    """A container that began with step 0 a hundred seconds before the fault, as it was seen at each of its steps."""
+    return [container(uid, (-100, 0), point) for point in points]
+
+
+UNDER = RECOVER_S - FAULT_S
+"""Seconds from the fault to the recovery, which takes it out."""
+
+
+@pytest.mark.parametrize(("steps", "status"), [(6, Status.HELD), (9, Status.BROKEN)])
+def test_a_job_is_slower_by_the_steps_that_it_makes_while_the_fault_is_in(steps: int, status: Status) -> None:
+    """A thousand steps a second before, and six or nine tenths of it under the fault; what follows the recovery is no matter."""
+    one, two = UNDER / 4, UNDER / 2
+    points = [(-1.0, 99_000), (one, 99_100), (two, 99_100 + round(100 * steps * (two - one))), (UNDER + 100, 900_000)]
+    found = judge(*seen(*points), slows_below="80%")["job-slows"]
+    assert (found.status, found.measured.partition(":")[0]) == (status, f"{steps}0%")
+    assert len(found.evidence) == 3
+
+
+def test_a_pace_that_was_not_seen_is_not_known() -> None:
+    assert judge(*seen((-1, 990)), slows_below="80%")["job-slows"].why.startswith("too few steps were seen while")
+    assert judge(*seen((-1, 990), (UNDER / 4, 1000)), slows_below="80%")["job-slows"].status is Status.UNKNOWN
+    assert judge(*seen((UNDER / 4, 9), (UNDER / 2, 12)), slows_below="80%")["job-slows"].why.endswith("know their rate")
+    run = without(passing(), lambda event: isinstance(event, FaultInjected))
+    assert judge(*seen((-1, 990)), run=run, slows_below="80%")["job-slows"].why.startswith("not reached")
+
+
+def test_every_rank_has_to_be_slower() -> None:
+    one, two = UNDER / 4, UNDER / 2
+    slow = seen((-1, 99_000), (one, 99_100), (two, 99_100 + round(500 * (two - one))))
+    fast = seen((-1, 99_000), (one, 99_100), (two, 99_100 + round(1000 * (two - one))), uid="b")
+    assert judge(*slow, slows_below="80%")["job-slows"].status is Status.HELD
+    assert judge(*slow, *fast, slows_below="80%")["job-slows"].status is Status.BROKEN
 
 
 def test_steps_are_read_from_hostile_lines() -> None:
