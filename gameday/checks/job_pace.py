@@ -87,9 +87,7 @@ def _rate(begin: datetime, first: int, end: datetime, last: int) -> float | None
     return (last - first) / seconds if seconds > 0 and last > first else None
 
 
-def _verdict(
-    bound: float, status: Status, why: str, measured: str = "", evidence: tuple[int, ...] = ()
-) -> Verdict:
+def _verdict(bound: float, status: Status, why: str, measured: str = "", evidence: tuple[int, ...] = ()) -> Verdict:
     return Verdict(
         check="job-slows",
         expectation="The fault slows the job down",

@@ -237,7 +237,7 @@ def _print_left_alone(out: Console, labels: Labelled) -> None:
 
     for node, value in list(labels.left_alone.items())[:_MOST_NAMED]:
         out.print(
-            f"label left alone: {printable(node)} has {GPU_CLASS_LABEL}={printable(value)}, which somebody else has set",
+            f"label left alone: {printable(node)} has {GPU_CLASS_LABEL}={printable(value)}, set by somebody else",
             style="yellow",
             soft_wrap=True,
             markup=False,

@@ -1,4 +1,4 @@
-"""The label that tells schedulers how fast a node's GPUs are, and the rule that only our own labels are changed.
+"""The label by which schedulers know how fast a node's GPUs are; only labels that we have set are ever changed.
 
 A label is ours where managedFields name our field manager as the last writer of it. One that somebody else has set, or
 whose writer nobody knows, is left alone.
@@ -66,5 +66,5 @@ def change_gpu_class(kubernetes: Kubernetes, node: str, change: Callable[[str], 
 
 
 def nodes_with_gpu_class(kubernetes: Kubernetes) -> list[str]:
-    """Return the names of all nodes that carry a class of ours, whoever set it. Raises KubernetesError."""
+    """Return the names of all nodes with one of the classes as label, ours or not. Raises KubernetesError."""
     return [one.name for value in GpuClass for one in kubernetes.all_candidates({GPU_CLASS_LABEL: value})]

@@ -149,4 +149,3 @@ def take_labels_off(kubernetes: Kubernetes, stopped: Callable[[], str]) -> Label
         elif stored is not None:
             changed[node] = ""
     return Labelled(changed=changed, left_alone=alone)
-

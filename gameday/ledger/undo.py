@@ -106,10 +106,9 @@ def undo_entry(
                 return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
             case BringBackOperands(labels=labels):
                 return _bring_back_operands(kubernetes, entry.node or "", labels)
-            case RestoreLab():
-                return _restore_lab(kubernetes.profile.lab_control)
-            case RestoreGpuClasses() as classes:
-                return _restore_gpu_classes(kubernetes, classes)
+            case RestoreLab() | RestoreGpuClasses() as change:
+                lab = kubernetes.profile.lab_control
+                return _restore_lab(lab) if isinstance(change, RestoreLab) else _restore_gpu_classes(kubernetes, change)
             case deletion:
                 return _delete(kubernetes, deletion, run_id, pods)
     except KubernetesError as error:

@@ -28,7 +28,7 @@ class ExpectedJob(DocumentModel):
     lost_steps_at_most: int | None = Field(default=None, ge=0)
     """The most steps that are done again, or null: any number."""
     slows_below: PartPercent | None = None
-    """Share of its steps per second before the fault that the job must fall below while the fault is in; null: any rate.
+    """Share of its steps per second before the fault that the job must fall below under the fault, or null: any rate.
 
     For a job whose ranks wait for each other, and a fault that makes one of its GPUs slow."""
 

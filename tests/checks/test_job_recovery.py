@@ -101,7 +101,7 @@ UNDER = RECOVER_S - FAULT_S
 
 @pytest.mark.parametrize(("steps", "status"), [(6, Status.HELD), (9, Status.BROKEN)])
 def test_a_job_is_slower_by_the_steps_that_it_makes_while_the_fault_is_in(steps: int, status: Status) -> None:
-    """A thousand steps a second before, and six or nine tenths of it under the fault; what follows the recovery is no matter."""
+    """A thousand steps a second before, six or nine tenths of it under the fault; later ones do not count."""
     one, two = UNDER / 4, UNDER / 2
     points = [(-1.0, 99_000), (one, 99_100), (two, 99_100 + round(100 * steps * (two - one))), (UNDER + 100, 900_000)]
     found = judge(*seen(*points), slows_below="80%")["job-slows"]

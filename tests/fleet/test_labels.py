@@ -175,9 +175,7 @@ def test_a_node_that_is_gone_is_nobodys(world: World, runner: Kubernetes, ledger
     assert done.cleanliness is Cleanliness.CLEAN
 
 
-def test_taking_off_ends_where_it_has_to(
-    world: World, runner: Kubernetes, ledger: Ledger, pods: PodFollower
-) -> None:
+def test_taking_off_ends_where_it_has_to(world: World, runner: Kubernetes, ledger: Ledger, pods: PodFollower) -> None:
     write(runner, ledger, pods, *SLOW_FAST)
     assert take_labels_off(runner, lambda: "SIGINT").stopped == "SIGINT"
     assert stored(world) == ["slow", "fast", None]

@@ -79,7 +79,7 @@ class PrintedLog:
 
 
 Worked = Callable[[], tuple[float, Sequence[float]]]
-"""Returns the model's time, and for each GPU of a container the seconds at full pace that it has worked until then."""
+"""A reading of the model's time, and of the seconds at full pace that each GPU of a container has worked by then."""
 
 
 class _Pace:

@@ -134,8 +134,7 @@ class GpuFleet:
         self.temperature: Floats = _INLET_C + IDLE_W * (_DEGREES_PER_W + _SHARED_DEGREES_PER_W) + self._silicon
         self.sm_clock: Floats = np.full(shape, SM_CLOCK_IDLE_MHZ)
         self.reasons: Ints = np.full(shape, clock_reasons.IDLE)
-        self.energy_mj: Floats = np.zeros(shape)
-        self.worked_s: Floats = np.zeros(shape)  # seconds at full pace
+        self.energy_mj, self.worked_s = np.zeros(shape), np.zeros(shape)  # the work of so many seconds at full pace
         self.power_violation_ns: Floats = np.zeros(shape)
         self.thermal_violation_ns: Floats = np.zeros(shape)
         self.nvlink_bytes: Floats = np.zeros(shape)
