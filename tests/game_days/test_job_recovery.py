@@ -64,3 +64,21 @@ def test_a_job_that_prints_no_step_there_refuses_the_run(clean_arena: Arena) -> 
     played = clean_arena.play(plan)
     assert played.exit_code == 5, played.output
     assert "prints a step" in played.history.of(Refused)[0].why
+
+
+def test_a_slow_gpu_slows_its_job_and_a_fault_that_slows_nothing_is_found_out(clean_arena: Arena) -> None:
+    job = {"namespace": "training", "selector": {"app": "pretrain"}, "slows_below": "80%", "resumes_within": "30s"}
+    plan = changed(QUICK, "fault", {"type": "clock_lock", "gpu": 0, "sm_clock_mhz": 1200, "hold": "60s"})
+    plan = changed(plan, "recover.remediation", "none")
+    # The training prints every 5 s: three lines under the fault.
+    plan = changed(plan, "expect", {"stays_schedulable_for": "16s", "allow_other_alerts": True, "job": job})
+    plan = on_training_node(clean_arena, plan)
+    played = clean_arena.play(plan)
+    assert played.exit_code == 0, played.output
+    assert {name: played.verdicts()[name] for name in ("job-slows", "job-resumes")} == {
+        "job-slows": "held",
+        "job-resumes": "held",
+    }
+    control = changed(changed(plan, "fault", {"type": "noop", "hold": "60s"}), "name", "control")
+    played = clean_arena.play(control)
+    assert (played.exit_code, played.verdicts()["job-slows"]) == (1, "broken"), played.output

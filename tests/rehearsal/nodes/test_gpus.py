@@ -55,6 +55,18 @@ def test_training_pauses_for_checkpoints_on_all_of_a_nodes_gpus_at_once(rack: Ra
     assert len({row[0] for row in seen}) > 3, "it wobbles between the pauses"
 
 
+def test_work_is_done_at_the_pace_of_the_clock_and_of_the_silicon(rack: Rack) -> None:
+    for gpu in range(3):
+        rack.fleet.set_pod_load((0, gpu), 0.9)
+    rack.fleet.clock_ceiling[0, 1] = 990
+    rack.fleet.compute_share[0, 2] = 0.8
+    at, before = rack.fleet.worked(0, (0, 1, 2))
+    rack.clock.pass_by(10)
+    later, after = rack.fleet.worked(0, (0, 1, 2))
+    done = [now - then for now, then in zip(after, before, strict=True)]
+    assert (later - at, done) == (pytest.approx(10), pytest.approx([10, 5, 8]))
+
+
 def test_a_power_cap_lowers_the_clock_and_the_gemm_rate_and_says_why(rack: Rack) -> None:
     rack.fleet.set_burst_load((0, 0), 1.0)
     settle(rack, 5)
