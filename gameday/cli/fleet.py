@@ -77,12 +77,12 @@ def fleet(
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
 
     out = console()
+    if unlabel:
+        if rehearse or again is not None or against is not None:
+            raise CommandError("--unlabel measures nothing: leave out --rehearse, --again and --against")
+        return _unlabel(out, profile)
     if again is not None:
         return _draw_again(out, again)
-    if unlabel:
-        if rehearse or against is not None:
-            raise CommandError("--unlabel measures nothing: leave out --rehearse and --against")
-        return _unlabel(out, profile)
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     if slow and not rehearse:

@@ -16,7 +16,7 @@ from gameday.archive.retention import decide_retention
 from gameday.digest.index import render_index
 from gameday.exit_codes import ExitCode
 from gameday.fleet.page import FRAME, render_fleet
-from gameday.fleet.record import FleetRecord, NodeLeftOut, add_probes, last_run_before, load_probes
+from gameday.fleet.record import FleetRecord, Labelled, NodeLeftOut, add_probes, last_run_before, load_probes
 from gameday.plan.qa import Qa
 from tests.fleet.builders import BEGAN, gpu, healthy, record, write
 from tests.report.test_report_survives import HOSTILE
@@ -101,3 +101,30 @@ def test_the_index_lists_fleet_runs_and_old_ones_may_go_unless_they_are_evidence
     assert {one.folder.name for one in decisions if one.deletable} == {"old"}
     (tmp_path / "old" / "fleet-report.json").write_text("{")
     assert "gameday fleet --again" in read_catalog(tmp_path).unreadable[0]
+
+
+def test_the_page_and_the_command_say_the_classes_and_what_became_of_the_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "".join(HOSTILE)[:90]
+    slow = [gpu(number, gemm_tflops=500.0 if number == 63 else 740.0) for number in range(64)]
+    labels = Labelled(changed={"n7": "slow"}, unchanged=("n1", "n2"), left_alone={"n3": text})
+    folder = write(tmp_path / "fleet-1", slow, labels=labels)
+    page = " ".join(render_fleet(folder, BEGAN).html.read_text().split())
+    assert "n7 (-32.4 %)" in page
+    assert "gameday.dev/gpu-class</code>: 1 written, 2 as they were" in page
+    assert len(re.findall(r"<script", page)) == 1
+    assert cli.run(["fleet", "--again", str(folder)]) == ExitCode.FAILED
+    said = " ".join(capsys.readouterr().out.split())
+    assert "classes of nodes: 0 fast, 7 typical, 1 slow" in said
+    assert "label left alone: n3 has gameday.dev/gpu-class=" in said
+    assert "labels: 1 written, 2 as they were" in said
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [(None, "Not written as labels"), (Labelled(stopped="403 Forbidden"), "None is written as a label: 403 Forbidden")],
+)
+def test_the_page_says_why_there_are_no_labels(tmp_path: Path, labels: Labelled | None, said: str) -> None:
+    folder = write(tmp_path / "fleet-1", healthy(32), labels=labels)
+    assert said in render_fleet(folder, BEGAN).html.read_text()
