@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from gameday.fleet.record import FleetRecord, ProbedGpu, add_probes
 from gameday.values.results import Cleanliness
 
@@ -65,3 +67,10 @@ def write(folder: Path, gpus: list[ProbedGpu], **changes: Any) -> Path:
     record(folder.name, **changes).save(folder)
     add_probes(folder, gpus)
     return folder
+
+
+def documented(after: str) -> list[dict[str, Any]]:
+    """The documents of the first block of YAML behind these words in docs/fleet.md."""
+    text = Path("docs/fleet.md").read_text(encoding="utf-8")
+    block = text[text.index(after) :].partition("```yaml\n")[2].partition("```")[0]
+    return list(YAML(typ="safe", pure=True).load_all(block))
