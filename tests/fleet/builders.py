@@ -71,6 +71,6 @@ def write(folder: Path, gpus: list[ProbedGpu], **changes: Any) -> Path:
 
 def documented(after: str) -> list[dict[str, Any]]:
     """The documents of the first block of YAML behind these words in docs/fleet.md."""
-    text = Path("docs/fleet.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text(encoding="utf-8")
     block = text[text.index(after) :].partition("```yaml\n")[2].partition("```")[0]
     return list(YAML(typ="safe", pure=True).load_all(block))
