@@ -229,7 +229,7 @@ def _restore_gpu_classes(kubernetes: Kubernetes, undo: RestoreGpuClasses) -> Und
     for node, ours in undo.set_to.items():
         before = undo.before.get(node, "")
         try:
-            value, _ = change_gpu_class(kubernetes, node, lambda now, a=before, b=ours: a if now == b else now)
+            value, _ = change_gpu_class(kubernetes, node, partial(_class_before, before=before, ours=ours))
         except KubernetesError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -237,6 +237,10 @@ def _restore_gpu_classes(kubernetes: Kubernetes, undo: RestoreGpuClasses) -> Und
             continue
         counts["as before" if value == before else "left alone: somebody else has set them"] += 1
     return UndoResult(Cleanliness.CLEAN, tuple(f"{count} nodes {what}" for what, count in counts.items()))
+
+
+def _class_before(now: str, before: str, ours: str) -> str:
+    return before if now == ours else now
 
 
 def _deletion(gone: bool, if_gone: str, if_not: str) -> UndoResult:
