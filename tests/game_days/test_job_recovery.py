@@ -68,7 +68,7 @@ def test_a_job_that_prints_no_step_there_refuses_the_run(clean_arena: Arena) -> 
 
 def test_a_slow_gpu_slows_its_job_and_a_fault_that_slows_nothing_is_found_out(clean_arena: Arena) -> None:
     job = {"namespace": "training", "selector": {"app": "pretrain"}, "slows_below": "80%", "resumes_within": "30s"}
-    plan = changed(QUICK, "fault", {"type": "clock_lock", "gpu": 3, "sm_clock_mhz": 1200, "hold": "60s"})
+    plan = changed(QUICK, "fault", {"type": "clock_lock", "gpu": 1, "sm_clock_mhz": 1200, "hold": "60s"})
     plan = changed(plan, "recover.remediation", "none")
     # The training prints every 5 s: three lines under the fault.
     plan = changed(plan, "expect", {"stays_schedulable_for": "16s", "allow_other_alerts": True, "job": job})
