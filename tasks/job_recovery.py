@@ -33,13 +33,15 @@ def follow_job(run: Run, targets: Targets) -> None:
         return
     nodes = [target.node for target in targets]
     watch = JobWatch(run, expected, nodes)
+    watch.start()
+    run.background.callback(watch.stop)
+    # A job that has just begun prints its first step soon.
+    run.wait("the job's first step", run.plan.baseline.window, lambda: watch.has_steps or None, every_s=_POLL_S)
     if not watch.has_steps:
         raise RefusedError(
             f"no pod with the labels of expect.job in {expected.namespace} on {', '.join(nodes)} prints a step",
             "change expect.job, or choose targets on which the job runs",
         )
-    watch.start()
-    run.background.callback(watch.stop)
 
 
 def await_job(run: Run, result: StepResult) -> None:

@@ -6,12 +6,10 @@ import pytest
 
 from gameday.cluster.gpu_class import GPU_CLASS_LABEL
 from tests.fleet.builders import documented
-from tests.rehearsal.lab.nodes import GPUS, Fleet
+from tests.rehearsal.lab.nodes import GPUS, NODES, Fleet
 from tests.rehearsal.nodes.conftest import simulated
 
 pytestmark = pytest.mark.lab
-
-CLASSES = {"gpu-node-1": "slow", "gpu-node-2": "slow", "gpu-node-3": "typical", "gpu-node-4": "fast"}
 
 
 def places_of_gang(fleet: Fleet, name: str) -> set[str]:
@@ -28,12 +26,14 @@ def places_of_gang(fleet: Fleet, name: str) -> set[str]:
     return places
 
 
-def test_with_classes_a_gang_lands_on_the_fast_node_and_without_it_does_not(fleet: Fleet) -> None:
-    assert len(places_of_gang(fleet, "unlabelled")) > 1
-    for node, value in CLASSES.items():
+def test_a_gang_lands_where_the_class_is_fast_and_not_where_it_landed_without(fleet: Fleet) -> None:
+    without = places_of_gang(fleet, "unlabelled")
+    fast = min({f"gpu-node-{number}" for number in range(1, NODES + 1)} - without)
+    classes = {fast: "fast", **dict.fromkeys(without, "slow")}
+    for node, value in classes.items():
         fleet.plane.kubectl("label", "node", node, f"{GPU_CLASS_LABEL}={value}")
     try:
-        assert places_of_gang(fleet, "labelled") == {"gpu-node-4"}
+        assert places_of_gang(fleet, "labelled") == {fast}
     finally:
-        for node in CLASSES:
+        for node in classes:
             fleet.plane.kubectl("label", "node", node, f"{GPU_CLASS_LABEL}-")
