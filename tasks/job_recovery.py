@@ -35,8 +35,12 @@ def follow_job(run: Run, targets: Targets) -> None:
     watch = JobWatch(run, expected, nodes)
     watch.start()
     run.background.callback(watch.stop)
-    # A job that has just begun prints its first step soon.
-    run.wait("the job's first step", run.plan.baseline.window, lambda: watch.has_steps or None, every_s=_POLL_S)
+
+    def seen() -> bool | None:
+        return (watch.has_steps if expected.slows_below is None else watch.has_pace) or None
+
+    # A job that has just begun prints its first steps soon.
+    run.wait("the job's first steps", run.plan.baseline.window, seen, every_s=_POLL_S)
     if not watch.has_steps:
         raise RefusedError(
             f"no pod with the labels of expect.job in {expected.namespace} on {', '.join(nodes)} prints a step",

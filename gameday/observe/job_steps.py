@@ -48,6 +48,11 @@ class JobWatch:
         """Return whether a container on a target has printed a step."""
         return bool(self._seen)
 
+    @property
+    def has_pace(self) -> bool:
+        """Return whether every container on a target has printed steps enough to know its pace."""
+        return self.has_steps and all(one.last_step > one.first_step for one in self._seen.copy().values())
+
     def start(self) -> None:
         """Look again and again from now on."""
         self._thread.start()
