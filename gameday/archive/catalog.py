@@ -137,10 +137,8 @@ def read_catalog(reports: Path) -> RunCatalog:
     incidents: list[CatalogIncident] = []
     groups: list[RunGroup] = []
     unreadable: list[str] = []
-    folders = sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER)
-    summaries = {folder: read_summary(folder) for folder in folders}
-    judge_ahead([folder for folder, summary in summaries.items() if summary is None])
-    for folder in folders:
+    summaries: dict[Path, Summary | None] = {}
+    for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
         if (folder / INCIDENT_FILE).is_file():
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():
@@ -150,11 +148,13 @@ def read_catalog(reports: Path) -> RunCatalog:
         elif (folder / FLEET_FILE).is_file():
             _add_group(folder, _fleet, REPORT_FILE, groups, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
-            summary = summaries[folder] or _judge(folder)
-            if summary:
-                runs.append(CatalogRun(folder, summary))
-            else:
-                unreadable.append(f"{folder.name}: its history does not say which run it is")
+            summaries[folder] = read_summary(folder)
+    judge_ahead([folder for folder, summary in summaries.items() if summary is None])
+    for folder, left in summaries.items():
+        if summary := left or _judge(folder):
+            runs.append(CatalogRun(folder, summary))
+        else:
+            unreadable.append(f"{folder.name}: its history does not say which run it is")
     runs.sort(key=lambda run: run.summary.started, reverse=True)
     incidents.sort(key=lambda one: one.incident.start, reverse=True)
     groups.sort(key=lambda one: one.started, reverse=True)

@@ -239,6 +239,17 @@ def test_killed_runs_that_are_judged_side_by_side_are_judged_alike(
     assert digest(tmp_path) == one_by_one
 
 
+def test_only_runs_without_a_report_are_judged_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An incident has a history too, and no verdicts."""
+    write_incident(tmp_path / "incident-x", USUAL)
+    render_run(put(tmp_path, 0, passing()), WEEK_END)
+    killed = put(tmp_path, 1, cut_off(passing(), 12.5))
+    asked: list[Path] = []
+    monkeypatch.setattr("gameday.archive.catalog.judge_ahead", asked.extend)
+    read_catalog(tmp_path)
+    assert asked == [killed]
+
+
 def test_a_killed_run_that_a_reaper_adds_to_is_judged_anew(tmp_path: Path) -> None:
     killed = put(tmp_path, 0, cut_off(passing(), 12.5))
     assert read_catalog(tmp_path).runs[0].summary.outcome is RunOutcome.UNKNOWN
