@@ -135,7 +135,7 @@ def _judge_model(name: str, gpus: Sequence[ProbedGpu]) -> ModelFleet:
         if spread is None:
             continue
         departing = [(gpu, value) for gpu, value in values if spread.departs(value, figure)]
-        found += [(figure, _departure(figure, spread, gpu, value)) for gpu, value in departing]
+        found += [(figure, _departure(figure, spread, value, gpu.node, gpu)) for gpu, value in departing]
         figures.append(_figure_spread(figure, spread, [v for _, v in values], [v for _, v in departing]))
     together = _of_nodes(gpus)
     if together:
@@ -155,11 +155,12 @@ def _judge_model(name: str, gpus: Sequence[ProbedGpu]) -> ModelFleet:
     )
 
 
-def _departure(figure: Figure, spread: Spread, gpu: ProbedGpu, value: float) -> Departure:
+def _departure(figure: Figure, spread: Spread, value: float, node: str, gpu: ProbedGpu | None = None) -> Departure:
+    """Return the departure of a GPU's figure; of the whole node's where there is no `gpu`."""
     return Departure(
-        node=gpu.node,
-        gpu=gpu.gpu,
-        uuid=gpu.uuid,
+        node=node,
+        gpu=gpu.gpu if gpu else None,
+        uuid=gpu.uuid if gpu else "",
         figure=figure.key,
         title=figure.title,
         unit=figure.unit,
@@ -167,7 +168,7 @@ def _departure(figure: Figure, spread: Spread, gpu: ProbedGpu, value: float) -> 
         median=spread.median,
         z=spread.z(value),
         n=spread.n,
-        slowed_by=gpu.slowed_by,
+        slowed_by=gpu.slowed_by if gpu else (),
     )
 
 
@@ -194,20 +195,7 @@ def _of_nodes(gpus: Sequence[ProbedGpu]) -> tuple[FigureSpread, list[Departure]]
     if spread is None:
         return None
     departing = {node: value for node, value in values.items() if spread.departs(value, ALL_REDUCE)}
-    found = [
-        Departure(
-            node=node,
-            gpu=None,
-            figure=ALL_REDUCE.key,
-            title=ALL_REDUCE.title,
-            unit=ALL_REDUCE.unit,
-            value=value,
-            median=spread.median,
-            z=spread.z(value),
-            n=spread.n,
-        )
-        for node, value in departing.items()
-    ]
+    found = [_departure(ALL_REDUCE, spread, value, node) for node, value in departing.items()]
     named = _figure_spread(ALL_REDUCE, spread, values.values(), departing.values())
     return named.model_copy(update={"title": f"All-reduce of {size} GPUs"}), found
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from gameday.cluster.profile import ClusterGuardrails, ClusterProfile
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
+from gameday.guard.guardrails.freezes import why_frozen
 from gameday.guard.guardrails.windows import describe_window, open_until
 
 _ASK_EVERY_S = 5.0
@@ -65,9 +66,8 @@ class Permission:
 
 def why_closed(limits: ClusterGuardrails, now: datetime) -> str:
     """Return which of the profile's windows and freezes forbids probes at this moment; empty where none does."""
-    for freeze in limits.freezes:
-        if freeze.since.timestamp() <= now.timestamp() < freeze.until.timestamp():
-            return f"guardrail change freeze: {freeze.why}, until {freeze.until:%Y-%m-%d %H:%M %Z}"
+    if why := why_frozen(limits.freezes, now):
+        return f"guardrail change freeze: {why}"
     if limits.windows and not any(open_until(window, now) for window in limits.windows):
         return f"guardrail time windows: none is open of {' or '.join(map(describe_window, limits.windows))}"
     return ""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import ClassVar
 
+from gameday.cluster.profile import Freeze
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation
 
@@ -20,14 +23,14 @@ class Freezes(Guardrail):
         return f"none of {len(freezes)} in the calendar (profile)" if freezes else ""
 
     def measure(self, observation: Observation) -> Measurement:
-        now = observation.now.timestamp()
-        on = [
-            one
-            for one in observation.profile_guardrails.freezes
-            if one.since.timestamp() <= now < one.until.timestamp()
-        ]
-        if on:
-            why = f"{on[0].why}, until {on[0].until:%Y-%m-%d %H:%M %Z}"
+        freezes, now = observation.profile_guardrails.freezes, observation.now
+        if why := why_frozen(freezes, now):
             return Measurement(False, "frozen", why, "run it after the freeze")
-        coming = sorted(one.since for one in observation.profile_guardrails.freezes if one.since.timestamp() > now)
+        coming = sorted(one.since for one in freezes if one.since.timestamp() > now.timestamp())
         return Measurement(True, f"the next begins {coming[0]:%Y-%m-%d %H:%M %Z}" if coming else "none is to come")
+
+
+def why_frozen(freezes: Sequence[Freeze], now: datetime) -> str:
+    """Return the reason and the end of the first freeze that is on at this moment; empty where none is."""
+    on = (one for one in freezes if one.since.timestamp() <= now.timestamp() < one.until.timestamp())
+    return next((f"{one.why}, until {one.until:%Y-%m-%d %H:%M %Z}" for one in on), "")
