@@ -20,6 +20,8 @@ from gameday.cli.rehearsal import (
     Cluster,
     Gpus,
     GuestOption,
+    KeepRehearsed,
+    Rehearse,
     Watcher,
     check_fit,
     embedded,
@@ -79,9 +81,7 @@ def register(app: typer.Typer) -> None:
 def coverage(
     plans: Plans = None,
     profile: Profile = None,
-    rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="Start an embedded cluster and play the season on it.")
-    ] = False,
+    rehearse: Rehearse = False,
     seed: Annotated[int, typer.Option(help="Seed of the choice of nodes. The same seed makes the same choice.")] = 1,
     at_once: AtOnce = None,
     within: Within = None,
@@ -94,7 +94,7 @@ def coverage(
     guest: GuestOption = None,
     exporter: Exporter = None,
     reports: Reports = Path("reports"),
-    keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
+    keep: KeepRehearsed = False,
 ) -> int:
     """Run many game-days at once, and draw which faults were noticed, by which signal and how fast.
 

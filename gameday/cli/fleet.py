@@ -14,7 +14,7 @@ from gameday.cli.console import console
 from gameday.cli.game_day import Profile, Reports, check_reports
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import cluster_profile, duration_of
-from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, embedded
+from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, embedded
 from gameday.errors import CommandError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 def fleet(
     profile: Profile = None,
-    rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
+    rehearse: Rehearse = False,
     at_once: AtOnce = 4,
     load: Load = "30s",
     against: Against = None,
@@ -68,7 +68,7 @@ def fleet(
     seed: Annotated[int, typer.Option(help="With --rehearse: chooses the slow GPUs.")] = 1,
     cluster: Cluster = "embedded",
     reports: Reports = Path("reports"),
-    keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
+    keep: KeepRehearsed = False,
 ) -> int:
     """Measure every idle GPU that opted in, never a busy one: who is slow, and what that costs a synchronous job.
 

@@ -113,6 +113,10 @@ KernelLogs = Annotated[
         "DIR/NODE/kern.log, and its GPUs as DIR/NODE/nvml.yaml, for NVIDIA's mock NVML.",
     ),
 ]
+Rehearse = Annotated[bool, typer.Option("--rehearse", help="Start an embedded cluster, in place of a real one.")]
+KeepRehearsed = Annotated[
+    bool, typer.Option("--keep/--no-keep", help="With --rehearse: keep the cluster's folder with its logs.")
+]
 Folder = Annotated[Path, typer.Option(help="Folder for the cluster's kubeconfig, profile and logs.")]
 
 

@@ -16,7 +16,7 @@ from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.gpu_stack_options import exporter_for
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
-from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, Watcher, check_fit, embedded
+from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, Watcher, check_fit, embedded
 from gameday.errors import CommandError
 
 if TYPE_CHECKING:
@@ -56,19 +56,21 @@ def season(
         typer.Option(min=0, help="Draws the season: the same seed, the same season.", show_default="a new one"),
     ] = None,
     mean_gap: Annotated[str, typer.Option(help="Mean gap from one beginning to the next.")] = "5m",
-    at_once: Annotated[int, typer.Option(min=1, max=100, help="Nodes that may be broken at once, at most.")] = 4,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=100, help="Largest number of nodes that may be broken at once.")
+    ] = 4,
     profile: Profile = None,
     approved_by: ApprovedBy = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be played, when and where; changes nothing.")
     ] = False,
-    rehearse: Annotated[bool, typer.Option("--rehearse", help="On an embedded cluster, started for this.")] = False,
+    rehearse: Rehearse = False,
     nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
     gpus: Gpus = 8,
     detector: Watcher = None,
     cluster: Cluster = "embedded",
     reports: Reports = Path("reports"),
-    keep: Annotated[bool, typer.Option(help="With --rehearse: keep the cluster's folder with its logs.")] = False,
+    keep: KeepRehearsed = False,
 ) -> int:
     """Play game-days at random, as a chaos monkey would, within the guardrails; the seed plays them again.
 

@@ -1,4 +1,4 @@
-"""What the cluster's profile forbids a fleet run."""
+"""The guardrails of the cluster profile that forbid a fleet run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a random season draws: the same from the same seed, never what is not allowed, nothing past the budget."""
+"""The draw of a random season: one seed draws it once, only allowed plans, nothing past the budget."""
 
 from __future__ import annotations
 
