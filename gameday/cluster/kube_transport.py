@@ -52,6 +52,7 @@ _TIMEOUTS_S = (5.0, 15.0)
 # again where asking twice is harmless: our patches either set a value or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
 # API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
+# 500 is, among others, what an API server makes of an etcd that went away. Creations: gameday.cluster.creation.
 _RETRIES = ApiRetry(
     connect=6,
     read=4,
@@ -61,7 +62,7 @@ _RETRIES = ApiRetry(
     backoff_factor=0.2,
     backoff_max=3.0,
     backoff_jitter=0.2,
-    status_forcelist=(429, 502, 503, 504),
+    status_forcelist=(429, 500, 502, 503, 504),
     allowed_methods=frozenset({"GET", "PATCH", "DELETE"}),
     respect_retry_after_header=True,
     retry_after_max=32,
@@ -164,22 +165,30 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         call = call_name(method, url)
         timeout = _request_timeout or _TIMEOUTS_S
         sent = len(url) + (len(str(body)) if body is not None else 0)
-        self._counter.add(call, sent=sent, received=0)
+
+        def ask() -> Any:
+            return self._ask(call, sent, method, url, headers, body, post_params, timeout)
+
         try:
-            answer = super().request(method, url, headers, body, post_params, timeout)
+            answer = ask()
         except Exception:
             self._counter.add_failure()
             raise
-        # An answer that came at last may have been refused for load before.
-        tried = [attempt.status for attempt in answer.response.retries.history] if answer.response.retries else []
-        if any(status and (status == _THROTTLED or status >= _SERVER_ERROR) for status in (*tried, answer.status)):
+        if any(status == _THROTTLED or status >= _SERVER_ERROR for status in (*_refusals(answer), answer.status)):
             self._counter.add_failure()
         if answer.status in _MAYBE_NOT_READY:
             answer.response.drain_conn()
             self._await_ready(url)
-            self._counter.add(call, sent=sent, received=0)
-            answer = super().request(method, url, headers, body, post_params, timeout)
+            answer = ask()
         answer.response = _CountedResponse(answer.response, self._counter)
+        return answer
+
+    def _ask(self, call: str, sent: int, *request: Any) -> Any:
+        """Send a request, and count it under this name each time that it is sent."""
+        self._counter.add(call, sent=sent, received=0)
+        answer = super().request(*request)
+        for _ in _refusals(answer):
+            self._counter.add(call, sent=sent, received=0)
         return answer
 
     def _await_ready(self, url: str) -> None:
@@ -194,8 +203,7 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         readyz = urllib3.util.Url(parts.scheme, None, parts.host, parts.port, "/readyz").url
         deadline = time.monotonic() + _READY_WITHIN_S
         while True:
-            self._counter.add("GET readyz", sent=len(readyz), received=0)
-            answer = super().request("GET", readyz, _request_timeout=_TIMEOUTS_S)
+            answer = self._ask("GET readyz", len(readyz), "GET", readyz, None, None, None, _TIMEOUTS_S)
             answer.response.drain_conn()
             if answer.status not in _UNREADY:
                 return
@@ -203,6 +211,12 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
                 self._readyz_is_forbidden = answer.status in _MAYBE_NOT_READY
                 return
             time.sleep(_READY_PAUSE_S)
+
+
+def _refusals(answer: Any) -> list[int]:
+    """Return the statuses after which the transport asked again, before the answer that came at last."""
+    history = answer.response.retries.history if answer.response.retries else ()
+    return [attempt.status for attempt in history if attempt.status]
 
 
 class _CountedResponse:

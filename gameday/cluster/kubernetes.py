@@ -16,6 +16,7 @@ from kubernetes.client.exceptions import ApiException
 from pydantic import BaseModel, ConfigDict
 
 from gameday.cluster.call_counter import CallCounter
+from gameday.cluster.creation import create
 from gameday.cluster.disruption_budgets import DisruptionBudget, disruption_budget
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.kube_errors import explained
@@ -185,11 +186,21 @@ class Kubernetes:
 
     def create_pod(self, manifest: dict[str, Any], *, dry_run: bool = False) -> str:
         """Create a pod in the profile's namespace, or with `dry_run` only have it admitted; return its uid."""
-        name, only = manifest["metadata"]["name"], {"dry_run": "All"} if dry_run else {}
+        name, namespace = manifest["metadata"]["name"], self.profile.namespace
+        only = {"dry_run": "All"} if dry_run else {}
         with self.explained(f"create pod {name}"):
-            pod = self.core.create_namespaced_pod(self.profile.namespace, manifest, field_manager=MANAGER, **only)
+            pod = create(
+                lambda: self.core.create_namespaced_pod(namespace, manifest, field_manager=MANAGER, **only)
+            ) or self._created_pod(name)
         uid: str = pod.metadata.uid
         return uid
+
+    def _created_pod(self, name: str) -> client.V1Pod:
+        """Return the pod of this name, which is there and is not about to go."""
+        found = self.core.list_namespaced_pod(self.profile.namespace, field_selector=f"metadata.name={name}").items
+        if not found or found[0].metadata.deletion_timestamp is not None:
+            raise ApiException(status=409, reason="it was there, and is going or gone")
+        return found[0]
 
     def delete_pod(self, name: str, *, grace_period_s: int | None = None) -> str | None:
         """Ask for a pod's deletion; return its uid, or None where there is no such pod.
@@ -215,8 +226,9 @@ class Kubernetes:
 
     def create_job(self, manifest: dict[str, Any]) -> None:
         """Create a job in the profile's namespace."""
-        with self.explained(f"create job {manifest['metadata']['name']}"):
-            self.batch.create_namespaced_job(self.profile.namespace, manifest, field_manager=MANAGER)
+        name, namespace = manifest["metadata"]["name"], self.profile.namespace
+        with self.explained(f"create job {name}"):
+            create(lambda: self.batch.create_namespaced_job(namespace, manifest, field_manager=MANAGER))
 
     def delete_job(self, name: str) -> None:
         """Delete a job and its pods; one that is already gone is fine."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from gameday.cluster.creation import create
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
 from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault, Undo
@@ -177,7 +178,8 @@ class Ledger:
                     _content_type="application/merge-patch+json",
                 )
             else:
-                kubernetes.core.create_namespaced_config_map(kubernetes.profile.namespace, self._manifest(data))
+                namespace, manifest = kubernetes.profile.namespace, self._manifest(data)
+                create(lambda: kubernetes.core.create_namespaced_config_map(namespace, manifest))
 
     def _manifest(self, data: dict[str, str]) -> dict[str, Any]:
         labels = {LEDGER_LABEL: "true", "gameday.dev/run": self.header.run_id}

@@ -145,11 +145,15 @@ def test_an_intent_that_cannot_be_written_is_an_error(world: World, reaper: Kube
 def test_a_ledger_whose_making_was_not_answered_is_deleted_in_the_end(
     world: World, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lost: Exception
 ) -> None:
-    create = runner.core.create_namespaced_config_map
+    makes = [runner.core.create_namespaced_config_map]
 
     def unanswered(*arguments: Any, **options: Any) -> Any:
-        create(*arguments, **options)
+        for make in makes[:1]:
+            makes.clear()
+            make(*arguments, **options)
         raise lost
+
+    monkeypatch.setattr("gameday.cluster.creation._FIRST_PAUSE_S", 0.001)
 
     monkeypatch.setattr(runner.core, "create_namespaced_config_map", unanswered)
     with pytest.raises(KubernetesError):
@@ -158,6 +162,23 @@ def test_a_ledger_whose_making_was_not_answered_is_deleted_in_the_end(
     ledger.settle(entry, Cleanliness.CLEAN, "flow", [])
     ledger.delete()
     assert world.ledgers() == []
+
+
+def test_a_ledger_whose_making_was_not_answered_once_goes_on(
+    world: World, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, lost = runner.core.create_namespaced_config_map, [urllib3.exceptions.ProtocolError("reset")]
+
+    def unanswered_once(*arguments: Any, **options: Any) -> Any:
+        made = create(*arguments, **options)
+        if lost:
+            raise lost.pop()
+        return made
+
+    monkeypatch.setattr(runner.core, "create_namespaced_config_map", unanswered_once)
+    intend(ledger, "a")
+    assert len(world.ledgers()) == 1
+    assert len(ledger.open_entries()) == 1
 
 
 def test_a_second_ledger_of_the_same_run_is_refused(ledger: Ledger, runner: Kubernetes, run: str) -> None:

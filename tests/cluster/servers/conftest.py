@@ -76,6 +76,7 @@ class Stub:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 stub.requests.append((self.command, self.path, dict(self.headers)))
                 answer = stub.answers.pop(0) if len(stub.answers) > 1 else stub.answers[0]
                 if answer.delay:

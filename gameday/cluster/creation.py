@@ -1,0 +1,50 @@
+"""Creation of an object under its own name, also while the API server loses its answers or its store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import ProtocolError
+
+from gameday.cluster.back_off import pause_s
+from gameday.cluster.kube_errors import reason_of
+from gameday.values.etcd_full import is_etcd_full
+
+_TRIES = 6
+# 0.2 s doubling to 3 s: about 6 s in all, as for what the transport tries again (gameday.cluster.kube_transport).
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
+# 429: too busy to begin. 500: among others, what the API server makes of an etcd that went away. 502 to 504: a proxy
+# in front of it, or the API server itself as it starts and stops.
+_TRIED_AGAIN = (429, 500, 502, 503, 504)
+_CONFLICT = 409
+
+
+def create(post: Callable[[], Any]) -> Any | None:
+    """Create an object, and try again where nobody can say whether it was created.
+
+    Args:
+        post: Sends the object, whose name nobody else gives.
+
+    Returns:
+        The object as it is stored; None where an attempt whose answer was lost had created it.
+
+    Raises:
+        ApiException: The server refuses it, or still fails at the sixth attempt.
+        urllib3.exceptions.HTTPError: The server does not answer.
+    """
+    for failures in range(1, _TRIES + 1):
+        try:
+            return post()
+        except ApiException as error:
+            if error.status == _CONFLICT and failures > 1:
+                return None
+            if error.status not in _TRIED_AGAIN or is_etcd_full(reason_of(error)) or failures == _TRIES:
+                raise
+        except ProtocolError:
+            if failures == _TRIES:
+                raise
+        time.sleep(pause_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
+    raise AssertionError("the last attempt returns or raises")
