@@ -22,6 +22,7 @@ from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
 from gameday.flows.judged_state import judged_state, log_no_judgement_as_a_crash
 from gameday.flows.live_log import LiveLog
+from gameday.flows.live_progress import LiveProgress
 from gameday.flows.run_page import describe_flow_run, plan_name
 from gameday.flows.schedule import refuse_overdue
 from gameday.guard.check import under_guardrails
@@ -88,6 +89,7 @@ def game_day(
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         LiveLog(record.folder / HISTORY_FILE),
+        LiveProgress(record.folder / HISTORY_FILE),
         suppress(StopRunError),  # the history holds the reason, and the report shows it
         open_run(record, cluster, invocation(trigger, command or run_command(plan, profile))) as run,
         undo_at_the_end(run),

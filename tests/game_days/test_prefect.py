@@ -74,6 +74,8 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     (shown,) = [artifact["data"] for artifact in made if artifact["key"] == "report"]
     assert shown.startswith("**Passed**, cluster clean.")
     assert "| held | " in shown
+    (bar,) = [artifact for artifact in made if artifact["key"] == "progress"]
+    assert (bar["type"], bar["data"], bar["description"]) == ("progress", 100, "ended, cluster clean")
     assert re.fullmatch(rf"{QUICK['name']} on gpu-node-\d+ GPU \d, {run.name}", flow_run["name"])
     assert {QUICK["name"], "xid", "rehearsal"} <= set(flow_run["tags"])
     logs = httpx.post(f"{api}/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}}, timeout=10)

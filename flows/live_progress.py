@@ -1,0 +1,68 @@
+"""The progress of a run on its flow run's page in Prefect: a bar, and the step that it is in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextvars import copy_context
+from pathlib import Path
+from uuid import UUID
+
+from prefect import get_run_logger
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+from gameday.history.background import BackgroundView
+from gameday.history.events import Record, RunEnded, StepEnded, StepStarted
+from gameday.history.journal import HistoryTail
+from gameday.report.formatting import limit
+from gameday.tasks.artifacts import where_prefect_answers
+from gameday.values.results import Step
+
+_LOOK_EVERY_S = 0.5
+
+
+class LiveProgress(BackgroundView):
+    """Follows a run's history in a thread of its own, apart from the log: one request for each step."""
+
+    def __init__(self, history: Path) -> None:
+        """Show the progress of the flow run that this is called in."""
+        super().__init__()
+        self._history = HistoryTail(history)
+        self._context = copy_context()
+        self._logger = get_run_logger()
+
+    def follow(self) -> None:
+        if self._logger.isEnabledFor(logging.ERROR):  # the command line mutes Prefect's log, and shows all of it itself
+            self._context.run(self._follow)
+
+    def _follow(self) -> None:
+        with where_prefect_answers():
+            artifact = create_progress_artifact(0.0, key="progress", description="before the first step")
+            assert isinstance(artifact, UUID)  # a coroutine only where this thread had an event loop
+            while not self.stopped.wait(_LOOK_EVERY_S):
+                self._update(artifact)
+            self._update(artifact)
+
+    def _update(self, artifact: UUID) -> None:
+        if shown := progress(self._history.added()):
+            with where_prefect_answers():
+                update_progress_artifact(artifact, *shown)
+
+
+def progress(added: Iterable[Record]) -> tuple[float, str] | None:
+    """Return the percentage and the words of a run's newest step; None where no step began or ended."""
+    shown = None
+    for record in added:
+        event = record.event
+        if isinstance(event, StepStarted):
+            bound = f", at most {limit(event.deadline_s)}" if event.deadline_s is not None else ""
+            shown = _done_before(event.step), f"{event.step}, since {record.at:%H:%M:%S} UTC{bound}"
+        elif isinstance(event, StepEnded):
+            shown = _done_before(event.step) + 100 / len(Step), f"{event.step}: {event.outcome}"
+        elif isinstance(event, RunEnded):
+            shown = 100.0, f"ended, cluster {event.cleanliness}"
+    return shown
+
+
+def _done_before(step: Step) -> float:
+    return 100 * list(Step).index(step) / len(Step)
