@@ -8,6 +8,7 @@ that undid everything itself it finds nothing.
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from prefect.logging.loggers import flow_run_logger
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
+from gameday.errors import ProfileError
 from gameday.reaper.reap import reap
 from gameday.tasks.cluster_seasons import cancel_subflows
+from gameday.tasks.flow_run import refuse_flow_run
 from gameday.tasks.reaped_runs import notify_reaped
 
 
@@ -26,20 +29,29 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
     """Undo every open entry of the ledgers of this flow run's process, once their lease shows that the process is dead.
 
     Then render its reports again and notify people, as the run would have done. While the run lives nothing is undone.
-    Prefect logs an error; the scheduled reaper tries again.
+    Prefect logs an error; the scheduled reaper tries again. A flow run whose deployment is of another version could not
+    begin, and is refused with what to do.
 
     Raises:
-        ProfileError: The cluster profile cannot be used.
         KubernetesError: The cluster does not answer.
     """
-    profile = flow_run.parameters.get("profile")
-    cluster = load_profile(profile)
+    log = flow_run_logger(flow_run, flow)
+    if unknown := sorted(flow_run.parameters.keys() - signature(flow.fn).parameters.keys()):
+        found = f"{flow.name} takes no {', '.join(unknown)}"
+        why = f"the deployment is of another version: {found}; run `gameday deploy` again"
+        log.error("%s", why)
+        refuse_flow_run(flow_run.id, why)
+        return
+    try:
+        cluster = load_profile(flow_run.parameters.get("profile"))
+    except ProfileError as error:
+        log.error("nothing was undone: %s", error)
+        return
     kubernetes = Kubernetes(cluster)
     try:
         result = reap(kubernetes, flow_run=str(flow_run.id))
     finally:
         kubernetes.close()
-    log = flow_run_logger(flow_run, flow)
     for one in result.reaped:
         log.info("%s", one.describe())
     for held in result.alive:

@@ -1,4 +1,4 @@
-"""The flow run of a dead game-day, whose state in Prefect nobody ends."""
+"""The state of a flow run that died or never began, which nobody ends in Prefect."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def settle_flow_run(flow_run: str | None, result: RunResult) -> None:
         state = client.read_flow_run(UUID(flow_run)).state
         if state is None or not state.is_final() or (state.is_crashed() and state.name != name):
             client.set_flow_run_state(UUID(flow_run), Crashed(name=name, message=result.why), force=True)
+
+
+def refuse_flow_run(flow_run: UUID, why: str) -> None:
+    """Give a flow run that could not begin the state *Refused*, with the reason.
+
+    Args:
+        flow_run: Its id.
+        why: What was wrong, and what to do.
+    """
+    with where_prefect_answers(), get_client(sync_client=True) as client:
+        client.set_flow_run_state(flow_run, Crashed(name=ExitCode.REFUSED.name.capitalize(), message=why), force=True)

@@ -19,6 +19,7 @@ import gameday.tasks.reaped_runs
 from gameday.arms.page import read_comparison
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import RefusedError
+from gameday.flows.game_day import game_day
 from gameday.history.events import RECORD, FaultUndone, IntentRecorded, Record, RunEnded
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Entry
@@ -164,7 +165,7 @@ def test_prefects_hook_notifies_of_undos_after_its_flow(
     monkeypatch.setattr(gameday.flows.hooks, "reap", lambda kubernetes, flow_run: result)
     monkeypatch.setattr(gameday.flows.hooks, "flow_run_logger", lambda *_: gameday.tasks.publish.OUTSIDE_PREFECT)
     given: Any = SimpleNamespace(id="f", parameters={"reports": str(killed.parent)})
-    gameday.flows.hooks.reap_flow_run(None, given, None)  # type: ignore[arg-type]
+    gameday.flows.hooks.reap_flow_run(game_day, given, None)  # type: ignore[arg-type]
     assert (killed / "report.html").is_file()
     assert len(notified) == 1
 
