@@ -13,9 +13,9 @@ from pathlib import Path
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from gameday.cluster.profile import load_profile
-from gameday.errors import ProfileError, RefusedError
+from gameday.errors import RefusedError
 from gameday.flows.approval import approve_season
+from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import run_command
 from gameday.flows.run_page import plan_name
@@ -60,14 +60,11 @@ def comparison(
         command: Shell line that runs the same again, for the page.
         approved_by: The person who approved, where the plan needs it; none: asked in this UI, once for all arms.
     """
-    try:
-        cluster = load_profile(profile)
-    except ProfileError as error:
-        return refused_state(RefusedError(str(error)))
     id = comparison_id or f"arms-{new_run_id()}"
-    chosen = plan_with_arms(plan, cluster.detector_profiles)
-    folder = Path(reports) / comparison_of(id, chosen.plan)
     try:
+        cluster = load_cluster(profile)
+        chosen = plan_with_arms(plan, cluster.detector_profiles)
+        folder = Path(reports) / comparison_of(id, chosen.plan)
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), [chosen]) as opened:
             refuse_left_out(played_here([chosen], cluster.lab_control)[1])

@@ -11,11 +11,11 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from gameday.cluster.profile import load_profile
 from gameday.documents.fields import Duration
-from gameday.errors import ProfileError, RefusedError
+from gameday.errors import RefusedError
 from gameday.fleet.permission import Permission
 from gameday.fleet.record import FleetRecord, last_run_before
+from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation
 from gameday.flows.judged_state import judged_state
@@ -64,9 +64,9 @@ def fleet(
         command: Shell line that runs the same again, for the page.
     """
     try:
-        cluster = load_profile(profile)
-    except ProfileError as error:
-        return refused_state(RefusedError(str(error)))
+        cluster = load_cluster(profile)
+    except RefusedError as error:
+        return refused_state(error)
     id = fleet_id or f"fleet-{new_run_id()}"
     folder, permission = Path(reports) / id, Permission(cluster)
     started = datetime.now(UTC)

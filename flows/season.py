@@ -18,11 +18,12 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from gameday.cluster.profile import ClusterProfile, load_profile
+from gameday.cluster.profile import ClusterProfile
 from gameday.documents.fields import Duration
-from gameday.errors import ProfileError, RefusedError
+from gameday.errors import RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
+from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
@@ -92,15 +93,12 @@ def season(
         command: Shell line that runs the same again, for the page.
         approved_by: The person who approved the plans that need it; none: asked in this UI, once for all of them.
     """
-    try:
-        cluster = load_profile(profile)
-    except ProfileError as error:
-        return refused_state(RefusedError(str(error)))
     folder = Path(reports)
     id = season_id or f"season-{new_run_id()}"
     random = RandomSettings(budget=budget, mean_gap=mean_gap or DEFAULT_MEAN_GAP) if budget is not None else None
     seed = seed if seed is not None else secrets.randbelow(SEEDS) if random else 1
     try:
+        cluster = load_cluster(profile)
         refuse_overdue(trigger)
         if random:
             refuse_settings(random)

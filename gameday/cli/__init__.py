@@ -20,7 +20,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gameday import __version__
-from gameday.errors import CommandError, DocumentError, IncompleteInstallationError
+from gameday.errors import CommandError, DocumentError, IncompleteInstallationError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable, printable_lines
 
@@ -119,8 +119,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain(error: BaseException) -> int:
     match error:
-        case CommandError():
-            return _fail(str(error), error.code)
+        case CommandError() | ProfileError():
+            return _fail(str(error), error.code if isinstance(error, CommandError) else ExitCode.USAGE)
         case DocumentError():
             print(error, file=sys.stderr)
             return ExitCode.USAGE

@@ -43,12 +43,8 @@ def save(
     set_defaults()
     from gameday.cluster.profile import BLOCK, ClusterProfile  # noqa: PLC0415
     from gameday.cluster.profile_block import save_block  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
 
-    try:
-        block = save_block(name, profile, kubeconfig)
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
+    block = save_block(name, profile, kubeconfig)
     typer.echo(f"stored {BLOCK}{name}:")
     said = block.model_dump(mode="json", include=set(ClusterProfile.model_fields), exclude_unset=True)
     for key, value in said.items():

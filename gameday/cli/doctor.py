@@ -88,7 +88,7 @@ def doctor(
 
 def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisite]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
+    from gameday.errors import AdapterError  # noqa: PLC0415
     from gameday.guard.doctor import check_prerequisites  # noqa: PLC0415
     from gameday.guard.read_only_run import read_only_run  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
@@ -102,15 +102,13 @@ def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisit
                 checks = check_prerequisites(run, send_pod=send_pod)
                 found += [check for check in checks if check not in found]
         return found
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
 def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisite]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
+    from gameday.errors import AdapterError  # noqa: PLC0415
     from gameday.guard.control_plane_doctor import check_control_plane  # noqa: PLC0415
     from gameday.guard.flow_control import Account  # noqa: PLC0415
     from gameday.run.servers import Servers  # noqa: PLC0415
@@ -122,8 +120,6 @@ def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisi
         with closing(Servers(load_profile(profile))) as servers:
             followed = Account.of_service_account(namespace, name)
             return list(check_control_plane(servers.kubernetes, servers.prometheus, followed))
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
 

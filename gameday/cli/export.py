@@ -180,7 +180,7 @@ def _publish(folder: Path, url: str) -> None:
 def _annotate(run: RunFolder, profile: str) -> None:
     from gameday.cluster.grafana import Grafana  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
+    from gameday.errors import AdapterError  # noqa: PLC0415
     from gameday.report.annotation import annotation_of  # noqa: PLC0415
 
     found = annotation_of(run)
@@ -192,8 +192,6 @@ def _annotate(run: RunFolder, profile: str) -> None:
             raise CommandError(f"{profile} names no grafana: add its url and bearer_token_env")
         with Grafana(endpoint) as server:
             drawn = server.annotate(found.start, found.end, found.text, found.tags)
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
     except AdapterError as error:
         raise CommandError(printable(str(error))) from None
     console().print("marked in Grafana" if drawn else "Grafana has this run's annotation already")

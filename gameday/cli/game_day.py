@@ -80,14 +80,10 @@ def run(
     from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
 
     set_defaults()
-    try:
-        cluster = load_profile(profile)
-        loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
+    cluster = load_profile(profile)
+    loaded = checked_plan(plan, cluster.detector_profiles, cluster.detector)
     if arm:
         loaded = loaded.of_arm(arm)
     if dry_run:
@@ -211,13 +207,11 @@ def reap(
     """
     from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError, ProfileError  # noqa: PLC0415
+    from gameday.errors import AdapterError  # noqa: PLC0415
 
     try:
         cluster = load_profile(profile)
         return _reap(console(), Kubernetes(cluster), wait, reports)
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.UNKNOWN) from None
 

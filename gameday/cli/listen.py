@@ -67,15 +67,11 @@ def listen(
     from gameday.cli.prefect_client import require_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions  # noqa: PLC0415
     from gameday.cluster.profile import load_profile, reachable  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
 
     set_defaults()
     _check_token(token_file)
     require_server()
-    try:
-        cluster = load_profile(profile)
-    except ProfileError as error:
-        raise CommandError(str(error)) from None
+    cluster = load_profile(profile)
     starter = PostMortems(_deployment(), cluster, reachable(profile) if profile else None)
     try:
         receiver = AlertReceiver(ReceiverOptions(address, port, token_file), starter.take)

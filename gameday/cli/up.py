@@ -179,13 +179,9 @@ def deploy(
 
 def _check_profiles(profiles: Sequence[str]) -> None:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
 
     for profile in profiles:
-        try:
-            load_profile(profile)
-        except ProfileError as error:
-            raise CommandError(str(error)) from None
+        load_profile(profile)
 
 
 def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bool) -> RehearsalCluster:
