@@ -113,7 +113,7 @@ def _copy(first: Path, copy: Path, plan: str, begun: datetime, killed: bool) -> 
     record = RECORD.validate_json(lines[0])
     assert isinstance(record, Record) and isinstance(record.event, RunStarted)
     event = record.event.model_copy(update={"run_id": copy.name, "plan_name": plan})
-    head = RECORD.dump_json(record.model_copy(update={"event": event, "at": begun}))
+    head = RECORD.dump_json(dataclasses.replace(record, event=event, at=begun))
     (copy / "history.jsonl").write_bytes(head + b"\n" + lines[1])
     content = json.loads((first / "plan.json").read_bytes()) | {"name": plan}
     (copy / "plan.json").write_text(json.dumps(content))

@@ -23,15 +23,16 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 def _of(history: History, node: str | None) -> Verdict:
     results, left_out = history.about(QaChecked, node), history.about(QaLeftOut, node)
-    failing = [_phrase(event) for _, event in results if event.ok is not True]
+    failing = [(record, event) for record, event in results if event.ok is not True]
+    phrases = [_phrase(event) for _, event in failing]
     if left_out:
         status, why = Status.UNKNOWN, f"left out: {left_out[-1][1].why}"
     elif not results:
         status, why = judge_absence(history, Step.QA_NODE, f"a QA result of {node}")
     elif any(ended.step == Step.QA_NODE for ended in history.of(StepEnded)):
-        status, why = worst_status(event.ok for _, event in results), first_few(failing)
-    elif any(event.ok is False for _, event in results):
-        status, why = Status.BROKEN, first_few(failing)
+        status, why = worst_status([event.ok for _, event in failing] or [True]), first_few(phrases)
+    elif any(event.ok is False for _, event in failing):
+        status, why = Status.BROKEN, first_few(phrases)
     else:
         status, why = Status.UNKNOWN, "the run was cut off before QA had ended"
     return Verdict(
@@ -42,7 +43,7 @@ def _of(history: History, node: str | None) -> Verdict:
         status=status,
         step=Step.QA_NODE,
         why=why,
-        evidence=tuple(record.seq for record, event in results if event.ok is not True),
+        evidence=tuple(record.seq for record, _ in failing),
         node=node,
     )
 

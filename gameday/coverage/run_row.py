@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from gameday.checks.outcome import RunResult
 from gameday.coverage.matrix import CoverageMatrix, matrix_of
 from gameday.report.render import Rendered, render
-from gameday.report.run_folder import garbage_collection_paused, load_run_folder
+from gameday.report.run_folder import garbage_collection_paused, judge_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
 
@@ -91,7 +91,7 @@ def is_judged(folder: Path) -> bool:
 def _judge(folder: Path) -> JudgedRun:
     """Judge the run, and keep the result for the next page: with 500 nodes it takes most of a second."""
     of = _state(folder)  # taken before the folder is read: additions of a living run are then judged by the next page
-    run = load_run_folder(folder)
+    run = judge_run_folder(folder)
     made = JudgedRun(summarise(run), run.result, matrix_of([run]))
     if made.summary:
         with suppress(OSError):

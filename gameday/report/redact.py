@@ -50,7 +50,8 @@ def redacted(run: RunFolder, clean: Clean | None = None) -> RunFolder:
         clean: The cleaning of all runs that are to have the same names; None: this run's own.
     """
     clean = clean or cleaner([run])
-    history = History(tuple(cleaned(record, clean) for record in run.history.records), run.history.damaged)
+    records = (replace(one, boot=clean(one.boot), event=cleaned(one.event, clean)) for one in run.history.records)
+    history = History(tuple(records), run.history.damaged)
     plan, frames = cleaned(run.plan, clean), _frames(run.frames, clean)
     verdicts = tuple(run_checks(plan, history, frames)) if plan else run.verdicts
     return replace(

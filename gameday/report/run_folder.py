@@ -110,9 +110,14 @@ class RunFolder:
     def _metrics_by_node(self) -> dict[str, pd.DataFrame]:
         return {str(node): rows for node, rows in self.frames.metrics.groupby("node", sort=False)}
 
+    @cached_property
+    def _no_metrics(self) -> pd.DataFrame:
+        return self.frames.metrics.iloc[:0]
+
     def metrics_of(self, node: str) -> pd.DataFrame:
         """Return a node's rows of the metrics frame, in its order."""
-        return self._metrics_by_node.get(node, self.frames.metrics.iloc[:0])
+        found = self._metrics_by_node.get(node)
+        return self._no_metrics if found is None else found
 
     @cached_property
     def target_names(self) -> tuple[str, ...]:
@@ -176,6 +181,21 @@ def garbage_collection_paused() -> Iterator[None]:
 @garbage_collection_paused()
 def load_run_folder(folder: Path) -> RunFolder:
     """Read what can be read of a run; `problems` names the rest. Raises FileNotFoundError without a folder."""
+    run = judge_run_folder(folder)
+    return replace(
+        run,
+        files=tuple(_files(folder)),
+        problems=(*run.problems, *_plan_mismatch(folder / "plan.yaml", run.history), *clock_jumps(run.history)),
+        guest_output=tuple(_guest_output(folder / GUEST_FOLDER)),
+    )
+
+
+@garbage_collection_paused()
+def judge_run_folder(folder: Path) -> RunFolder:
+    """Read only what a run is judged by: without the files and the problems that nothing but a page shows.
+
+    Raises FileNotFoundError without a folder.
+    """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no run folder: give the folder that holds history.jsonl")
     problems: list[str] = []
@@ -184,7 +204,6 @@ def load_run_folder(folder: Path) -> RunFolder:
     history = _history(folder / "history.jsonl", problems)
     frames = _frames(folder / "frames", problems)
     verdicts = run_checks(plan, history, frames) if plan else [_no_plan()]
-    problems += _plan_mismatch(folder / "plan.yaml", history) + clock_jumps(history)
     return RunFolder(
         plan=plan,
         plan_text=plan_text,
@@ -192,9 +211,8 @@ def load_run_folder(folder: Path) -> RunFolder:
         frames=frames,
         verdicts=tuple(verdicts),
         result=fold_outcome(history, verdicts),
-        files=tuple(_files(folder)),
+        files=(),
         problems=tuple(problems),
-        guest_output=tuple(_guest_output(folder / GUEST_FOLDER)),
     )
 
 

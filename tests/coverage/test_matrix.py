@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pandas as pd
@@ -270,7 +271,7 @@ def test_of_two_targets_the_one_that_fared_worst_fills_the_cell() -> None:
 
 def test_the_newest_run_of_a_plan_is_its_row() -> None:
     older, newer = stored(plan(), run_id="old"), stored(plan(), run_id="new")
-    late = [record.model_copy(update={"at": record.at + timedelta(days=1)}) for record in newer.history.records]
+    late = [replace(record, at=record.at + timedelta(days=1)) for record in newer.history.records]
     object.__setattr__(newer.history, "records", tuple(late))
     assert [one.run_id for one in matrix_of([newer, older]).rows] == ["new"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def written(reports: Path, day: int, timed: list[build.Timed] | None = None, **s
     )
     folder = build.write(reports / run_id, timed)
     records = build.history_of(timed).records
-    later = [r.model_copy(update={"at": r.at + timedelta(days=day)}) for r in records]
+    later = [replace(r, at=r.at + timedelta(days=day)) for r in records]
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(r) + b"\n" for r in later))
     render(folder, NOW)
     return folder

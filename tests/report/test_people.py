@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -153,7 +154,7 @@ def later(reports: Path, day: int, notes: str = "") -> tuple[Page, dict]:
     run_id = f"run-{day}"
     timed = build.replacing(build.passing(), lambda e: isinstance(e, RunStarted), run_id=run_id)
     folder = build.write(reports / run_id, timed, Frames())
-    records = [r.model_copy(update={"at": r.at + timedelta(days=day)}) for r in build.history_of(timed).records]
+    records = [replace(r, at=r.at + timedelta(days=day)) for r in build.history_of(timed).records]
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(r) + b"\n" for r in records))
     return rendered(folder, notes)
 

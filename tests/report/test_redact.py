@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -87,7 +88,7 @@ def test_nodes_that_only_a_guardrail_or_the_plan_names_are_hidden(folder):
         why="rack7-a, rack7-b", nodes=("rack7-a", "rack7-b"),
     )  # fmt: skip
     records = [*load_run_folder(folder).history.records]
-    lines = [RECORD.dump_json(one) for one in (*records, records[-1].model_copy(update={"seq": 999, "event": guard}))]
+    lines = [RECORD.dump_json(one) for one in (*records, replace(records[-1], seq=999, event=guard))]
     (folder / "history.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (folder / "plan.yaml").write_text(build.PLAN_YAML.replace("  nodes: 1\n", "  nodes: 1\n  names: [rack8-c]\n"))
     hidden = render(folder, NOW, redact=True)

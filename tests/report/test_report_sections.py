@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from gameday.history.events import (
+    RECORD,
     AlertSeen,
     AllocatableSeen,
     CanaryMeasured,
@@ -233,9 +234,8 @@ def test_a_number_that_is_none_is_null_in_the_json(tmp_path):
     odd = QaChecked(node=build.NODE, gpu=0, check="odd", value=float("inf"), bound="", ok=None)
     folder = build.write(tmp_path, build.passing())
     history = (folder / "history.jsonl").read_text()
-    record = (
-        build.history_of([build.Timed(41, odd)]).records[0].model_dump_json().replace('"value":null', '"value":NaN')
-    )
+    line = RECORD.dump_json(build.history_of([build.Timed(41, odd)]).records[0]).decode()
+    record = line.replace('"value":null', '"value":NaN')
     (folder / "history.jsonl").write_text(f"{history}{record}\n")
     _, data = drawn(folder, "qa")
     assert [row["cells"][0]["value"] for row in data["tables"][0]["rows"] if row["check"] == "odd"] == [None]

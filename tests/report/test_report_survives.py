@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -183,7 +184,7 @@ def test_many_metrics_and_many_gpus_stay_small(tmp_path):
 
 def test_a_clock_that_jumps(tmp_path):
     records = list(build.history_of(build.passing()).records)
-    jumped = [r.model_copy(update={"at": r.at + timedelta(hours=-2)}) if r.seq > 60 else r for r in records]
+    jumped = [replace(r, at=r.at + timedelta(hours=-2)) if r.seq > 60 else r for r in records]
     folder = build.write(tmp_path, build.passing(), Frames())
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(r) + b"\n" for r in jumped))
     assert "wall clock jumped by -7200.0 s before record 61" in page_of(folder).text("problems")
@@ -191,9 +192,7 @@ def test_a_clock_that_jumps(tmp_path):
 
 def test_a_run_that_two_processes_wrote_has_no_jump(tmp_path):
     records = build.history_of(build.passing()).records
-    second = [
-        r.model_copy(update={"boot": "boot-b", "monotonic": r.monotonic - 900}) if r.seq > 60 else r for r in records
-    ]
+    second = [replace(r, boot="boot-b", monotonic=r.monotonic - 900) if r.seq > 60 else r for r in records]
     folder = build.write(tmp_path, build.passing(), Frames())
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(r) + b"\n" for r in second))
     assert "None on record" in page_of(folder).text("problems")

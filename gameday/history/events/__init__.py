@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from gameday.history.events.control_plane import (
     ApiCanarySampled,
@@ -181,15 +182,20 @@ Event = Annotated[
 ]  # fmt: skip
 
 
-class Record(BaseModel):
-    """A line of history.jsonl."""
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
+class Record:
+    """A line of history.jsonl.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    A dataclass, not a model: the 50,000 records of a run of 500 nodes are read a seventh faster, and freed in half
+    the time (docs/measured.md).
+    """
 
     seq: int
     at: AwareDatetime
-    monotonic: float = Field(description="seconds; comparable only between records of the same `boot`")
-    boot: str = Field(description="identifies the writing process")
+    monotonic: float
+    """Seconds; comparable only between records of the same `boot`."""
+    boot: str
+    """Identifies the writing process."""
     event: Event
 
 
