@@ -13,6 +13,7 @@ from pydantic import Field
 
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
+from gameday.fleet.labels import why_labels_do_not_fit
 from gameday.fleet.permission import Permission
 from gameday.fleet.record import FleetRecord, last_run_before
 from gameday.flows.cluster import load_cluster
@@ -31,6 +32,10 @@ from gameday.values.nodes import NodeRole
 from gameday.values.results import Cleanliness, Trigger
 
 _LOAD = timedelta(seconds=30)
+_FEWER_LABELS = (
+    "set gpu_class_labels: false in the profile; or measure a part of the nodes: kubectl label node <node> "
+    "example.com/fleet=part-1, and opt_in_label: example.com/fleet=part-1 in a profile for that part"
+)
 
 
 @flow(
@@ -90,6 +95,8 @@ def fleet(
             if not nodes:
                 label = cluster.required_label(NodeRole.GPU)
                 raise RefusedError(f"no node carries {label}", f"kubectl label node <node> {label} lets probes use it")
+            if cluster.gpu_class_labels and (why := why_labels_do_not_fit(nodes)):
+                raise RefusedError(why, _FEWER_LABELS)
             earlier = against or last_run_before(Path(reports), record)
             record = record.model_copy(
                 update={"nodes": len(nodes), "against": str(Path(earlier).resolve()) if earlier else None}

@@ -7,28 +7,46 @@ meanwhile, the reaper does. Once all are written they are meant to stay: the nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
 
-from gameday.cluster.gpu_class import change_gpu_class, gpu_class_of, nodes_with_gpu_class
+from gameday.cluster.gpu_class import GpuClass, change_gpu_class, gpu_class_of, nodes_with_gpu_class
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.errors import AdapterError, KubernetesError
 from gameday.fleet.classes import NodeClass
 from gameday.fleet.record import Labelled
 from gameday.ledger.entries import RestoreGpuClasses
-from gameday.ledger.ledger import Ledger
+from gameday.ledger.ledger import ENTRY_BYTES, LEDGER_BYTES, Ledger
 from gameday.ledger.undo import undo_entry
 from gameday.values.results import Cleanliness
 
 _BATCH = 200
-"""Nodes of one ledger entry: with both labels of each, 20 KB at most where names have 30 characters. So 5,000 nodes
-take half of the 1 MiB that a ConfigMap may hold."""
+"""Nodes of one ledger entry: with both labels of each, 18 KB at most where names have 30 characters. So 5,000 nodes
+take under half of the 1 MiB that a ConfigMap may hold."""
+_LONGEST = max(GpuClass, key=len)
 _WRITTEN_WITHIN = timedelta(minutes=10)
 """Time after which the reaper may undo labels of a run that has not finished: 5,000 nodes at ten a second."""
 _KEPT = "kept: the labels are meant to stay until the next fleet run; gameday fleet --unlabel takes them off"
+
+
+def why_labels_do_not_fit(nodes: Sequence[str]) -> str:
+    """Return why one ledger cannot hold the labels of so many nodes; empty where it can.
+
+    The ledger needs all of them at once: until the last is written, each may have to be put back.
+    """
+    longest = str(_LONGEST)
+    batches = [dict.fromkeys(names, longest) for names in _batches(nodes)]
+    undos = (RestoreGpuClasses(before=batch, set_to=batch).model_dump_json() for batch in batches)
+    needed = sum(len(undo) + ENTRY_BYTES for undo in undos)
+    if needed <= LEDGER_BYTES:
+        return ""
+    return (
+        f"the GPU classes of {len(nodes)} nodes may take {needed / 1024:.0f} KiB of the run's ledger, which holds "
+        f"{LEDGER_BYTES / 1024:.0f} KiB"
+    )
 
 
 def write_labels(
@@ -65,7 +83,7 @@ class _StoppedError(Exception):
     """The run has to end before all labels are written."""
 
 
-def _batches(names: Mapping[str, str]) -> Iterator[list[str]]:
+def _batches(names: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(names)
     while batch := list(islice(rest, _BATCH)):
         yield batch

@@ -228,12 +228,18 @@ class Probing:
         return found
 
     def _undo(self, entry: Entry) -> None:
-        """Delete the probe's pod, see it gone, and settle its entry; what is not proved stays for the reaper."""
+        """Delete the probe's pod, see it gone, and forget its entry; what is not proved stays for the reaper.
+
+        So the ledger holds the probes that run, and no more of a large fleet: it is one ConfigMap of 1 MiB.
+        """
         kubernetes, run_id = self.season.kubernetes, self.ledger.header.run_id
         done = undo_entry(kubernetes, entry, run_id, self.pods)
         try:
             with self._lock:
-                self.ledger.settle(entry, done.cleanliness, "flow", done.evidence)
+                if done.cleanliness is Cleanliness.CLEAN:
+                    self.ledger.forget(entry)
+                else:
+                    self.ledger.settle(entry, done.cleanliness, "flow", done.evidence)
         except AdapterError:
             self.left.add(Cleanliness.UNKNOWN)
         self.left.add(done.cleanliness)

@@ -22,6 +22,10 @@ _NOT_FOUND_STATUS = 404
 # An entry's evidence is cut to this many bytes as JSON, three times what an undo writes: a plan's 100 targets with
 # eight entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
 _EVIDENCE_BYTES = 800
+LEDGER_BYTES = 1024 * 1024
+"""Limit of a ledger's data, in bytes: TotalDataSize of Kubernetes' validation of a ConfigMap."""
+ENTRY_BYTES = 400 + _EVIDENCE_BYTES
+"""Bytes of an entry beside its undo, at most: its key, its other fields and its evidence."""
 _EVIDENCE_CHARACTERS = 300
 
 
@@ -91,6 +95,8 @@ class Ledger:
         self.name = ledger_name(header.run_id)
         self._entries: dict[str, Entry] = {}
         self._unwritten: dict[str, Entry] = {}
+        self._forgotten: set[str] = set()
+        self._next_seq = 0
         self._created = False
 
     def intend(
@@ -114,7 +120,8 @@ class Ledger:
         ahead = self.find_open(id, undo)
         if ahead is not None and id not in self._unwritten:
             return ahead
-        entry = ahead or Entry(id=id, seq=len(self._entries), act=act, node=node, undo=undo, expires=expires)
+        entry = ahead or Entry(id=id, seq=self._next_seq, act=act, node=node, undo=undo, expires=expires)
+        self._next_seq = max(self._next_seq, entry.seq + 1)
         self._keep(entry)
         if not defer_write:
             self.flush()
@@ -149,6 +156,16 @@ class Ledger:
         if cleanliness is not Cleanliness.CLEAN:
             self.flush()
 
+    def forget(self, entry: Entry) -> None:
+        """Take out an entry whose undo was verified as clean; the cluster's copy goes with the next intent.
+
+        For a run of thousands of short acts, none of which anything asks about later. Until then a reaper finds the
+        entry open, and another undo of it changes nothing.
+        """
+        del self._entries[entry.id]
+        self._unwritten.pop(entry.id, None)
+        self._forgotten.add(_key(entry))
+
     def flush(self) -> None:
         """Write what is not yet written, in one request; the first one creates the ConfigMap.
 
@@ -165,16 +182,17 @@ class Ledger:
             raise
         self._created = True
         self._unwritten.clear()
+        self._forgotten.clear()
 
     def _write(self) -> None:
         kubernetes = self._kubernetes
-        data = {f"{entry.seq:04d}-{entry.id}.json": entry.model_dump_json() for entry in self._unwritten.values()}
+        data = {_key(entry): entry.model_dump_json() for entry in self._unwritten.values()}
         with kubernetes.explained(f"write {', '.join(self._unwritten)} into ledger {self.name}"):
             if self._created:
                 kubernetes.core.patch_namespaced_config_map(
                     self.name,
                     kubernetes.profile.namespace,
-                    {"data": data},
+                    {"data": data | dict.fromkeys(self._forgotten)},  # a key without a value is taken out
                     _content_type="application/merge-patch+json",
                 )
             else:
@@ -258,8 +276,13 @@ class Ledger:
         """Return the ledger of a dead run, to go on from where that run ended."""
         ledger = cls(kubernetes, stored.header)
         ledger._entries = {entry.id: entry for entry in stored.entries}
+        ledger._next_seq = max((entry.seq for entry in stored.entries), default=-1) + 1
         ledger._created = True
         return ledger
+
+
+def _key(entry: Entry) -> str:
+    return f"{entry.seq:04d}-{entry.id}.json"
 
 
 def _shortened(evidence: Iterable[str]) -> tuple[str, ...]:
