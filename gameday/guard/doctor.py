@@ -7,6 +7,7 @@ fails the next one is checked all the same.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from gameday.cluster.manifests import agent_pod, gpu_canary
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError, KubernetesError, RefusedError
+from gameday.guard.alert_pace import pace_of
 from gameday.guard.check import check_all
 from gameday.guard.gpu_access import gpu_access
 from gameday.guard.preview import fault_warnings
@@ -261,6 +263,25 @@ def _prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
                 "prometheus", f"rule {expected.name}", not rule.last_error, detail, "mend the rule's expression"
             )
             yield _can_fire(run, series, expected.name)
+            yield from _in_time(run, series, expected)
+
+
+def _in_time(run: ReadOnlyRun, series: RuleSeries, expected: ExpectedAlert) -> Iterator[Prerequisite]:
+    """Compare the plan's bound with the pace of the rule: its scrape, its evaluation and its `for`."""
+    pace = pace_of(run.servers.prometheus, series, expected.name)
+    if pace is None:
+        return
+    bound = expected.within.total_seconds()
+    ok = False if bound < pace.soonest_s else True if bound >= pace.latest_s else None
+    words = {
+        True: "",
+        None: "in time by luck alone: ",
+        False: "too late even where every scrape and evaluation is lucky: ",
+    }
+    enough = f"within: {math.ceil(pace.latest_s)}s"
+    fix = f"scrape and evaluate more often, or let the plan expect {expected.name} {enough}"
+    detail = f"{words[ok]}{pace}; the plan gives {bound:g} s"
+    yield Prerequisite("prometheus", f"rule {expected.name} can fire in time", ok, detail, "" if ok else fix)
 
 
 def _can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> Prerequisite:

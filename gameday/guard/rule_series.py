@@ -60,6 +60,19 @@ class RuleSeries:
         """Return whether none of the rules has a result without a metric whose name begins with the prefix."""
         return self._needs_metric(AnyOf(tuple(map(needs, queries))), prefix, frozenset())
 
+    def metrics(self, query: str) -> frozenset[str]:
+        """Return the metrics that an expression reads, by way of recording rules those that exporters have."""
+        return self._metrics(needs(query), frozenset())
+
+    def _metrics(self, need: Need, following: frozenset[str]) -> frozenset[str]:
+        if not isinstance(need, Selector):
+            return frozenset[str]().union(*(self._metrics(part, following) for part in need.parts))
+        recorded = self._recorded.get(need.metric, ())
+        if not recorded or need.metric in following:
+            return frozenset({need.metric} - _OF_ALERTS - {""})
+        below = AnyOf(tuple(map(needs, recorded)))
+        return self._metrics(below, following | {need.metric})
+
     def _needs_metric(self, need: Need, prefix: str, following: frozenset[str]) -> bool:
         if isinstance(need, AllOf):
             return any(self._needs_metric(part, prefix, following) for part in need.parts)

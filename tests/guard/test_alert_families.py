@@ -37,6 +37,9 @@ class Scraping:
     def recording_rules(self) -> list[Any]:
         return [SimpleNamespace(name=rule["record"], query=rule["expr"]) for rule in ALL_RULES if "record" in rule]
 
+    def rule_groups(self) -> tuple[Any, ...]:
+        return ()
+
     def query(self, query: str) -> list[Any]:
         return []
 
