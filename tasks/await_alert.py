@@ -12,6 +12,7 @@ from gameday.observe.alerts import active_alerts, note_active_alerts, note_misse
 from gameday.observe.chain import note_rule_hops
 from gameday.observe.deadline import first_seen, judge
 from gameday.observe.injected_fault import InjectedFault
+from gameday.observe.prometheus_pace import note_if_behind
 from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
@@ -71,6 +72,8 @@ def _await_alert(
     if unreachable:
         run.problem(f"Prometheus could not be asked while waiting for {expected.name}: {unreachable[0]}")
         result.mark_unknown(f"{expected.name}: {unreachable[0]}")
+    elif at is None and note_if_behind(run, fault.written_at, datetime.now(UTC)):
+        result.mark_unknown(f"{what}: Prometheus did not keep up")
     else:
         judge(result, what, expected.within, fault, at)
 

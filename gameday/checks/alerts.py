@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from gameday.checks.deadlines import ClearingWords, Sighting, appears_within, as_expected, ends_within
-from gameday.checks.facts import first_few, judge_absence, target_nodes, unnamed_alerts
+from gameday.checks.facts import first_few, judge_absence, target_nodes, unnamed_alerts, why_alerts_may_be_missing
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, Record, RunEnded
 from gameday.history.frames import Frames
@@ -66,17 +66,21 @@ def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
 
 
 def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    return appears_within(
+    firings = _firings(history, expected, node)
+    verdict = appears_within(
         history,
         node,
         "alert-fires",
         f"Alert {expected.name} fires for {_whom(expected, node)}",
         expected.within,
-        _firings(history, expected, node),
+        firings,
         awaited_by=Step.AWAIT_ALERT,
         absent=f"{expected.name} firing for {node}",
         by_detector=is_set_off_by_detector(expected.name),
     )
+    if verdict.status is Status.BROKEN and not firings and (why := why_alerts_may_be_missing(history)):
+        return verdict.model_copy(update={"status": Status.UNKNOWN, "why": why})
+    return verdict
 
 
 def _firings(history: History, expected: ExpectedAlert, node: str | None) -> list[Sighting]:
@@ -132,6 +136,8 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
             status, why = Status.HELD, ""
         if status is Status.HELD and history.last(RunEnded) is None:
             status, why = Status.UNKNOWN, "the run was cut off, so the window was not watched to its end"
+        if status is Status.HELD and (missing := why_alerts_may_be_missing(history)):
+            status, why = Status.UNKNOWN, missing
     return [
         Verdict(
             check="no-other-alerts",

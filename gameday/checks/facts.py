@@ -14,6 +14,7 @@ from gameday.history.events import (
     NodeReplaced,
     NodeReturned,
     Problem,
+    PrometheusFellBehind,
     Record,
     Refused,
     Remediated,
@@ -159,6 +160,12 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
     if problem := next((p for p in history.of(Problem) if p.step == step), None):
         return Status.UNKNOWN, f"could not be observed: {problem.what}"
     return Status.BROKEN, f"not seen while '{step}' watched"
+
+
+def why_alerts_may_be_missing(history: History) -> str:
+    """Return why Prometheus may have missed alerts, with the remedy; empty where it kept up."""
+    behind = history.last(PrometheusFellBehind)
+    return f"Prometheus did not keep up: {behind.why}; {behind.hint}" if behind else ""
 
 
 def judge_duration(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
 from gameday.cluster.http import Answer, HttpAdapter
 from gameday.errors import AdapterError
@@ -19,6 +19,11 @@ T = TypeVar("T")
 
 # OpenMetrics' suffixes of a family's samples: targets describe the family, without them.
 _OF_FAMILY = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
+
+
+def _none_if_never(moment: object) -> object:
+    """Return None for Go's zero time, which stands for an evaluation that never was."""
+    return None if str(moment).startswith("0001-01-01") else moment
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,10 @@ class RuleGroup(Answer):
     file: str
     interval_s: float = Field(alias="interval")
     rules: tuple[AlertingRule, ...]
+    last_evaluation: Annotated[AwareDatetime | None, BeforeValidator(_none_if_never)] = Field(
+        default=None, alias="lastEvaluation"
+    )
+    """The begin of the last evaluation; None before the first, and where the server does not say it."""
 
 
 class RecordingRule(Answer):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason
+from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason, why_alerts_may_be_missing
 from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status
 from gameday.coverage.metric_departure import first_departure, has_baseline
@@ -201,7 +201,7 @@ def _blind(signal: Signal, window: FaultWindow) -> str:
         return "no series of the node has samples enough from before the fault"
     if signal is Signal.METRIC and run.plan and not run.plan.expect.alerts:
         return "the series that were kept did not move, and the plan names no rule whose expression could show others"
-    if signal is Signal.LOG and (blind := _problem(run, "log store")):
+    if blind := _source_blind(signal, run):
         return blind
     if signal is Signal.CANARY:
         return _canary_blind(window)
@@ -209,6 +209,13 @@ def _blind(signal: Signal, window: FaultWindow) -> str:
         return blind
     status, why = judge_absence(run.history, step, f"the {signal} signal")
     return why if status is Status.UNKNOWN else ""
+
+
+def _source_blind(signal: Signal, run: RunFolder) -> str:
+    """Return why the store that the signal comes from may have missed it; empty where it kept up."""
+    if signal in (Signal.ALERT, Signal.METRIC):
+        return why_alerts_may_be_missing(run.history)
+    return _problem(run, "log store") if signal is Signal.LOG else ""
 
 
 def _is_of_detector(signal: Signal, plan: Plan | None) -> bool:

@@ -14,6 +14,7 @@ from gameday.history.frames import Frames, conform, empty
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.api_server_samples import read_api_server
 from gameday.observe.dcgm import RUN_METRICS, gpus_of
+from gameday.observe.prometheus_pace import note_if_behind
 from gameday.observe.samples import metrics_frame, read_samples
 from gameday.observe.scheduler_samples import read_scheduler
 from gameday.run.agents import SAMPLE_EVERY_S, samples_nvml
@@ -44,6 +45,7 @@ def collect(run: Run) -> Frames:
     if not nodes:
         return Frames(pods=pods)
     start, end = run.record.started - run.plan.baseline.window, datetime.now(UTC)
+    note_if_behind(run, run.record.started, end)
     selection = " or ".join(f"spec.nodeName={node}" for node in nodes)
     watch = _Read(pods, "Kubernetes", f"watch of pods with {selection} and of this run's own")
     return Frames(

@@ -15,7 +15,7 @@ import pytest
 from gameday.checks import alerts as alert_checks
 from gameday.checks import kube_events, taints
 from gameday.checks.verdict import Status
-from gameday.cluster.prometheus import ActiveAlert, Series
+from gameday.cluster.prometheus import ActiveAlert, RuleGroup, Sample, Series
 from gameday.errors import AdapterError
 from gameday.faults.base import Layer
 from gameday.history.events import AlertSeen, FaultInjected, KubernetesEventSeen, TaintSeen, TargetsChosen
@@ -61,6 +61,12 @@ class Prometheus:
             raise AdapterError("http://127.0.0.1:9/api/v1/alerts", "connection refused")
         one = ActiveAlert(labels=LABELS, state="firing", activeAt=self.fired or datetime.now(UTC), value="1")
         return (one,) if now else ()
+
+    def rule_groups(self) -> tuple[RuleGroup, ...]:
+        return ()
+
+    def query(self, promql: str, at: datetime) -> list[Sample]:
+        return []
 
     def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
         points = ((self.fired, 1.0),) if self.fired else ()

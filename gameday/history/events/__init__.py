@@ -89,6 +89,7 @@ from gameday.history.events.signals import (
     LabelSeen,
     NodeSeen,
     ProbeAnswered,
+    PrometheusFellBehind,
     SignalUnwatched,
     TaintSeen,
     WorkloadSeen,
@@ -144,6 +145,7 @@ __all__ = [
     "PodStepsLogged",
     "ProbeAnswered",
     "Problem",
+    "PrometheusFellBehind",
     "QaChecked",
     "QaLeftOut",
     "Record",
@@ -174,7 +176,8 @@ Event = Annotated[
     | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
+    | SignalUnwatched | PrometheusFellBehind
+    | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
     | LoadMeasured | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
     | GuestNamed | GuestState | GuestSpoke | BystandersWatched | BystanderChanged
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,

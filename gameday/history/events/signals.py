@@ -174,6 +174,16 @@ class SignalUnwatched(EventModel):
     why: str
 
 
+class PrometheusFellBehind(EventModel):
+    """A time in which Prometheus may have missed alerts: it scraped or evaluated too late, or could not be asked."""
+
+    kind: Literal["prometheus_fell_behind"] = "prometheus_fell_behind"
+    since: AwareDatetime
+    until: AwareDatetime
+    why: str
+    hint: str
+
+
 class CanaryMeasured(EventModel):
     """A canary job's measurement on a target: the signal of faults that slow work down and break nothing."""
 
