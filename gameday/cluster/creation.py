@@ -10,15 +10,13 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import ProtocolError
 
 from gameday.cluster.back_off import pause_s
-from gameday.cluster.kube_errors import reason_of
-from gameday.values.etcd_full import is_etcd_full
+from gameday.cluster.kube_errors import is_store_away
 
 _TRIES = 6
 # 0.2 s doubling to 3 s: about 6 s in all, as for what the transport tries again (gameday.cluster.kube_transport).
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
-# 429: too busy to begin. 500: among others, what the API server makes of an etcd that went away. 502 to 504: a proxy
-# in front of it, or the API server itself as it starts and stops.
-_TRIED_AGAIN = (429, 500, 502, 503, 504)
+# 429: too busy to begin. 502 to 504: a proxy in front of it, or the API server itself as it starts and stops.
+_TRIED_AGAIN = (429, 502, 503, 504)
 _CONFLICT = 409
 
 
@@ -41,7 +39,8 @@ def create(post: Callable[[], Any]) -> Any | None:
         except ApiException as error:
             if error.status == _CONFLICT and failures > 1:
                 return None
-            if error.status not in _TRIED_AGAIN or is_etcd_full(reason_of(error)) or failures == _TRIES:
+            may_pass = error.status in _TRIED_AGAIN or is_store_away(error.status, error.body or "")
+            if not may_pass or failures == _TRIES:
                 raise
         except ProtocolError:
             if failures == _TRIES:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
@@ -15,6 +17,9 @@ from gameday.values.etcd_full import ETCD_FULL_HINT, is_etcd_full
 
 # The API server's longest messages list every invalid field of an object; the first dozen are enough to mend it.
 _MESSAGE_CHARACTERS = 1000
+# What an API server passes on as a 500 while etcd restarts or elects a leader (etcd, api/v3rpc/rpctypes, and gRPC).
+# Any other 500, such as that of a webhook or of a kubelet that does not answer, is not mended by asking again.
+_STORE_IS_AWAY = re.compile(r"code = Unavailable|etcdserver: (no leader|leader changed|request timed out)")
 
 
 def reason_of(error: Exception) -> str:
@@ -29,6 +34,16 @@ def reason_of(error: Exception) -> str:
         message = ""
     text = f"{error.status or ''} {message or error.reason or 'no reason given'}"
     return printable(" ".join(text.split()), _MESSAGE_CHARACTERS)
+
+
+def is_store_away(status: int | None, body: str) -> bool:
+    """Return True for the answer of an API server whose etcd does not answer, and may in a moment.
+
+    Args:
+        status: The HTTP status.
+        body: The answer's body.
+    """
+    return status == HTTPStatus.INTERNAL_SERVER_ERROR and _STORE_IS_AWAY.search(body) is not None
 
 
 def hint_of(error: ApiException) -> str:

@@ -20,7 +20,9 @@ from urllib3.exceptions import ProtocolError, SSLError
 from urllib3.response import BaseHTTPResponse
 
 from gameday import __version__
+from gameday.cluster.back_off import pause_s
 from gameday.cluster.call_counter import CallCounter
+from gameday.cluster.kube_errors import is_store_away
 from gameday.cluster.kubeconfig import load_configuration
 from gameday.cluster.profile import ClusterProfile
 
@@ -52,7 +54,7 @@ _TIMEOUTS_S = (5.0, 15.0)
 # again where asking twice is harmless: our patches either set a value or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
 # API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
-# 500 is, among others, what an API server makes of an etcd that went away. Creations: gameday.cluster.creation.
+_HARMLESS_TWICE = frozenset({"GET", "PATCH", "DELETE"})
 _RETRIES = ApiRetry(
     connect=6,
     read=4,
@@ -62,12 +64,14 @@ _RETRIES = ApiRetry(
     backoff_factor=0.2,
     backoff_max=3.0,
     backoff_jitter=0.2,
-    status_forcelist=(429, 500, 502, 503, 504),
-    allowed_methods=frozenset({"GET", "PATCH", "DELETE"}),
+    status_forcelist=(429, 502, 503, 504),
+    allowed_methods=_HARMLESS_TWICE,
     respect_retry_after_header=True,
     retry_after_max=32,
     raise_on_status=False,
 )
+# As for a lost answer: gameday.cluster.creation does it for POST.
+_STORE_TRIES, _STORE_FIRST_PAUSE_S, _STORE_LONGEST_PAUSE_S = 6, 0.2, 3.0
 # An API server that has just started answers before it knows its roles, and forbids everything for that long; a load
 # balancer would ask /readyz first. Measured here: 1 to 3 s, on two busy cores.
 _MAYBE_NOT_READY = (401, 403)
@@ -183,12 +187,18 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         answer.response = _CountedResponse(answer.response, self._counter)
         return answer
 
-    def _ask(self, call: str, sent: int, *request: Any) -> Any:
-        """Send a request, and count it under this name each time that it is sent."""
-        self._counter.add(call, sent=sent, received=0)
-        answer = super().request(*request)
-        for _ in _refusals(answer):
+    def _ask(self, call: str, sent: int, method: str, *request: Any) -> Any:
+        """Send a request, again while the server's store is away, and count it under this name each time it is sent."""
+        for failures in range(1, _STORE_TRIES + 1):
             self._counter.add(call, sent=sent, received=0)
+            answer = super().request(method, *request)
+            for _ in _refusals(answer):
+                self._counter.add(call, sent=sent, received=0)
+            if method not in _HARMLESS_TWICE or answer.status != _SERVER_ERROR or failures == _STORE_TRIES:
+                break
+            if not is_store_away(answer.status, answer.response.data.decode("utf-8", "replace")):
+                break
+            time.sleep(pause_s(failures, _STORE_FIRST_PAUSE_S, _STORE_LONGEST_PAUSE_S))
         return answer
 
     def _await_ready(self, url: str) -> None:

@@ -93,15 +93,28 @@ def test_a_conflict_at_first_is_somebody_elses(server: Stub, kubernetes: Kuberne
     assert verbs(server) == ["POST"]
 
 
+def test_a_read_waits_for_the_servers_store_and_each_attempt_counts(
+    server: Stub, kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gameday.cluster.kube_transport._STORE_FIRST_PAUSE_S", 0.001)
+    node = Answer(200, json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-1"}}).encode(), JSON)
+    server.answers = [failed(500, ETCD_GONE), failed(500, "etcdserver: leader changed"), node]
+    assert kubernetes.node("gpu-1").metadata.name == "gpu-1"
+    assert kubernetes.counter.cost().requests == len(server.requests) == 3
+
+
+@pytest.mark.parametrize("message", ["failed calling webhook", "etcdserver: mvcc: database space exceeded"])
+def test_any_other_internal_error_is_told_at_once(server: Stub, kubernetes: Kubernetes, message: str) -> None:
+    server.answers = [failed(500, message)]
+    with pytest.raises(KubernetesError, match=message):
+        kubernetes.node("gpu-1")
+    with pytest.raises(KubernetesError, match=message):
+        kubernetes.create_pod(MANIFEST)
+    assert verbs(server) == ["GET", "POST"]
+
+
 def test_a_lasting_failure_is_told_after_six_attempts(server: Stub, kubernetes: Kubernetes) -> None:
     server.answers = [failed(500, ETCD_GONE)]
     with pytest.raises(KubernetesError, match="code = Unavailable"):
         kubernetes.create_job({"metadata": {"name": "gd-1-job"}})
     assert verbs(server) == ["POST"] * 6
-
-
-def test_a_full_etcd_is_told_at_once(server: Stub, kubernetes: Kubernetes) -> None:
-    server.answers = [failed(500, "etcdserver: mvcc: database space exceeded")]
-    with pytest.raises(KubernetesError, match="etcd is full"):
-        kubernetes.create_pod(MANIFEST)
-    assert verbs(server) == ["POST"]
