@@ -141,8 +141,10 @@ def admission_of_pod_security(c: Client) -> None:
            {"metadata": {"labels": {f"{LEVEL}/warn-version": "v1"}}},
            content_type=MERGE)  # fmt: skip
     c.do("POST", f"/api/v1/namespaces/{c.ns}/pods", {"metadata": {"name": "p"}, "spec": specs["privileged"]})
+    enforced_here = {"metadata": {"labels": {f"{LEVEL}/enforce": "restricted"}}}
+    c.until_warned(f"/api/v1/namespaces/{c.ns}", enforced_here)
     c.send("enforced where privileged pods are", "PATCH", f"/api/v1/namespaces/{c.ns}",
-           {"metadata": {"labels": {f"{LEVEL}/enforce": "restricted"}}}, content_type=MERGE, only=_kind)  # fmt: skip
+           enforced_here, content_type=MERGE, only=_kind)  # fmt: skip
 
 
 def _kind(body: Any) -> Any:
