@@ -35,7 +35,7 @@ from gameday.run.agents import (
     mark_task,
     run_agent,
 )
-from gameday.run.operands import uids_before_reset
+from gameday.run.operands import refuse_operands_that_would_stay_away, uids_before_reset
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
@@ -186,7 +186,10 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
     timeout = run.plan.baseline.log_path_within
     resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
     moves_operands = resets or fault_for(run.plan.fault).needs_operands_away(run.plan.fault)
-    leaving = uids_before_reset(run, target.node) if moves_operands else set()
+    leaving: set[str] = set()
+    if moves_operands:
+        refuse_operands_that_would_stay_away(run, target.node)
+        leaving = uids_before_reset(run, target.node)
     try:
         entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_START_TIMEOUT)
     except KubernetesError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from gameday.cluster.operands import send_away
+from gameday.cluster.operands import keeps_away, let_return, send_away
 from gameday.errors import ForeignPauseError, StepFailedError
 from gameday.ledger.entries import BringBackOperands, Entry
 from gameday.run.operands import UPGRADE_HINT, movable_operands, operand_pods
@@ -16,6 +16,22 @@ from gameday.values.results import Cleanliness
 
 GONE_WITHIN = timedelta(seconds=120)
 """Their grace period is the default of 30 s, and the DaemonSet controller may be behind."""
+
+
+def require_operands_to_return(run: Run, node: str) -> None:
+    """Check that the taints of a followed node, those of others too, let its operands return.
+
+    Raises:
+        StepFailedError: One does not, which its hint mends; or somebody else has sent an operand away.
+    """
+    now = run.nodes.now(node)
+    try:
+        pods = operand_pods(run, node, movable_operands(run, node))
+    except ForeignPauseError as error:
+        raise StepFailedError(f"{node}: {error}", UPGRADE_HINT) from None
+    if now and (taints := keeps_away(pods, now.taints)):
+        listed = ", ".join(map(str, taints))
+        raise StepFailedError(f"the operands would not return: they do not tolerate {listed}", let_return(taints))
 
 
 def send_operands_away(run: Run, target: ChosenTarget, name: str, work: timedelta) -> Entry | None:
@@ -71,7 +87,11 @@ def bring_operands_back(run: Run, result: StepResult, target: ChosenTarget, entr
 
     within = run.plan.recover.within
     if not run.wait(f"the GPU operator's operands to be back on {node}", within, are_back):
-        result.mark_broken(f"the GPU operator's operands are not back on {node} after {within.total_seconds():g} s")
+        now = run.nodes.now(node)
+        taints = ", ".join(map(str, now.taints)) if now and now.taints else "no taint"
+        result.mark_broken(
+            f"the GPU operator's operands are not back on {node} after {within.total_seconds():g} s; it has {taints}"
+        )
 
 
 def _is_ready(pod: Any) -> bool:

@@ -28,7 +28,7 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import step_task
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
-from gameday.tasks.move_operands import bring_operands_back, send_operands_away
+from gameday.tasks.move_operands import bring_operands_back, require_operands_to_return, send_operands_away
 from gameday.tasks.probes import await_probes_back
 from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
@@ -147,7 +147,9 @@ def _repair_with_agent(
     second = _disturb(run, target)
     operands = None
     try:
-        operands = send_operands_away(run, target, "operands", timeout) if remediation.needs_idle_gpu else None
+        if remediation.needs_idle_gpu:
+            require_operands_to_return(run, target.node)
+            operands = send_operands_away(run, target, "operands", timeout)
         task = RemediateTask(run_id=run.id, node=target.node, gpu=target.gpu, action=action)
         entry, outcome = run_agent(run, name, task, timeout)
         ok, detail = outcome.ok, outcome.error or "; ".join(outcome.evidence)
@@ -155,7 +157,7 @@ def _repair_with_agent(
             ok, detail = _await_reboot(run, target)
         run.undo(entry)
     except StepFailedError as error:
-        ok, detail = False, error.why
+        ok, detail = False, f"{error.why}; {error.hint}" if error.hint else error.why
     if operands:
         bring_operands_back(run, result, target, operands)
     if second and not remediation.takes_node_down:

@@ -6,11 +6,13 @@ other value alone (docs/sources.md, GPU operator).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import ForeignPauseError
+from gameday.values.nodes import Taint
 
 _PREFIX = "nvidia.com/gpu.deploy."
 _OPEN_GPUS = (
@@ -26,6 +28,7 @@ _OPEN_GPUS = (
 """The operands that keep GPUs open, or open them now and then. Driver, toolkit, validator, MIG manager and DRA driver
 do not, and stay."""
 _RUNS = "true"
+_KEEP_PODS_AWAY = ("NoSchedule", "NoExecute")
 AWAY = "paused-for-gameday"
 """The value of the label of an operand that we sent away."""
 
@@ -46,6 +49,46 @@ def running_operands(labels: Mapping[str, str]) -> tuple[str, ...]:
 def pods_of(pods: Iterable[Any], labels: Collection[str]) -> list[Any]:
     """Return the pods (V1Pod) that run on a node because of one of these labels."""
     return [pod for pod in pods if not set(labels).isdisjoint(pod.spec.node_selector or {})]
+
+
+def keeps_away(pods: Iterable[Any], taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Return the taints under which a successor of one of these pods would not be made.
+
+    The DaemonSet controller makes none for a node with a NoSchedule or NoExecute taint that the pod does not tolerate;
+    the tolerations that it adds itself are in the pods. As shipped, the operator's operands tolerate nvidia.com/gpu
+    beside these, and nothing else (docs/sources.md, GPU operator).
+
+    Args:
+        pods: Pods (V1Pod) of operands.
+        taints: The node's, as it is or as it is expected to be.
+    """
+    there = [pod.spec.tolerations or () for pod in pods]
+    hard = [taint for taint in taints if taint.effect in _KEEP_PODS_AWAY]
+    return tuple(taint for taint in hard if not all(_tolerated(taint, tolerations) for tolerations in there))
+
+
+def let_return(taints: Sequence[Taint]) -> str:
+    """Return how to let operands return to nodes with these taints: a command, and where it has to be kept."""
+    added = [
+        {
+            "op": "add",
+            "path": "/spec/daemonsets/tolerations/-",
+            "value": {"key": taint.key, "operator": "Exists", "effect": taint.effect},
+        }
+        for taint in taints
+    ]
+    patch = json.dumps(added, separators=(",", ":"))
+    command = f"kubectl patch clusterpolicy cluster-policy --type=json -p '{patch}'"
+    return f"{command}, and the same in daemonsets.tolerations of the GPU operator's chart"
+
+
+def _tolerated(taint: Taint, tolerations: Iterable[Any]) -> bool:
+    return any(
+        one.effect in (None, "", taint.effect)
+        and one.key in (None, "", taint.key)
+        and (one.operator == "Exists" or (one.key == taint.key and (one.value or "") == taint.value))
+        for one in tolerations
+    )
 
 
 def send_away(kubernetes: Kubernetes, node: str, labels: Collection[str]) -> None:

@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from gameday.cluster.manifests import agent_pod
-from gameday.cluster.operands import running_operands
+from gameday.cluster.operands import let_return, running_operands
 from gameday.errors import ForeignPauseError, KubernetesError
 from gameday.faults.registry import fault_for
 from gameday.host.privileges import KERNEL_LOG
-from gameday.plan.expectations import ExpectedTaint, TaintEffect
+from gameday.plan.expectations import TaintEffect
 from gameday.remediations.registry import remediation_for
-from gameday.run.operands import UPGRADE_HINT, movable_operands, operand_pods
+from gameday.run.operands import (
+    UPGRADE_HINT,
+    expected_taints_that_keep_operands_away,
+    movable_operands,
+    operand_pods,
+)
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 
@@ -112,35 +117,19 @@ def _operands(before: Literal["reset", "removal"], node: str, labels: dict[str, 
 
 
 def _operands_come_back(run: ReadOnlyRun, node: str) -> Iterator[Way]:
-    """Yield whether operands may be scheduled to a node that has the taints which the plan expects.
-
-    As shipped, the GPU operator's operands tolerate the taint nvidia.com/gpu alone (docs/sources.md, GPU operator).
-    """
+    """Yield whether operands may be scheduled to a node that has the taints which the plan expects."""
     try:
         operands = operand_pods(run, node, movable_operands(run, node))
+        kept = expected_taints_that_keep_operands_away(run, node)
     except ForeignPauseError:
         return
-    keeps_away = [taint for taint in run.plan.expect.taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
-    if not operands or not keeps_away:
+    if not operands or all(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in run.plan.expect.taints):
         return
     name = "operands return to a tainted node"
-    kept = [taint.key for taint in keeps_away if not all(_tolerates(pod, taint) for pod in operands)]
     if not kept:
         yield Way(name, True, "they tolerate the taints that the plan expects")
         return
-    detail = f"an operand does not tolerate {', '.join(kept)}: the run would wait for it until its recovery fails"
-    yield Way(name, None, detail, "add the taint to daemonsets.tolerations of the GPU operator's chart")
-
-
-def _tolerates(pod: Any, taint: ExpectedTaint) -> bool:
-    for one in pod.spec.tolerations or ():
-        if one.effect and one.effect != taint.effect:
-            continue
-        if one.operator == "Exists" and one.key in (None, "", taint.key):
-            return True
-        if one.key == taint.key and (one.value or "") == taint.value:
-            return True
-    return False
+    yield Way(name, False, f"an operand does not tolerate {', '.join(map(str, kept))}", let_return(kept))
 
 
 def _is_there(run: ReadOnlyRun, node: str, runtime_class: str) -> bool:

@@ -278,7 +278,7 @@ class RehearsalCluster:
             if controllers:
                 controllers.await_ready_line()
             seeder.await_schedulable(self.size.nodes + self.size.client_nodes)
-            seeder.components(self.size.nodes, self.size.gpus, self._gpu_operator)
+            seeder.components(self.size.nodes, self.size.gpus, self._gpu_operator, self._quarantine_keys())
             self._mark_nodes(seeder)
             trained = self.size.nodes - self.size.spare - self.size.hold_outs
             seeder.training(trained, self.size.gpus, dra=self._lab.dra)

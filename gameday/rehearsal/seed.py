@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,10 +63,11 @@ LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
 GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
 _LOG_STORE_NODE = "gpu-node-1"
 # Namespace, name and labels as the GPU operator, deploy/dmesg-shipper and the logging charts have them.
+_OPERATOR = "gpu-operator"
 _COMPONENTS = (
-    ("gpu-operator", "nvidia-device-plugin-daemonset", {"app": "nvidia-device-plugin-daemonset"}),
-    ("gpu-operator", "nvidia-dcgm", {"app": "nvidia-dcgm"}),
-    ("gpu-operator", "nvidia-dcgm-exporter", {"app": "nvidia-dcgm-exporter"}),
+    (_OPERATOR, "nvidia-device-plugin-daemonset", {"app": "nvidia-device-plugin-daemonset"}),
+    (_OPERATOR, "nvidia-dcgm", {"app": "nvidia-dcgm"}),
+    (_OPERATOR, "nvidia-dcgm-exporter", {"app": "nvidia-dcgm-exporter"}),
     ("dmesg-logging", "dmesg", {"app.kubernetes.io/name": "dmesg"}),
     ("logging", "otel-collector", {"app.kubernetes.io/name": "opentelemetry-collector"}),
     ("logging", "loki", {"app.kubernetes.io/name": "loki"}),
@@ -195,27 +196,32 @@ class Seeder:
         except (httpx.HTTPError, ValueError, KeyError) as error:
             raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
 
-    def components(self, nodes: int, gpus: int, operator: GpuOperator) -> None:
+    def components(self, nodes: int, gpus: int, operator: GpuOperator, quarantine_keys: Iterable[str]) -> None:
         """The pods through which most clusters watch and serve their GPUs, and the log store's, on the first node.
 
         With a GPU operator its operands are placed by its labels, and waited for until the nodes offer their GPUs.
-        Without one all are left out on a large fleet, where they would be most of what the rehearsal does. Raises
-        SeedError.
+        Without one all are left out on a large fleet, where they would be most of what the rehearsal does. Operands
+        tolerate what docs/empty-cluster.md has one set, the keys of the detector's taints; what ships logs tolerates
+        everything, as there. Raises SeedError.
         """
+        operands_tolerate = [
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+            *({"key": key, "operator": "Exists"} for key in quarantine_keys),
+        ]
         if operator is GpuOperator.NONE and nodes > _COMPONENTS_UP_TO:
             return
         for namespace in dict.fromkeys(namespace for namespace, *_ in _COMPONENTS):
             self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self._label(_LOG_STORE_NODE, {LOG_STORE_LABEL: "true"})
         by_app = {operand.app: f"{DEPLOY}{label}" for label, operand in OPERANDS.items()}
-        discovery = ("gpu-operator", "gpu-feature-discovery", {"app": "gpu-feature-discovery"})
+        discovery = (_OPERATOR, "gpu-feature-discovery", {"app": "gpu-feature-discovery"})
         with_operator = operator is not GpuOperator.NONE
         for namespace, name, labels in (*_COMPONENTS, *([discovery] if with_operator else [])):
             label = by_app.get(labels.get("app", ""), GPU_PRESENT_LABEL) if with_operator else GPU_PRESENT_LABEL
             selector = _SELECTORS.get(name, {label: "true"})
-            self._create(
-                f"/apis/apps/v1/namespaces/{namespace}/daemonsets", _component(namespace, name, labels, selector)
-            )
+            tolerations = operands_tolerate if namespace == _OPERATOR else [{"operator": "Exists"}]
+            component = _component(namespace, name, labels, selector, tolerations)
+            self._create(f"/apis/apps/v1/namespaces/{namespace}/daemonsets", component)
         if with_operator:
             self._await_gpus(nodes, gpus)
 
@@ -306,7 +312,9 @@ def collection_of(document: dict[str, Any]) -> str:
     return f"{root}{scope}/{_PLURALS[document['kind']]}"
 
 
-def _component(namespace: str, name: str, labels: dict[str, str], selector: dict[str, str]) -> dict[str, Any]:
+def _component(
+    namespace: str, name: str, labels: dict[str, str], selector: dict[str, str], tolerations: list[dict[str, str]]
+) -> dict[str, Any]:
     """A pod that only looks like one: what it would do, the virtual node does, and stops doing while it is frozen."""
     image, resources = f"ghcr.io/example/{name}:1", {"requests": {"cpu": "10m"}}
     container: dict[str, Any] = {"name": name, "image": image, "resources": resources}
@@ -314,7 +322,7 @@ def _component(namespace: str, name: str, labels: dict[str, str], selector: dict
         container["env"] = [{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": "localhost:5555"}]
     pod = {
         "nodeSelector": selector,
-        "tolerations": [{"operator": "Exists"}],
+        "tolerations": tolerations,
         "terminationGracePeriodSeconds": 2,
         "containers": [container],
     }

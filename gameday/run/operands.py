@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gameday.cluster.operands import pods_of, running_operands
+from gameday.cluster.operands import keeps_away, let_return, pods_of, running_operands
 from gameday.errors import ForeignPauseError, RefusedError
 from gameday.run.drain import pods_to_drain
 from gameday.run.run import ReadOnlyRun
+from gameday.values.nodes import Taint
 
 UPGRADE_HINT = "run when the driver upgrade there is over"
 """The hint for a node on which somebody else has sent an operand away."""
@@ -26,6 +27,32 @@ def movable_operands(run: ReadOnlyRun, node: str) -> tuple[str, ...]:
 def operand_pods(run: ReadOnlyRun, node: str, labels: tuple[str, ...]) -> list[Any]:
     """Return the pods (V1Pod) of these operands on a followed node."""
     return pods_of(run.nodes.pods_on(node), labels)
+
+
+def expected_taints_that_keep_operands_away(run: ReadOnlyRun, node: str) -> tuple[Taint, ...]:
+    """Return the taints of the plan's expectations under which operands of a followed node would not return to it.
+
+    Raises:
+        ForeignPauseError: Somebody else has sent one of them away.
+    """
+    taints = [Taint(key=one.key, value=one.value, effect=one.effect) for one in run.plan.expect.taints]
+    return keeps_away(operand_pods(run, node, movable_operands(run, node)), taints)
+
+
+def refuse_operands_that_would_stay_away(run: ReadOnlyRun, node: str) -> None:
+    """Refuse a plan that sends operands off a followed node which they would not return to in quarantine.
+
+    Raises:
+        RefusedError: The quarantine would keep them away, or somebody else has sent one away.
+    """
+    try:
+        taints = expected_taints_that_keep_operands_away(run, node)
+    except ForeignPauseError as error:
+        raise RefusedError(f"no GPU of {node} can be reset or removed: {error}", UPGRADE_HINT) from None
+    if taints:
+        listed = ", ".join(map(str, taints))
+        why = f"the GPU operator's operands would not return to {node}: they do not tolerate {listed}"
+        raise RefusedError(why, let_return(taints))
 
 
 def uids_before_reset(run: ReadOnlyRun, node: str) -> set[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import AppsV1Api
 from ruamel.yaml import YAML
 
 from gameday.cluster.operands import AWAY
@@ -28,6 +29,7 @@ from tests.game_days.test_post_mortem import eventually
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 PLUGIN, TOOLKIT = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.container-toolkit"
+OPERATOR = "gpu-operator"
 CANARY = {"measure": "all-reduce bus bandwidth", "stays_above": "90%"}
 
 
@@ -199,6 +201,57 @@ def test_during_a_driver_upgrade_a_run_that_would_move_operands_is_refused(
             clean_cdi.core.patch_node(name, {"metadata": {"labels": {PLUGIN: "true"}}})
     assert played.exit_code == 5, played.output
     assert upgrade in " ".join(played.output.split()) or "offers no" in played.output
+
+
+@pytest.fixture
+def as_shipped(cdi: Arena) -> Iterator[Arena]:
+    """The operator's operands tolerate what its chart lists as shipped, in place of what docs/empty-cluster.md adds."""
+    apps = AppsV1Api(cdi.core.api_client)
+    before = {
+        one.metadata.name: one.spec.template.spec.tolerations for one in apps.list_namespaced_daemon_set(OPERATOR).items
+    }
+
+    def tolerate(tolerations: dict[str, Any]) -> None:
+        for name, wanted in tolerations.items():
+            apps.patch_namespaced_daemon_set(
+                name, OPERATOR, {"spec": {"template": {"spec": {"tolerations": wanted}}}},
+                _content_type="application/merge-patch+json",
+            )  # fmt: skip
+        eventually(lambda: all(map(is_rolled_out, apps.list_namespaced_daemon_set(OPERATOR).items)), bool)
+
+    tolerate({key: [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] for key in before})
+    yield cdi
+    cdi.heal()
+    tolerate(cdi.core.api_client.sanitize_for_serialization(before))
+
+
+def is_rolled_out(daemon_set: Any) -> bool:
+    status, wanted = daemon_set.status, daemon_set.status.desired_number_scheduled
+    return (
+        status.observed_generation == daemon_set.metadata.generation
+        and status.updated_number_scheduled == status.number_available == wanted
+    )
+
+
+def test_on_an_operator_as_shipped_a_reset_is_refused_with_the_command_that_helps(as_shipped: Arena) -> None:
+    played = as_shipped.play(QUICK)
+    assert played.exit_code == 5, played.output
+    assert "they do not tolerate trainy.konduktor.ai/faulty=true:NoSchedule" in " ".join(played.output.split())
+    assert "kubectl patch clusterpolicy cluster-policy" in " ".join(played.output.split())
+    assert not list(played.history.of(FaultInjected))
+    assert as_shipped.leftovers() == []
+    _, rows = doctor(as_shipped)
+    assert "gpus: operands return to a tainted node" in failed(rows)
+
+
+def test_on_an_operator_as_shipped_a_taint_that_no_plan_expects_leaves_the_reset_out(as_shipped: Arena) -> None:
+    """The node stays out of service, as nothing proved it good."""
+    plan = changed(QUICK, "expect.taints", [])
+    plan = changed(plan, "recover.within", "20s")
+    played = as_shipped.play(plan)
+    (reset,) = played.history.of(Remediated)
+    assert not reset.ok and "they do not tolerate trainy.konduktor.ai/faulty=true:NoSchedule" in reset.detail
+    assert not [seen for seen in played.history.of(LabelSeen) if seen.label == PLUGIN], "no operand was moved"
 
 
 def hosts_of(arena: Arena) -> dict[str, VirtualHost]:

@@ -8,14 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from http import HTTPStatus
 
-from gameday.cluster.operands import AWAY, bring_back, pods_of, running_operands, send_away
+from gameday.cluster.operands import (
+    AWAY,
+    bring_back,
+    keeps_away,
+    let_return,
+    pods_of,
+    running_operands,
+    send_away,
+)
 from gameday.cluster.watch import Follower
 from gameday.errors import ForeignPauseError, KubernetesError
 from gameday.health.episodes.work import EpisodeWork
+from gameday.values.nodes import Taint
 
 
 def send_operands_away(work: EpisodeWork, within_s: float) -> str:
     """Send away the operands that keep GPUs open, and wait until their pods are gone.
+
+    None is moved where the node's taints would keep it away for good.
 
     Returns:
         Why no GPU can be reset; empty where the operands are away, or the operator has none on this node.
@@ -33,11 +44,14 @@ def send_operands_away(work: EpisodeWork, within_s: float) -> str:
         return str(error)
     if not labels:
         return ""
-    work.save(work.episode.model_copy(update={"operands_away": labels}))
-    send_away(work.kubernetes, node, labels)
     pods = work.kubernetes.core.list_pod_for_all_namespaces
     with Follower(pods, field_selector=f"spec.nodeName={node}") as followed:
         followed.require_synced()
+        taints = [Taint.model_validate(one, extra="ignore") for one in (found.get("spec") or {}).get("taints") or ()]
+        if kept := keeps_away(pods_of(followed.objects(), labels), taints):
+            return f"operands would not return: they do not tolerate {', '.join(map(str, kept))}; {let_return(kept)}"
+        work.save(work.episode.model_copy(update={"operands_away": labels}))
+        send_away(work.kubernetes, node, labels)
         if work.wait(lambda: not pods_of(followed.objects(), labels), within_s):
             return ""
         left: Sequence[str] = [pod.metadata.name for pod in pods_of(followed.objects(), labels)]

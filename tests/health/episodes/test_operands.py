@@ -33,9 +33,11 @@ def operands(ward: Ward) -> tuple[str | None, str | None]:
 
 
 @contextmanager
-def device_plugin(ward: Ward, *, leaves: bool = True) -> Iterator[list[str | None]]:
+def device_plugin(ward: Ward, *, leaves: bool = True, as_shipped: bool = False) -> Iterator[list[str | None]]:
     """A DaemonSet's pod on the node, which goes when its label does; yields the values that the label had, in order."""
-    spec = {"nodeName": ward.node, "nodeSelector": {PLUGIN: "true"}, "terminationGracePeriodSeconds": 0}
+    tolerated = {"key": "nvidia.com/gpu", "operator": "Exists"} if as_shipped else {"operator": "Exists"}
+    placed = {"nodeName": ward.node, "nodeSelector": {PLUGIN: "true"}, "tolerations": [tolerated]}
+    spec = {**placed, "terminationGracePeriodSeconds": 0}
     pod = {"metadata": {"name": "plugin"}, "spec": {**spec, "containers": [{"name": "main", "image": "i"}]}}
     ward.world.core.create_namespaced_pod("default", pod)
     values: list[str | None] = []
@@ -85,6 +87,21 @@ def test_an_operand_that_stays_fails_the_reset_and_the_ladder_goes_on(ward, agen
     assert [attempt.outcome for attempt in episode.attempts] == ["failed", "passed"]
     assert episode.attempts[0].why == "the GPU operator's operands have not left: plugin"
     assert agents.actions() == ["driver-restart"] and operands(ward)[0] == "true"
+
+
+def test_operands_that_the_quarantine_would_keep_away_are_not_moved_and_the_ladder_goes_on(
+    ward, agents: Agents
+) -> None:
+    ward.quarantine()
+    label(ward, plugin="true")
+    ward.open()
+    ladder = [{"repair": "gpu-reset", "within": "10s", "limit": 1}, {"repair": "driver-restart", "within": "10s"}]
+    with device_plugin(ward, as_shipped=True) as values:
+        episode = ward.work_off(ladder=ladder)
+    assert [attempt.outcome for attempt in episode.attempts] == ["failed", "passed"]
+    assert "they do not tolerate trainy.konduktor.ai/faulty=true:NoSchedule; kubectl patch" in episode.attempts[0].why
+    assert agents.actions() == ["driver-restart"]
+    assert values == ["true"]
 
 
 def test_during_a_driver_upgrade_no_gpu_is_reset(ward, agents: Agents) -> None:
