@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
@@ -20,6 +19,7 @@ from gameday.history.events import Aborted, FaultInjected, RunEnded
 from gameday.history.journal import read_history
 from gameday.values.results import Cleanliness
 from tests.rehearsal.processes import naming, until
+from tests.support.prefect_api import prefect_api
 
 Capture = pytest.CaptureFixture[str]
 PLAN = "xid-95-uncontained-ecc"
@@ -64,7 +64,7 @@ class Up:
         until(lambda: "Ctrl-C ends all of it" in self.words() or self.process.poll() is not None, 120, "it is up")
         assert self.process.poll() is None, self.words()
         pages = self.words().partition("Prefect's pages: ")[2].split()[0]
-        self.api = httpx.Client(base_url=f"{pages}/api", timeout=30, trust_env=False)
+        self.api = prefect_api(pages)
 
     def words(self) -> str:
         return self.said.read_text(encoding="utf-8")
@@ -72,19 +72,8 @@ class Up:
     def run(self, **parameters: Any) -> str:
         """Start a game-day as the form does, and return its flow run."""
         deployment = self.api.get("/deployments/name/game-day/manual").raise_for_status().json()["id"]
-        answer = self.post(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
+        answer = self.api.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters})
         return str(answer.raise_for_status().json()["id"])
-
-    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        """Return the first answer that is none of a busy server, whose SQLite refuses a second writer with 503."""
-        answers: list[httpx.Response] = []
-
-        def is_answered() -> bool:
-            answers.append(self.api.post(path, json=body))
-            return answers[-1].status_code != httpx.codes.SERVICE_UNAVAILABLE
-
-        until(is_answered, 60, f"an answer to {path}")
-        return answers[-1]
 
     def state(self, flow_run: str) -> str:
         return str(self.api.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state_name"])
@@ -95,7 +84,7 @@ class Up:
             "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
             "deployments": {"name": {"any_": ["weekly"]}},
         }
-        runs = self.post("/flow_runs/filter", body).raise_for_status().json()
+        runs = self.api.post("/flow_runs/filter", json=body).raise_for_status().json()
         return {str(run["expected_start_time"]) for run in runs if run["auto_scheduled"]}
 
     def histories(self) -> list[Path]:
@@ -116,7 +105,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 @pytest.mark.timeout(400)
 def test_a_game_day_from_the_form_passes_and_ctrl_c_undoes_the_next(up: Up) -> None:
     refused = up.api.get("/deployments/name/game-day/manual").json()["id"]
-    answer = up.post(f"/deployments/{refused}/create_flow_run", {"parameters": {"plan": "no-such-plan"}})
+    answer = up.api.post(f"/deployments/{refused}/create_flow_run", json={"parameters": {"plan": "no-such-plan"}})
     assert (answer.status_code, "no-such-plan" in answer.text) == (409, True)
     until(lambda: bool(up.scheduled()), 60, "the scheduler puts the next weekly seasons in")
     moments = [datetime.fromisoformat(moment) for moment in up.scheduled()]

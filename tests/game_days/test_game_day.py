@@ -9,7 +9,6 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
 import pytest
 from ruamel.yaml import YAML
 
@@ -29,6 +28,7 @@ from gameday.report.notes import Notes, read_notes
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Step, StepOutcome
 from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, send, step_started
+from tests.support.prefect_api import prefect_api
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
 
@@ -235,7 +235,7 @@ def test_a_killed_run_is_taken_out_by_its_pods_deadline_and_reaped(clean_arena: 
     assert reaped.returncode == 0, reaped.stdout + reaped.stderr
     assert "clean" in reaped.stdout
     flow_run = played.history.of(RunStarted)[0].flow_run_id
-    state = httpx.get(f"{server}/flow_runs/{flow_run}", timeout=10).json()["state"]
+    state = prefect_api(clean_arena.cluster.urls["prefect"]).get(f"/flow_runs/{flow_run}").json()["state"]
     assert (state["type"], state["name"]) == ("CRASHED", "Unknown")
     argv = [sys.executable, "-m", "gameday.cli", "report", str(played.folder)]
     rendered = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from ruamel.yaml import YAML
 
@@ -24,6 +23,7 @@ from tests.game_days.conftest import QUICK, Arena, changed
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports
 from tests.support.postgres import PostgreSQL
+from tests.support.prefect_api import prefect_api
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 PLANS = ("quick", "one", "two")
@@ -43,7 +43,7 @@ class Pages:
         self.server = Child("prefect", argv, folder / "server.log", settings, says_ready=False)
         stack.callback(self.server.end)
         self.start_server()
-        self._api = stack.enter_context(httpx.Client(base_url=f"{self.url}/api", timeout=30, trust_env=False))
+        self._api = stack.enter_context(prefect_api(self.url))
         plans = folder / "plans"
         plans.mkdir()
         for name in PLANS:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 from ruamel.yaml import YAML
 
@@ -24,6 +23,7 @@ from gameday.history.journal import read_history
 from gameday.values.results import Step
 from tests.game_days.conftest import QUICK, Arena, changed, step_started
 from tests.rehearsal.processes import until
+from tests.support.prefect_api import prefect_api
 from tests.torture.proxy import Switch
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -64,12 +64,12 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     run = next((tmp_path / "reports").iterdir())
     assert (run / "report.html").is_file()
     assert read_history(run / "history.jsonl").records
-    api = environment["PREFECT_API_URL"]
-    runs = httpx.post(f"{api}/flow_runs/filter", json={}, timeout=10).json()
+    api = prefect_api(clean_arena.cluster.urls["prefect"])
+    runs = api.post("/flow_runs/filter", json={}).json()
     deployed = [run["state"] for run in runs if run["deployment_id"] and run["parameters"].get("plan") == str(plan)]
     assert [state["name"] for state in deployed] == ["Passed"], deployed
     (flow_run,) = [one for one in runs if one["deployment_id"] and one["parameters"].get("plan") == str(plan)]
-    artifacts = httpx.post(f"{api}/artifacts/filter", json={}, timeout=10).json()
+    artifacts = api.post("/artifacts/filter", json={}).json()
     made = [artifact for artifact in artifacts if artifact["flow_run_id"] == flow_run["id"]]
     (shown,) = [artifact["data"] for artifact in made if artifact["key"] == "report"]
     assert shown.startswith("**Passed**, cluster clean.")
@@ -78,7 +78,7 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     assert (bar["type"], bar["data"], bar["description"]) == ("progress", 100, "ended, cluster clean")
     assert re.fullmatch(rf"{QUICK['name']} on gpu-node-\d+ GPU \d, {run.name}", flow_run["name"])
     assert {QUICK["name"], "xid", "rehearsal"} <= set(flow_run["tags"])
-    logs = httpx.post(f"{api}/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}}, timeout=10)
+    logs = api.post("/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}})
     said = [log["message"] for log in logs.json()]
     assert any("fault xid is in on gpu-node-" in line for line in said), said
     assert any("qa node: done" in line for line in said)
@@ -120,12 +120,12 @@ def test_a_person_who_stops_waiting_for_a_server_gets_the_result(clean_arena: Ar
 
 
 def test_a_server_that_restarts_and_whose_sqlite_is_then_locked_has_the_result_in_the_end(clean_arena: Arena) -> None:
-    server, api = clean_arena.cluster.child("prefect"), f"{clean_arena.cluster.urls['prefect']}/api"
+    server, url = clean_arena.cluster.child("prefect"), clean_arena.cluster.urls["prefect"]
     process, reports = clean_arena.start(changed(QUICK, "name", "restarted"))
     until(lambda: injected(reports), 120, "the fault is in")
     server.end()
     server.start()
-    server.await_url(f"{api}/health")
+    server.await_url(f"{url}/api/health")
     with closing(sqlite3.connect(clean_arena.cluster.folder / "prefect/prefect.db")) as other_writer:
         other_writer.execute("BEGIN IMMEDIATE")
         until(lambda: list(reports.glob("*/report.html")), 120, "the run has its report")
@@ -133,7 +133,7 @@ def test_a_server_that_restarts_and_whose_sqlite_is_then_locked_has_the_result_i
         other_writer.rollback()
     played = clean_arena.finish(process, reports)
     assert played.exit_code == 0, played.output
-    runs = httpx.post(f"{api}/flow_runs/filter", json={}, timeout=10).json()
+    runs = prefect_api(url).post("/flow_runs/filter", json={}).json()
     assert [run["state_name"] for run in runs if run["name"].startswith("restarted on ")] == ["Passed"]
 
 

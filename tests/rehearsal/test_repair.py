@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
 from kubernetes import client
 
@@ -20,6 +19,7 @@ from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.xid.lines import format_xid
 from tests.health.conftest import KEY, eventually
+from tests.support.prefect_api import prefect_api
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 WITHIN_S = 90.0
@@ -34,7 +34,7 @@ class Site:
         self.admin = Kubernetes(profile.model_copy(update={"kubeconfig": cluster.admin_kubeconfig}))
         self.store = EpisodeStore(RepairApi(self.admin))
         self.hosts = cluster.child("nodes").ready["hosts"]
-        self.prefect = f"{cluster.urls['prefect']}/api"
+        self.prefect = prefect_api(cluster.urls["prefect"])
 
     def fail_gpu(self, node: str, xid: int = 95) -> None:
         host = VirtualHost(f"{self.hosts}/{node}")
@@ -59,7 +59,7 @@ class Site:
 
     def flow_runs(self, episode: Episode) -> list[dict[str, Any]]:
         wanted = {"flow_runs": {"tags": {"all_": [episode.id]}}}
-        answer = httpx.post(f"{self.prefect}/flow_runs/filter", json=wanted, trust_env=False)
+        answer = self.prefect.post("/flow_runs/filter", json=wanted)
         found: list[dict[str, Any]] = answer.raise_for_status().json()
         return found
 
@@ -115,7 +115,7 @@ def test_a_flow_run_that_a_person_cancels_leaves_the_node_out(site: Site) -> Non
     assert opened
     (run,) = eventually(lambda: site.flow_runs(opened))
     cancel = {"state": {"type": "CANCELLING", "name": "Cancelling"}, "force": True}
-    answer = httpx.post(f"{site.prefect}/flow_runs/{UUID(run['id'])}/set_state", json=cancel, trust_env=False)
+    answer = site.prefect.post(f"/flow_runs/{UUID(run['id'])}/set_state", json=cancel)
     answer.raise_for_status()
     episode = site.await_end("gpu-node-4")
     policy.delete_namespaced_pod_disruption_budget("all", "training")

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
-
+from tests.support.prefect_api import prefect_api
 from tests.torture.lanes import ROOT, Lane
 
 _ENDS_WITHIN_S = 180.0
@@ -25,7 +24,7 @@ class Worker:
     def __init__(self, lane: Lane, home: Path) -> None:
         self._lane = lane
         self._home = home
-        self._api = httpx.Client(base_url=f"http://127.0.0.1:{lane.prefect.port}/api", timeout=60)
+        self._api = prefect_api(f"http://127.0.0.1:{lane.prefect.port}")
         self._pool = f"{lane.name}-{home.name}"
         self._run = ""
         self._begun = False
@@ -102,10 +101,7 @@ class Worker:
         self._post(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}, "force": False})
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        deadline = time.monotonic() + _ENDS_WITHIN_S
-        # A busy server's SQLite answers 503 to a second writer.
-        while (answer := self._api.post(path, json=body)).status_code == 503 and time.monotonic() < deadline:
-            time.sleep(1)
+        answer = self._api.post(path, json=body)
         assert answer.is_success, f"{path}: {answer.status_code} {answer.text[:300]}"
         found: dict[str, Any] = answer.json()
         return found

@@ -36,6 +36,7 @@ from tests.deploy.manifests import DEPLOY, documents
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.rehearsal.lab.test_rights import FORBIDDEN
 from tests.rehearsal.processes import until
+from tests.support.prefect_api import prefect_api
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(600)]
 FOLDER = DEPLOY / "prefect" / "kubernetes"
@@ -54,7 +55,7 @@ class JobWorker:
         self.arena = arena
         self.folder = folder
         self.batch = client.BatchV1Api(arena.core.api_client)
-        self.api = httpx.Client(base_url=f"{arena.cluster.urls['prefect']}/api", timeout=30, trust_env=False)
+        self.api = prefect_api(arena.cluster.urls["prefect"])
         self._grant()
         self._environment = self._environment_of_the_manifest()
         template = ("--base-job-template", str(FOLDER / "job-template.json"))
