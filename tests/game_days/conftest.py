@@ -201,10 +201,10 @@ class Arena:
             self.core.delete_namespaced_config_map(held.metadata.name, "gameday")
         for lease in self.coordination.list_namespaced_lease("gameday").items:
             self.coordination.delete_namespaced_lease(lease.metadata.name, "gameday")
-        tainted = [node for node, (taints, *_) in self.nodes().items() if taints]
-        for node in tainted:
-            self.core.patch_node(node, {"spec": {"taints": None}})
-        if tainted:
+        held_out = [node for node, (taints, cordoned, *_) in self.nodes().items() if taints or cordoned]
+        for node in held_out:
+            self.core.patch_node(node, {"spec": {"taints": None, "unschedulable": None}})
+        if held_out:
             until(self._has_no_reason, 30, "the health controller to take its reasons off the nodes")
 
     def _has_no_reason(self) -> bool:

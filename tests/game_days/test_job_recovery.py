@@ -16,7 +16,7 @@ JOB = {"namespace": "training", "selector": {"app": "pretrain"}, "resumes_within
 
 
 def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan with a target on which one pod of the job runs and prints steps; two may be there after a drain."""
+    """The plan with a target on which one pod of the job runs alone, and has printed two steps."""
 
     def pods() -> list[Any]:
         return list(arena.core.list_namespaced_pod("training", label_selector="app=pretrain").items)
@@ -26,12 +26,12 @@ def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
         for pod in running:
             is_alone = [one.spec.node_name for one in running].count(pod.spec.node_name) == 1
             if is_alone and pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
-                log = arena.core.read_namespaced_pod_log(pod.metadata.name, "training", tail_lines=1)
-                if "step" in log:
+                log = arena.core.read_namespaced_pod_log(pod.metadata.name, "training", tail_lines=2)
+                if log.count("step") == 2:
                     return str(pod.spec.node_name)
         return None
 
-    until(lambda: printing() is not None, 60, "a training pod that prints steps")
+    until(lambda: printing() is not None, 60, "a training pod that has printed two steps")
     return changed(plan, "targets.names", [printing()])
 
 

@@ -99,7 +99,7 @@ class GpuFleet:
         self.remapped_uncorrectable: Ints = np.zeros(shape, np.int64)
         self.remap_pending: Flags = np.zeros(shape, bool)
         self.remap_failure: Flags = np.zeros(shape, bool)
-        self.nvlinks: Ints = np.full(shape, NVLINKS)
+        self.nvlinks, self.nvlink_mbps = np.full(shape, NVLINKS), np.full(shape, NVLINK_MBPS)  # each link's rate
         self.nvlink_crc_flit: Ints = np.zeros(shape, np.int64)
         self.nvlink_crc_data: Ints = np.zeros(shape, np.int64)
         self.nvlink_replay: Ints = np.zeros(shape, np.int64)
@@ -110,7 +110,7 @@ class GpuFleet:
         self.wrong_results: Ints = np.zeros(shape, np.int64)
         self.ecc: Flags = np.ones(shape, bool)
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
-        # Shares of the memory's bandwidth, and of the PCIe link's, whatever its width and generation.
+        # Shares of the memory's bandwidth, and of what the PCIe link's width and generation would give.
         # And of the rate that the clock would give: below 1 on a GPU that is just slow.
         self.memory_share, self.link_share, self.compute_share = np.ones(shape), np.ones(shape), np.ones(shape)
         self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that does not hold its bits
@@ -185,7 +185,7 @@ class GpuFleet:
             counter[cell] = 0
         for counter in (self.nvlink_replay, self.nvlink_recovery, self.pcie_replays):
             counter[cell] = 0
-        self.nvlinks[cell] = NVLINKS
+        self.nvlinks[cell], self.nvlink_mbps[cell] = NVLINKS, NVLINK_MBPS
         self.clock_floor[cell], self.clock_ceiling[cell] = 0.0, SM_CLOCK_MAX_MHZ
         self.power_limit[cell] = POWER_LIMIT_W
         self.ecc[cell] = self.ecc_pending[cell]
@@ -220,6 +220,15 @@ class GpuFleet:
         quality = 1.0 + _MEMORY_SIGMA * float(self._dies["memory"][cell])
         return float(COPY_GBS * quality * self._share(cell) * self.memory_share[cell])
 
+    def link_gbs(self, cell: Cell) -> float:
+        """Rate of copies from the near host memory: half with half of the lanes, or one generation lower."""
+        lanes = float(self.pcie_width[cell]) / PCIE_WIDTH
+        return float(NEAR_GBS * lanes * 2.0 ** (self.pcie_generation[cell] - PCIE_GENERATION) * self.link_share[cell])
+
+    def nvlinks_gbs(self, cell: Cell) -> float:
+        """Rate of the active NVLinks together, in one direction."""
+        return float(self.nvlinks[cell] * self.nvlink_mbps[cell] / 1000)
+
     def _share(self, cell: Cell, others: float | None = None) -> float:
         beside = max(float(self.pod_load[cell]), float(self.work_load[cell])) if others is None else others
         return 1.0 - 0.5 * beside
@@ -244,7 +253,7 @@ class GpuFleet:
         self.energy_mj += self.power * seconds * 1000
         self.power_violation_ns += np.where(reasons & clock_reasons.POWER_CAP, seconds * 1e9, 0.0)
         self.thermal_violation_ns += np.where(reasons & clock_reasons.THERMAL_SLOWDOWN, seconds * 1e9, 0.0)
-        self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks / NVLINKS)
+        self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / (NVLINKS * NVLINK_MBPS))
 
     def _training(self) -> Floats:
         """Pods' load now: a slow wobble of a few percent, and a pause of all a node's GPUs for each checkpoint."""

@@ -21,6 +21,7 @@ _OF_A_GPU = (
     "remap_pending",
     "remap_failure",
     "nvlinks",
+    "nvlink_mbps",
     "pcie_generation",
     "pcie_width",
     "wrong_results",

@@ -25,7 +25,7 @@ from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
 from gameday.host.worker import largest_block, take_memory
 from gameday.rehearsal.nodes.device_memory import OutOfMemoryError, Pool, allocator
-from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB, NEAR_GBS, NVLINK_MBPS
+from gameday.rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB
 from gameday.rehearsal.nodes.machine import MIB, Machine
 from gameday.rehearsal.nodes.nccl_over_nodes import joined, leave, progress, start_error
 from gameday.rehearsal.nodes.numa import CPUS_OF_NODE, numa_node
@@ -122,8 +122,8 @@ class ModelWork:
                 # The link carries what the memory gives, whichever CPU starts the copy; unbound pages are the CPUs'.
                 by_cpus = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
                 share = by_cpus if node is None else 1.0 if node == own else FAR_SHARE
-                link = NEAR_GBS * float(fleet.link_share[self._cell])
-                return WorkReport(seconds=seconds, copy_gbs=round(link * share, 2), memory_node=node)
+                copied = fleet.link_gbs(self._cell) * share
+                return WorkReport(seconds=seconds, copy_gbs=round(copied, 2), memory_node=node)
             case ProveMemory(leave_bytes=leave):
                 proved = fleet.memory_free_mib(self._cell) * MIB - leave
                 at = int(fleet.bad_word_at[self._cell])
@@ -136,10 +136,9 @@ class ModelWork:
                 return self._all_reduce_over_nodes(seconds, self._order)
 
     def _all_reduce(self, seconds: float, gpus: tuple[int, ...]) -> WorkReport:
-        """Let the GPU with the fewest links set the pace; one that computes wrongly adds wrongly, too."""
+        """Let the GPU whose links carry least set the pace; one that computes wrongly adds wrongly, too."""
         fleet, cells = self._machine.fleet, [self._machine.cell(gpu) for gpu in gpus]
-        links = min(int(fleet.nvlinks[cell]) for cell in cells)
-        gbs = _ALL_REDUCE_SHARE * links * NVLINK_MBPS / 1000 if links else WITHOUT_NVLINK_GBS
+        gbs = _ALL_REDUCE_SHARE * min(fleet.nvlinks_gbs(cell) for cell in cells) or WITHOUT_NVLINK_GBS
         wrong = sum(int(fleet.wrong_results[cell]) for cell in cells)
         return WorkReport(seconds=seconds, bus_gbs=round(gbs, 1), wrong_sums=wrong)
 
