@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gameday.history.events import FrameRead, GpuIdentity, GpusIdentified, OwnCost
+from gameday.history.events import FrameRead, GpuIdentity, GpusIdentified, KubernetesEventSeen, OwnCost
 from gameday.history.frames import Frames, conform
 from tests.report import run_builder as build
 
@@ -44,7 +44,16 @@ def events() -> list[build.Timed]:
     read = FrameRead(
         frame="metrics", server="Prometheus", query=query, start=build.at(-60), end=build.at(46), step_s=0.5, rows=5488
     )
+    fell = KubernetesEventSeen(
+        node=build.NODE,
+        reason="GPUXid79",
+        type="Warning",
+        source="gameday-health",
+        message="GPU 5 (GPU-0000-5) at PCI 0000:c1:00 reports Xid 79: GPU has fallen off the bus. The node is drained.",
+        at=build.at(build.FAULT_AT + 0.97),
+    )
     return [
+        build.Timed(46.15, fell),
         build.Timed(46.2, GpusIdentified(node=build.NODE, gpus=gpus)),
         build.Timed(46.25, read),
         build.Timed(46.35, OwnCost(cpu_s=2.4, peak_rss_bytes=180_000_000)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,6 +93,35 @@ def test_the_verdict_is_seen_and_nothing_is_asked_for(opened, drawn, variant, wo
     assert opened.get_by_role("status").inner_text() == word
     assert opened.locator("#gpus svg.chart-svg[role=img]").count() == 6
     assert opened.get_by_role("navigation").is_visible()
+
+
+# Table cells whose words are cut: three lines or more of under seven characters each. Names of nodes have ten.
+CUT = """() => {
+  document.querySelectorAll('details').forEach(one => one.open = true);
+  const words = [...document.querySelectorAll('tbody td, tbody th, tbody code')].filter(one => !one.children.length);
+  const lines = one => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+  };
+  return words.map(one => [one.textContent.trim(), lines(one)])
+    .filter(([text, many]) => many > 2 && !text.includes(' ') && text.length / many < 7);
+}"""
+
+
+@pytest.mark.parametrize("variant", ["passing", "detector-off"])
+@pytest.mark.parametrize("opened", [1440, 768, 390], indirect=True)
+def test_no_name_is_cut_into_short_lines(opened, drawn, variant):
+    look(opened, drawn(variant))
+    assert opened.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("variant", ["passing", "detector-off", "killed"])
+@pytest.mark.parametrize("opened", [1440], indirect=True)
+def test_the_summary_is_short(opened, drawn, variant):
+    look(opened, drawn(variant))
+    assert opened.evaluate("document.documentElement.scrollHeight") < 4000
+    assert 1 <= len(re.findall(rb"/Type /Page\b", opened.pdf(format="A4"))) <= 6
 
 
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
