@@ -124,6 +124,20 @@ def test_the_summary_is_short(opened, drawn, variant):
     assert 1 <= len(re.findall(rb"/Type /Page\b", opened.pdf(format="A4"))) <= 6
 
 
+@pytest.mark.parametrize("variant", ["passing", "killed"])
+def test_no_bar_leaves_its_track(opened, drawn, variant):
+    """In the killed run a pod leaves after the last link of the chain, where the chain's axis has ended."""
+    look(opened, drawn(variant))
+    past = """() => {
+      document.querySelectorAll('details').forEach(one => one.open = true);
+      const right = one => one.getBoundingClientRect().right;
+      return [...document.querySelectorAll('.track .bar')].map(bar => right(bar) - right(bar.parentElement));
+    }"""
+    beyond = opened.evaluate(past)
+    assert len(beyond) > 10
+    assert max(beyond) <= 3  # the least width of a bar, in pixels
+
+
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_hostile_text_runs_nothing(opened, drawn, number):
     look(opened, drawn(str(number)))
