@@ -20,6 +20,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gameday import __version__
+from gameday.cli.help_page import HelpGroup
 from gameday.errors import CommandError, DocumentError, IncompleteInstallationError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable, printable_lines
@@ -71,6 +72,7 @@ def build_app() -> typer.Typer:
     """The command line with every command module that is installed."""
     built = typer.Typer(
         name="gameday",
+        cls=HelpGroup,
         callback=_gameday,
         no_args_is_help=True,
         pretty_exceptions_enable=False,

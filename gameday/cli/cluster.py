@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gameday.cli.help_page import Panel, add_command
+from gameday.cli.help_page import HelpGroup, Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable
@@ -15,7 +15,9 @@ from gameday.text import printable
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    cluster = typer.Typer(help="Store cluster profiles, secrets included, at a Prefect server.", no_args_is_help=True)
+    cluster = typer.Typer(
+        cls=HelpGroup, help="Store cluster profiles, secrets included, at a Prefect server.", no_args_is_help=True
+    )
     add_command(
         cluster,
         save,

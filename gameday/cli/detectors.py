@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gameday.cli.help_page import Panel, add_command
+from gameday.cli.help_page import HelpGroup, Panel, add_command
 from gameday.cli.plans import DetectorFolders
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ WIDE = 160
 
 def register(app: typer.Typer) -> None:
     """Add `gameday detectors` and `gameday detectors show`."""
-    detectors = typer.Typer(help="Show what each detector should do about each fault.", invoke_without_command=True)
+    detectors = typer.Typer(
+        cls=HelpGroup, help="Show what each detector should do about each fault.", invoke_without_command=True
+    )
     detectors.callback()(listing)
     add_command(detectors, show, "gameday detectors show konduktor")
     app.add_typer(detectors, name="detectors", rich_help_panel=Panel.START)

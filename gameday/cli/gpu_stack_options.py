@@ -21,8 +21,8 @@ Exporter = Annotated[
     typer.Option(
         "--exporter",
         help="The release of dcgm-exporter that the metrics are written like: 3.3.5, 4.4.2, 4.5.3 or newer "
-        "(docs/alerts.md, What half the world has wrong). None: 4.4.2, or the first after it that exports every field "
-        "that the plan injects.",
+        "(docs/alerts.md, The common Xid rule that never fires). None: 4.4.2, or the first after it that exports "
+        "every field that the plan injects.",
     ),
 ]
 KubeStateMetrics = Annotated[

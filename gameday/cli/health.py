@@ -16,7 +16,7 @@ import typer
 from gameday.cli.console import console
 from gameday.cli.explain import explain
 from gameday.cli.game_day import Profile
-from gameday.cli.help_page import Panel, add_command
+from gameday.cli.help_page import HelpGroup, Panel, add_command
 from gameday.errors import AdapterError, CommandError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.health.episodes import DEFAULT_TAINT
@@ -34,7 +34,9 @@ TaintOption = Annotated[str, typer.Option(help="The node-health controller's tai
 def register(app: typer.Typer) -> None:
     """Add the commands of the node-health controller."""
     health = typer.Typer(
-        help="Explain the controller's decisions, repair quarantined nodes, show each repair.", no_args_is_help=True
+        cls=HelpGroup,
+        help="Explain the controller's decisions, repair quarantined nodes, show each repair.",
+        no_args_is_help=True,
     )
     add_command(health, explain, "dmesg | gameday health explain -")
     add_command(health, repair, "gameday health repair --profile cluster.yaml")

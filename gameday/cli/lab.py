@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.help_page import Panel, add_command
+from gameday.cli.help_page import HelpGroup, Panel, add_command
 from gameday.cli.lab_options import (
     ApiServerFlags,
     ApiServerMemory,
@@ -55,6 +55,7 @@ Folder = Annotated[Path, typer.Option(help="Folder for the lab's kubeconfigs, ce
 def register(app: typer.Typer) -> None:
     """Add the lab's commands."""
     lab = typer.Typer(
+        cls=HelpGroup,
         help="Keep a real etcd, kube-apiserver, scheduler and controller-manager running, with virtual GPU nodes.",
         no_args_is_help=True,
     )

@@ -30,7 +30,7 @@ from gameday.cli.gpu_stack_options import (
     exporter_for,
     operator_of,
 )
-from gameday.cli.help_page import Panel, add_command
+from gameday.cli.help_page import HelpGroup, Panel, add_command
 from gameday.cli.lab_options import (
     ApiServerFlags,
     ApiServerMemory,
@@ -131,7 +131,7 @@ def register(app: typer.Typer) -> None:
         panel=Panel.START,
     )
     rehearsal = typer.Typer(
-        help="Keep an embedded cluster running, for kubectl and Prefect's pages.", no_args_is_help=True
+        cls=HelpGroup, help="Keep an embedded cluster running, for kubectl and Prefect's pages.", no_args_is_help=True
     )
     add_command(rehearsal, up, "gameday rehearsal up --nodes 16")
     add_command(rehearsal, down, "gameday rehearsal down")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +14,18 @@ from typing import Any
 import pytest
 
 from gameday.cli import run
-from gameday.cli.help_page import Panel
+from gameday.cli.help_page import Panel, folded
 from gameday.exit_codes import ExitCode
 from tests.cli.accepted import GAMEDAY, accept
 
 CONSOLE = Path(sys.executable).parent / "gameday"
+
+
+def _paths(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command and group with the words behind `gameday` that call it."""
+    yield path, command
+    for inner in getattr(command, "commands", {}).values():
+        yield from _paths(inner, *path, inner.name)
 
 
 def _commands(group: Any) -> Iterator[Any]:
@@ -45,6 +54,40 @@ def test_the_panels_come_in_the_order_in_which_they_are_needed(capsys: pytest.Ca
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_accepted(example: str) -> None:
     accept(example.rpartition("| ")[2])
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_fits_its_terminal_and_cuts_no_name(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for path, command in _paths(GAMEDAY):
+        assert run([*path, "--help"]) == ExitCode.PASSED
+        out = capsys.readouterr().out
+        assert [line for line in out.splitlines() if len(line) > columns] == []
+        options = [param for param in command.params if param.param_type_name == "option"]
+        names = [name for option in options for name in (*option.opts, *option.secondary_opts)]
+        assert [name for name in names if not re.search(rf"{re.escape(name)}(?![\w-])", out)] == [], path
+        assert "<bool>" not in out, path
+
+
+def test_a_paragraph_of_a_docstring_is_filled_anew(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run(["up", "--help"])
+    out = capsys.readouterr().out
+    assert " Without --profile it starts a cluster of virtual GPU nodes. With --profile,    \n game-days break" in out
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "example", [*EXAMPLES, "gameday post-mortem --node 'a node   of ours' --from \"2h   ago\" --to now"]
+)
+def test_a_folded_example_is_the_same_command_line_to_a_shell(example: str, columns: int) -> None:
+    shown = "\n".join(folded(example, columns))
+    assert shlex.split(shown.replace("\\\n", "")) == shlex.split(example)
+    assert max(map(len, shown.splitlines())) < columns
 
 
 def test_a_shell_completes_names_and_files_of_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
