@@ -153,6 +153,22 @@ def test_the_command_makes_values_of_our_inhibition_rules(tmp_path: Path) -> Non
     assert len(ours["inhibit_rules"]) > 20
 
 
+def test_prometheus_serves_the_runbooks_where_the_links_of_the_alerts_lead() -> None:
+    spec = VALUES["kube-prometheus-stack.yaml"]["prometheus"]["prometheusSpec"]
+    (assets,), (volume,), (mount,) = spec["additionalArgs"], spec["volumes"], spec["volumeMounts"]
+    made = next(number for number, line in enumerate(COMMANDS) if "create configmap" in line)
+    name, folder = re.findall(r"configmap (\S+) --from-file=gpu-gameday/(\S+)", COMMANDS[made])[0]
+    assert f"helm install {STACK}" in "".join(COMMANDS[made:])
+    assert (volume["configMap"]["name"], volume["name"], assets["name"]) == (name, mount["name"], "web.user-assets")
+    served = mount["mountPath"].removeprefix(assets["value"])
+    (rules,) = documents(DEPLOY / "alerts" / "gpu-faults.rules.yaml")
+    links = {
+        rule["annotations"]["runbook_url"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule
+    }
+    prefix = f"{{{{ $externalURL }}}}/user{served}/"
+    assert links and all((ROOT / folder / link.removeprefix(prefix)).is_file() for link in links)
+
+
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("in-worker gameday ")])
 def test_the_command_line_takes_what_the_page_shows(line: str) -> None:
     assert accept(line.removeprefix("in-worker "))
