@@ -68,12 +68,12 @@ class ApiChurnParameters(FaultParameters):
 
 
 class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
-    """Makes ConfigMaps in namespace gameday-load, and creates, updates and deletes such at a steady rate.
+    """Makes ConfigMaps in namespace gameday-load, then creates, updates and deletes some at a steady rate.
 
     Beside the writes it keeps watches of them open, as informers do, and LISTs them all every few seconds: together
-    what makes an API server's collector work. A write that comes late is not caught up on, so that the rate is the most
-    there is; the log of requests shows what it was. Nothing is asked for twice. A watch that ends is opened again.
-    `hold` begins before the objects are made, at about a hundred in a second.
+    what makes an API server's collector work. A late write is not made up for, so `rate` is an upper bound; the log of
+    requests shows the real rate. No request is repeated. A watch that ends is opened again. `hold` begins before the
+    objects are made, at about a hundred in a second.
 
     The load ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
     gameday.dev/load=api-churn, and are deleted by it; they and the client are all that is to be undone.

@@ -31,9 +31,9 @@ class ClockLockParameters(GpuParameters):
 class ClockLockFault(Fault[ClockLockParameters]):
     """Pins one GPU's SM clock with `nvidia-smi -lgc`, and unpins it with `-rgc`.
 
-    It locks one clock and not a range, because that shows immediately and on an idle GPU, too: NVML has no getter for a
-    lock, only for the clock. For the same reason a lock from before cannot be seen or restored: `-rgc` lifts it as
-    well.
+    NVML shows the clock, but not whether it is locked. So the fault locks one clock and not a range: that shows
+    immediately, also on an idle GPU. For the same reason an earlier lock can be neither seen nor restored: `-rgc` lifts
+    it as well.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ClockLockParameters

@@ -60,15 +60,15 @@ class CudaErrorParameters(FaultParameters):
 class CudaErrorFault(Fault[CudaErrorParameters]):
     """Lets the CUDA calls of one pod's processes fail, by an interception library that its owners put into it.
 
-    The owners consent by the label gameday.dev/may-fail-cuda=true, and put the library into the pod's template
-    ([CUDA errors](cuda-errors.md)). The fault then writes one annotation of the pod, gameday.dev/cuda-error, which the
-    kubelet copies into a file of the pod within about a minute; the fault is in when a process has said in the pod's
-    log that it fails. A process that failed goes on failing until it ends, also when the fault is out. The value ends
-    after `hold` by itself, even when nobody takes it away.
+    The owners consent by the label gameday.dev/may-fail-cuda=true, and put the library into the pod's template ([CUDA
+    errors](cuda-errors.md)). The fault then writes one annotation of the pod, gameday.dev/cuda-error, which the kubelet
+    copies into a file of the pod within about a minute; the fault is in when a process has said in the pod's log that
+    it fails. A process that failed goes on failing until it ends, even after the fault is out. The annotation's value
+    expires after `hold`, even if nobody removes it.
 
-    Where no such pod or more than one runs on the target, where no process of it has said that the library is loaded,
-    and where the annotation is there already, nothing is changed. Where no process says in time that it fails, the
-    annotation is taken away again, and the run ends with that reason.
+    Nothing is changed in three cases: the target runs no such pod, or more than one; no process of the pod has said
+    that the library is loaded; the annotation is there already. If no process says in time that it fails, the
+    annotation is removed again, and the run ends with that reason.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CudaErrorParameters

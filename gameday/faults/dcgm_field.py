@@ -209,11 +209,13 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     more. A restart of the host engine clears everything that was ever injected.
 
     A value in the node's host engine is seen by that engine's clients alone. The injector looks for every engine on the
-    node, nv-hostengine or embedded in a program. An embedded one of a dcgm-exporter, NVSentinel's gpu-health-monitor,
-    EKS' or Azure's agent is refused; any other, and what the injector could not see, is in the evidence.
+    node, nv-hostengine or embedded in a program. The fault is refused where dcgm-exporter, NVSentinel's
+    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. Any other engine is named in the evidence,
+    and so is every process that the injector could not look at.
 
-    GPUs are counted as NVML counts them, which is how DCGM numbers them when its host engine starts. dcgmi is the
-    host's own; where the host has none, or no host engine answers it, that of the host engine's pod.
+    GPUs are counted as NVML counts them, which is how DCGM numbers them when its host engine starts. The injector runs
+    the host's own dcgmi. If the host has none, or if no host engine answers it, the injector runs the dcgmi of the host
+    engine's pod.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters

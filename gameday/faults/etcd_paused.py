@@ -53,9 +53,10 @@ class EtcdPausedParameters(FaultParameters):
 class EtcdPausedFault(ControlPlaneFault[EtcdPausedParameters]):
     """Stops etcd (SIGSTOP) for a bounded time: it keeps its connections and answers nothing.
 
-    That is what a disk does to it that stalls for long. Only a lab can be asked for it, by its control socket; on every
-    other cluster the run is refused before it begins. The lab lets etcd go on by itself when the time is over: neither
-    the game-day nor its agent has to live for it, and none of them could reach the other during the pause.
+    A disk that stalls for long has the same effect. Only a lab can be asked for the pause, by its control socket; on
+    every other cluster the run is refused before it begins. The lab lets etcd go on by itself when the time is over:
+    neither the game-day nor its agent has to be alive for that. During the pause they could not reach each other
+    anyway.
 
     The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that everything
     that the game-day has to write down first is stored. The run's lease is made to outlast the pause.

@@ -63,9 +63,10 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
     """GEMM after GEMM on one GPU, in a process that dies with the agent.
 
     The factors are random and every product is compared with the first, bit for bit: a single wrong element is a
-    finding, silent data corruption. The temperature is read each second. The load ends at its ceiling, where it cannot
-    be read, and where nobody steers the load for ten seconds. Heated until it throttles, a GPU is refused whose own
-    limit, as NVML has it, the ceiling does not exceed.
+    finding, silent data corruption. The temperature is read each second. The load ends when the temperature reaches the
+    ceiling, when it cannot be read, and when nobody has steered the load for ten seconds. With `until_throttled` the
+    ceiling must lie above the temperature at which the GPU slows down by itself, as NVML gives it; otherwise the GPU is
+    refused.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters

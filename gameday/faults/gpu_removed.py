@@ -30,11 +30,11 @@ class GpuRemovedParameters(GpuParameters):
 class GpuRemovedFault(Fault[GpuRemovedParameters]):
     """Takes GPUs off the PCI bus through sysfs (`remove`), and brings them back (`rescan`).
 
-    The driver's remove waits, without end and unkillably, until no process has the GPU open
-    (open-gpu-kernel-modules, nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close
-    it, and the fault is refused while any other process has the device open: jobs, but also DCGM's host engine,
-    dcgm-exporter and the device plugin, where they keep it open. The GPU operator's own ones leave the node before,
-    and are back once the GPU is gone: what they then show is the fault.
+    The driver's remove waits, without end and unkillably, until no process has the GPU open (open-gpu-kernel-modules,
+    nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close it, and the fault is refused
+    while any other process has the device open: jobs, but also DCGM's host engine, dcgm-exporter and the device plugin,
+    where they keep it open. The GPU operator's own pods leave the node before the removal and come back after it: what
+    they then show is the fault.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuRemovedParameters

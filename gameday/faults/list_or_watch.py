@@ -47,7 +47,7 @@ _DETAILS = """\
 | `informer` | one LIST, then a watch with bookmarks | every object |
 | `metadata` | one LIST and a watch of metadata, and a GET of what changed | metadata, and what has changed |
 
-The same bytes in fewer objects are a third of `objects` with three times the `object_size`.
+To have the same bytes in fewer objects, take a third of `objects` and three times the `object_size`.
 """
 
 

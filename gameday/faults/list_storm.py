@@ -41,8 +41,8 @@ the stage has left, which Go gives back to the kernel over minutes only, and wha
 
 class ListStormParameters(FaultParameters):
     dangerous: ClassVar[str] = (
-        "each LIST costs every API server it goes to memory, by the form many times its answer; a server without "
-        "enough of it is killed, and the cluster is without that server"
+        "each LIST takes memory of its API server, in some forms many times the size of the answer; a server that runs "
+        "out of memory is killed, and the cluster is without that server"
     )
     needs_api_canary: ClassVar[bool] = True
     runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT

@@ -42,9 +42,10 @@ class Alignment:
 class NumaFault(Fault[NumaParameters]):
     """Copies to one GPU from the near NUMA node, then goes on copying from the far one.
 
-    Nothing of the node is changed: the fault is the canary itself, and it is out once that has ended. Its CPUs are of
-    the node, and its memory is bound there (mbind), which the kernel then shows of every page (move_pages). The ratio
-    of the two rates is the price of a misplaced job; the canary loads the link between the sockets as such a job would.
+    Nothing of the node is changed: the fault is the canary itself, and it is out once that has ended. Each time it runs
+    on that NUMA node's CPUs and binds its memory there (mbind); the kernel then confirms this for every page
+    (move_pages). The ratio of the two rates is the price of a misplaced job; the canary loads the link between the
+    sockets as such a job would.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NumaParameters

@@ -28,8 +28,8 @@ class PowerCapParameters(GpuParameters):
 class PowerCapFault(Fault[PowerCapParameters]):
     """Lowers one GPU's power limit with `nvidia-smi -pl`, and restores the limit it had.
 
-    Without persistence mode the driver forgets a limit as soon as nobody uses the GPU, so such a GPU is refused. Where
-    the prior limit is not known (the agent was killed while it injected), the board's default is set, and only where
+    Without persistence mode the driver forgets a limit as soon as nobody uses the GPU, so such a GPU is refused. If the
+    prior limit is not known (the agent was killed while it injected), the undo sets the board's default, and only if
     the limit is still ours.
     """
 

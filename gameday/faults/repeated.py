@@ -65,8 +65,8 @@ class RepeatedParameters(FaultParameters):
 class RepeatedFault(Fault[RepeatedParameters]):
     """Puts a fault in, takes it out after half of `every`, and puts it in again, a number of times.
 
-    It is read back each time, in and out; one that does not come out, or does not go in again, ends the series. After
-    the last time it stays out, and the agent waits for its end.
+    Each time that the fault goes in or comes out, this is read back. If it does not come out, or does not go in again,
+    the series ends. After the last time it stays out, and the agent waits for its end.
     """
 
     parameters: ClassVar[type[FaultParameters]] = RepeatedParameters

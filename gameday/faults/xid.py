@@ -53,7 +53,7 @@ class XidFault(Fault[XidParameters]):
 
     Side effect: in the bare form DCGM 4.6 reads 79, 119 and 120, too. After a bare 119 it skips every driver call for
     that GPU and blanks all its fields until its host engine restarts, and a restarted host engine reads the ring buffer
-    again from its start: plan `dmesg -C` or a reboot with it.
+    again from its start. So let a `dmesg -C` or a reboot follow such a line.
     """
 
     parameters: ClassVar[type[FaultParameters]] = XidParameters
