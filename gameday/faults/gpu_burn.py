@@ -13,7 +13,7 @@ from gameday.errors import HostError
 from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.faults.gpu_work import end_work, gpu_index, watch_work
-from gameday.host.base import Burn, GpuSample, Host, WorkReport
+from gameday.host.base import Burn, GpuSample, Host, Precision, WorkReport
 from gameday.host.clock_reasons import THERMAL_SLOWDOWN, named
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters
@@ -27,8 +27,9 @@ class GpuBurnParameters(GpuParameters):
     type: Literal["gpu_burn"] = "gpu_burn"
     utilization_pct: int = Field(default=100, ge=10, le=100)
     """Share of the time that the GPU computes."""
-    precision: Literal["half", "single"] = "half"
-    """half: the tensor cores, and the most heat; single: FP32, without them."""
+    precision: Precision = "half"
+    """half: FP16 on the tensor cores, and the most heat; bf16: BF16 there, needs ml_dtypes, which the extra `gpu` has;
+    single: FP32, without tensor cores."""
     heat_to_c: int | None = Field(default=None, ge=30, le=90)
     """Load in turns so that the GPU stays at this temperature, degrees Celsius; None: load all the time."""
     until_throttled: bool = False
@@ -110,7 +111,8 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
             raise HostError(f"the load on GPU {before.index} began and multiplies nothing: {_figures(report)}")
         lines = (
             f"before: GPU {before.index} {_state(before)}",
-            f"load of {parameters.utilization_pct} % begun: {report.tflops:.1f} TFLOP/s, {_figures(report)}",
+            f"load of {parameters.utilization_pct} % begun, precision {parameters.precision}: "
+            f"{report.tflops:.1f} TFLOP/s, {_figures(report)}",
             f"after {report.seconds:g} s: {_state(target_gpu(parameters, gpu, host))}",
         )
         return Evidence(lines=lines, written_at=written_at)

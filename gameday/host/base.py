@@ -88,6 +88,10 @@ class LoadResult(HostModel):
     detail: str = ""
 
 
+Precision = Literal["half", "bf16", "single"]
+"""The type of the elements that a GPU multiplies: FP16, BF16 or FP32."""
+
+
 class _Order(HostModel):
     """Base of the orders for work: they take no unknown keys."""
 
@@ -98,8 +102,8 @@ class Burn(_Order):
     """An order to multiply matrices without pause; one product in each tenth of a second is checked."""
 
     kind: Literal["burn"] = "burn"
-    precision: Literal["half", "single"] = Field(
-        default="half", description="half: tensor cores, in FP16 for want of BF16 in CuPy; single: FP32"
+    precision: Precision = Field(
+        default="half", description="half: FP16 on the tensor cores; bf16: BF16 there; single: FP32 without them"
     )
     utilization: float = Field(default=1.0, ge=0, le=1, description="share of the time that kernels run")
 
@@ -291,7 +295,7 @@ class Host(Protocol):
         """
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
-        """Run and measure BF16 GEMM and device-to-device copy, for about `seconds` together."""
+        """Run and measure FP16 GEMM and device-to-device copy, for about `seconds` together."""
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
         """Start work on a GPU and return its first report.

@@ -1,9 +1,10 @@
 """Measure a burst of GEMM and of device-to-device copy on one GPU, and check every result.
 
 CuPy is the optional extra `gpu`: cuBLAS from Python, no compiler on the node.
-The GEMM runs in FP16, because CuPy has no BF16 type. The tensor cores of every
-GPU since A100 run both at the same rate, so the figure can be compared with
-BF16 floors.
+The measured GEMM runs in FP16. Data sheets give FP16 and BF16 the same dense
+rate (docs/sources.md, Precisions), so that the figure can be compared with
+BF16 floors. A burn runs in BF16 where its order says so: CuPy 14 takes the type
+from ml_dtypes, which the extra installs. No real GPU has run that yet.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from gameday.host.base import LoadResult
+from gameday.host.base import LoadResult, Precision
 
 _SIZE = 8192
 """Rows and columns of a matrix. A product takes 1.1 TFLOP, enough to fill a B200; a matrix takes 128 MiB."""
 _TOLERANCE = 1 / 128
 """Largest error of the first product, in shares of the square root of the matrix's size. An element's standard
-deviation is a third of that root, and FP16 rounds the largest ones by a thousandth of it."""
+deviation is a third of that root, and the largest of 8192² is 1.9 times the root: FP16 rounds it by a thousandth of the
+root at most (1.9 / 2¹¹), BF16 by 1/135 (1.9 / 2⁸)."""
 _COPY_BYTES = 1 << 30
 """Far more than any L2 cache holds, so that the memory's bandwidth is measured."""
 
@@ -76,10 +78,11 @@ class Gemm:
         self.flop = 2 * size**3
         self._cupy = cupy
         self._factors = left, right
-        self._product = left @ right  # warms cuBLAS up
+        self._product = cupy.empty((size, size), dtype=dtype)
+        cupy.matmul(left, right, out=self._product)  # warms cuBLAS up
         self._reference = self._product.copy()
-        exact = left.astype(cupy.float32) @ right.astype(cupy.float32)
-        self.first_wrong = int(cupy.count_nonzero(~(abs(self._reference - exact) <= _TOLERANCE * size**0.5)))
+        error = abs(self._reference.astype(cupy.float32) - left.astype(cupy.float32) @ right.astype(cupy.float32))
+        self.first_wrong = int(cupy.count_nonzero(~(error <= _TOLERANCE * size**0.5)))
         """Elements of the first product that are farther from the FP32 product than rounding explains."""
 
     def multiply(self) -> float:
@@ -92,12 +95,23 @@ class Gemm:
 
     def digest(self) -> str:
         """Return a checksum of the first product's bits, to be compared between GPUs of one model."""
-        return f"{zlib.crc32(self._cupy.asnumpy(self._reference)):08x}"
+        bits = self._cupy.asnumpy(self._reference).view("u1")  # NumPy exports no buffer of BF16
+        return f"{zlib.crc32(bits):08x}"
+
+
+def element_type(cupy: ModuleType, precision: Precision) -> Any:
+    """Return the type of a matrix's elements. Raises ImportError where BF16 is asked for and its package is missing."""
+    if precision != "bf16":
+        return cupy.float16 if precision == "half" else cupy.float32
+    try:
+        return import_module("ml_dtypes").bfloat16
+    except ImportError as error:
+        raise ImportError(f"no BF16 ({error}); install gpu-gameday[gpu] in the agent's image") from None
 
 
 def _gemm(cupy: ModuleType, seconds: float, size: int) -> tuple[float, int]:
     """Return TFLOP/s, and the number of wrong elements in all products."""
-    gemm = Gemm(cupy, size, cupy.float16)
+    gemm = Gemm(cupy, size, element_type(cupy, "half"))
     busy, products, wrong = 0.0, 0, gemm.first_wrong
     while busy < seconds:
         busy += gemm.multiply()

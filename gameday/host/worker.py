@@ -33,7 +33,7 @@ from gameday.host.base import (
     WorkReport,
 )
 from gameday.host.cpus import format_cpus
-from gameday.host.load import Gemm, timed
+from gameday.host.load import Gemm, element_type, timed
 from gameday.host.nccl_all_reduce import all_reduce
 from gameday.host.nccl_over_nodes import is_about_network, last_warning, prepare, take_part
 from gameday.host.numa_memory import BoundMemory
@@ -111,7 +111,7 @@ class Worker:
         self.report(**self._figures | {"error": why[:500], "no_link": no_link})
 
     def _burn(self, order: Burn, size: int = _SIZE) -> None:
-        gemm = Gemm(self._cupy, size, self._cupy.float16 if order.precision == "half" else self._cupy.float32)
+        gemm = Gemm(self._cupy, size, element_type(self._cupy, order.precision))
         self.steered_at, self.is_burning = time.monotonic(), True  # the agent steers only after the first report
         products, wrong, reported_at, digest = 1, gemm.first_wrong, 0.0, gemm.digest()
         while not self.ended.is_set():

@@ -12,6 +12,7 @@ from gameday.errors import HostError
 from gameday.faults.gpu_burn import GpuBurnFault, GpuBurnParameters
 from gameday.faults.gpu_memory import GpuMemoryFault
 from gameday.faults.numa import NumaFault
+from gameday.host.base import Precision
 from gameday.host.clock_reasons import THERMAL_SLOWDOWN
 from gameday.rehearsal.nodes.gpus import BLOCKED_AIR
 from tests.faults.gpu_model import ModelHost
@@ -36,6 +37,15 @@ def test_half_the_load_is_half_the_power(host: ModelHost) -> None:
     BURN.inject(parameters, 2, host)
     BURN.hold(parameters, 2, host, Hold(host, 5))
     assert host.gpus()[2].utilization_pct == 50
+
+
+@pytest.mark.parametrize("precision", ["half", "bf16"])
+def test_the_evidence_names_the_precision_and_both_have_the_tensor_cores_rate(
+    host: ModelHost, precision: Precision
+) -> None:
+    line = BURN.inject(GpuBurnParameters(precision=precision), 2, host).lines[1]
+    rate = re.search(rf"begun, precision {precision}: ([\d.]+) TFLOP/s", line)
+    assert rate and float(rate[1]) > 500
 
 
 def test_wrong_elements_are_a_finding(host: ModelHost) -> None:

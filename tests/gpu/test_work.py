@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gameday.host.base import AllReduce, AllReduceOverNodes, Burn, CopyToGpu, GpuSample, HoldMemory
+from gameday.host.base import AllReduce, AllReduceOverNodes, Burn, CopyToGpu, GpuSample, HoldMemory, Precision
 from gameday.host.cpus import parse_cpus
 from gameday.host.load import measure_load
 from gameday.host.processes import workers
@@ -74,8 +74,11 @@ def test_the_load_is_right_and_as_fast_as_the_library(idle: GpuSample, cupy: Any
     assert load.gemm_tflops >= 0.95 * best
 
 
-def test_a_burn_heats_is_right_and_can_be_throttled(idle: GpuSample, host: RealHost, note: Note) -> None:
-    host.start_work(idle.index, Burn())
+@pytest.mark.parametrize("precision", ["half", "bf16"])
+def test_a_burn_heats_is_right_and_can_be_throttled(
+    idle: GpuSample, host: RealHost, note: Note, precision: Precision
+) -> None:
+    host.start_work(idle.index, Burn(precision=precision))
     curve, pause = [], threading.Event()
     for second in range(BURN_S):
         host.steer_work(idle.index, 1.0)

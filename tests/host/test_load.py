@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
-from gameday.host.load import Gemm, measure_load
+from gameday.host.load import Gemm, element_type, measure_load
 
 
 class FakeCupy(ModuleType):
-    """NumPy with the few names that CuPy adds; `flip` corrupts one element of every product."""
+    """NumPy with the few names that CuPy adds; it adds `off` to one element of the first product.
 
-    def __init__(self, flip: bool = False) -> None:
+    `flip` corrupts one element of every later product.
+    """
+
+    def __init__(self, flip: bool = False, off: float = 0.0) -> None:
         super().__init__("fake_cupy")
-        self.flip = flip
+        self.flip, self.off, self.products = flip, off, 0
         stream = SimpleNamespace(null=SimpleNamespace(synchronize=lambda: None))
         self.cuda = SimpleNamespace(Device=lambda _: contextlib.nullcontext(), Stream=stream)
 
@@ -26,7 +30,10 @@ class FakeCupy(ModuleType):
 
     def matmul(self, left: Any, right: Any, out: Any) -> None:
         np.matmul(left, right, out=out)
-        if self.flip:
+        self.products += 1
+        if self.products == 1:
+            out[1, 1] += out.dtype.type(self.off)
+        elif self.flip:
             out[3, 5] = np.nextafter(out[3, 5], out.dtype.type(np.inf))  # its last bit
 
 
@@ -46,7 +53,7 @@ def test_one_wrong_bit_is_counted() -> None:
     assert measure(FakeCupy(flip=True)).wrong_results >= 1
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16, np.float32])
 def test_the_factors_have_random_mantissas_and_every_gpu_has_the_same(dtype: Any) -> None:
     one, other = (Gemm(FakeCupy(), 64, dtype) for _ in range(2))
     assert one.first_wrong == 0
@@ -54,40 +61,31 @@ def test_the_factors_have_random_mantissas_and_every_gpu_has_the_same(dtype: Any
     assert len({float(value) for value in one._factors[0].flat}) > 1000
 
 
-class OffByOne(np.ndarray[Any, Any]):
-    """A factor whose product in FP16 is off by `off` in one element."""
-
-    off = 0.0
-
-    def astype(self, dtype: Any) -> Any:
-        return np.asarray(self).astype(dtype).view(OffByOne)
-
-    def __matmul__(self, other: Any) -> Any:
-        product = np.asarray(self) @ np.asarray(other)
-        if product.dtype == np.float16:
-            product[1, 1] += self.off
-        return product
+def test_a_burn_in_bf16_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)
+    with pytest.raises(ImportError, match=r"no BF16.*gpu-gameday\[gpu\]"):
+        element_type(FakeCupy(), "bf16")
 
 
-def off_by_one(seed: int) -> Any:
-    """Return the random state whose factors are OffByOne."""
-    state = np.random.RandomState(seed)
-    return SimpleNamespace(uniform=lambda *args: state.uniform(*args).view(OffByOne))
+def test_one_wrong_bit_of_bf16_is_counted_and_its_digest_differs() -> None:
+    gemm = Gemm(FakeCupy(), 64, bfloat16)
+    healthy = gemm.digest()
+    gemm.multiply()
+    assert gemm.wrong() == 0
+    gemm._reference.view(np.uint16)[3, 5] ^= 1
+    assert gemm.wrong() == 1
+    assert gemm.digest() != healthy
 
 
-class WrongFirst(FakeCupy):
-    """NumPy whose random factors are OffByOne."""
-
-    random = SimpleNamespace(RandomState=off_by_one)
-
-
-@pytest.mark.parametrize(("off", "first_wrong"), [(1.0, 1), (0.01, 0)])
+@pytest.mark.parametrize(
+    ("dtype", "off", "first_wrong"),
+    [(np.float16, 1.0, 1), (np.float16, 0.01, 0), (bfloat16, 1.0, 1), (bfloat16, 1 / 32, 0)],
+)
 def test_a_first_product_that_is_wrong_is_found_by_its_size_or_by_its_digest(
-    monkeypatch: pytest.MonkeyPatch, off: float, first_wrong: int
+    dtype: Any, off: float, first_wrong: int
 ) -> None:
-    healthy = Gemm(FakeCupy(), 64, np.float16)
-    monkeypatch.setattr(OffByOne, "off", off)
-    gemm = Gemm(WrongFirst(), 64, np.float16)
+    healthy = Gemm(FakeCupy(), 64, dtype)
+    gemm = Gemm(FakeCupy(off=off), 64, dtype)
     assert gemm.first_wrong == first_wrong
     assert gemm.digest() != healthy.digest()
 

@@ -123,7 +123,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize("precision", ["half", "single"])
+@pytest.mark.parametrize("precision", ["half", "bf16", "single"])
 def test_a_burn_multiplies_and_checks_its_products(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = work(Burn(precision=precision), Gpu(), monkeypatch)
     assert all(report.tflops and not report.wrong_results for report in reports)

@@ -110,7 +110,7 @@ class ModelWork:
                 return WorkReport(
                     seconds=seconds,
                     digest=f"{_DIGEST + int(fleet.wrong_results[self._cell]):08x}",
-                    tflops=round(rate if precision == "half" else rate * _SINGLE_SHARE, 1),
+                    tflops=round(rate * _SINGLE_SHARE if precision == "single" else rate, 1),
                     products=1 + round(seconds * _PRODUCTS_PER_S),
                     wrong_results=int(fleet.wrong_results[self._cell]) + self._wrong_bits(),
                 )
