@@ -50,7 +50,7 @@ class FleetView(BackgroundView):
 def _measured(gpus: Sequence[ProbedGpu]) -> str:
     rates = [gpu.gemm_tflops for gpu in gpus if gpu.gemm_tflops is not None]
     said = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'} measured"
-    return f"{said}, GEMM {min(rates):.4g} to {max(rates):.4g} TFLOP/s" if rates else said
+    return f"{said}, FP16 GEMM {min(rates):.4g} to {max(rates):.4g} TFLOP/s" if rates else said
 
 
 def _left_out(one: NodeLeftOut) -> str:

@@ -55,7 +55,7 @@ def _rate(key: str, title: str, unit: str, *, matters: float, noise: float) -> F
 
 
 FIGURES = (
-    _rate("gemm_tflops", "GEMM", "TFLOP/s", matters=0.05, noise=0.005),
+    _rate("gemm_tflops", "FP16 GEMM", "TFLOP/s", matters=0.05, noise=0.005),
     _rate("memory_gbs", "Memory copy", "GB/s", matters=0.05, noise=0.005),
     _rate("link_gbs", "Host link", "GB/s", matters=0.05, noise=0.01),
     _rate("nvlink_gbs", "NVLinks", "GB/s", matters=0.01, noise=0.001),

@@ -42,8 +42,8 @@ class QaFloors(DocumentModel):
     gpus: int | None = Field(default=None, ge=1, le=64)
     """GPUs that NVML must count; null: nvidia.com/gpu.count, or as many as the node offered before the fault."""
     gemm_tflops: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Rate of a dense BF16 GEMM, TFLOP/s for each GPU; null: the model's floor (docs/sources.md, GPU models), else what
-    the node's other GPUs reach."""
+    """Rate of a dense FP16 GEMM, TFLOP/s for each GPU; data sheets rate BF16 alike (docs/sources.md, Precisions). null:
+    the model's floor (docs/sources.md, GPU models), else what the node's other GPUs reach."""
     memory_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Rate of a device-to-device copy, GB/s for each GPU; null: as `gemm_tflops`."""
     link_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)

@@ -5,7 +5,8 @@ A floor is a share of a published figure:
 * memory: 0.65 of the data sheet's bandwidth. Healthy GPUs show 0.70 to 0.87 of it in a copy, and one that has lost a
   third of its bandwidth shows less than 0.58.
 * GEMM: 0.8 of the best rate measured on that model with the best shape. GPUs of one node differ by 5 % and more, and
-  ours has one shape.
+  ours has one shape. The published rates are of BF16 and ours runs in FP16, which data sheets rate alike
+  (docs/sources.md, Precisions).
 * all-reduce: 0.7 of what the GPU's NVLinks carry in one direction. Eight healthy GPUs show 0.74 (A100) to 0.98 of it
   (H100), and GPUs that found no way but PCIe a tenth.
 * link: the floor of Azure's health checks, one GPU after the other.
