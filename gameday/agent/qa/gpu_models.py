@@ -74,6 +74,7 @@ GPU_MODELS = {
     "NVIDIA A100 80GB PCIe": GpuModel(1935, 252.9),
     "NVIDIA H100 80GB HBM3": GpuModel(3350, 794.5, 48, *_H100_NVLINKS, max_operating_c=87),
     "NVIDIA H100 PCIe": GpuModel(2000),
+    "NVIDIA H100 NVL": GpuModel(3900),
     "NVIDIA H200": GpuModel(4800, 794.5, 48, *_H100_NVLINKS),
     "NVIDIA H200 NVL": GpuModel(4800),
     "NVIDIA B200": GpuModel(8000, 1745, None, *_B200_NVLINKS),
