@@ -26,6 +26,8 @@ PAGE = Path("reports/metal.md")
 """The page, in the folder that `make` starts pytest in."""
 MAY = "GAMEDAY_TEST_GPU_MAY"
 """The environment variable that allows more than reading and load: `change`, `reset`, or both with a comma."""
+OTHERS = 256 << 20
+"""Memory that other processes may take or give back meanwhile, bytes."""
 _OUTCOMES = {"passed": "held", "failed": "**did not hold**", "skipped": "not run"}
 _outcomes: dict[str, tuple[str, str, list[str]]] = {}
 
@@ -57,6 +59,14 @@ def gpu(gpus: list[GpuSample], host: RealHost) -> GpuSample:
     if not indices:
         pytest.skip("every GPU of this machine is lost")
     return next(sample for sample in host.gpus() if sample.index == indices[0])
+
+
+@pytest.fixture
+def idle(gpu: GpuSample, host: RealHost) -> Iterator[GpuSample]:
+    """A GPU without work of ours, before and after; what the test started is ended."""
+    yield gpu
+    host.end_work(gpu.index)
+    assert not host.has_work(gpu.index)
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +101,16 @@ def note(request: pytest.FixtureRequest) -> Note:
         request.node.user_properties.append(("note", line))
 
     return add
+
+
+def now(host: RealHost, gpu: GpuSample) -> GpuSample:
+    return next(sample for sample in host.gpus() if sample.index == gpu.index)
+
+
+def assert_given_back(host: RealHost, gpu: GpuSample) -> None:
+    """Assert that the GPU's memory is as free as it was."""
+    before = gpu.memory_used_bytes or 0
+    assert until(lambda: (now(host, gpu).memory_used_bytes or 0) <= before + OTHERS, 30)
 
 
 def until(condition: Callable[[], bool], within_s: float, every_s: float = 0.25) -> bool:

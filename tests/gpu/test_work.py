@@ -1,4 +1,4 @@
-"""Load, burn, held memory and copies on a real GPU: they run, NVML shows them, and nothing of them stays."""
+"""All-reduce, held memory and copies on a real GPU: they run, NVML shows them, and nothing of them stays."""
 
 from __future__ import annotations
 
@@ -6,106 +6,21 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gameday.host.base import AllReduce, AllReduceOverNodes, Burn, CopyToGpu, GpuSample, HoldMemory, Precision
+from gameday.host.base import AllReduce, AllReduceOverNodes, CopyToGpu, GpuSample, HoldMemory
 from gameday.host.cpus import parse_cpus
-from gameday.host.load import measure_load
 from gameday.host.processes import workers
 from gameday.host.real import RealHost
-from tests.gpu.conftest import Note, until
+from tests.gpu.conftest import Note, assert_given_back, now, until
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300), pytest.mark.usefixtures("cupy")]
 
 _GIB, _MIB = 1 << 30, 1 << 20
-BURN_S = 20
-CEILING_C = 90
-"""Below the 93 degrees at which QA fails a GPU."""
-OTHERS = 256 * _MIB
-"""Memory that other processes may take or give back meanwhile."""
-
-
-@pytest.fixture
-def idle(gpu: GpuSample, host: RealHost) -> Iterator[GpuSample]:
-    """A GPU without work of ours, before and after; what the test started is ended."""
-    yield gpu
-    host.end_work(gpu.index)
-    assert not host.has_work(gpu.index)
-
-
-def now(host: RealHost, gpu: GpuSample) -> GpuSample:
-    return next(sample for sample in host.gpus() if sample.index == gpu.index)
-
-
-def assert_given_back(host: RealHost, gpu: GpuSample) -> None:
-    """Assert that the GPU's memory is as free as it was."""
-    before = gpu.memory_used_bytes or 0
-    assert until(lambda: (now(host, gpu).memory_used_bytes or 0) <= before + OTHERS, 30)
-
-
-def library_rate(cupy: Any, gpu: int, seconds: float, size: int = 8192) -> float:
-    """Return TFLOP/s of FP16 products on random data, without any check between them."""
-    with cupy.cuda.Device(gpu):
-        left, right = (cupy.random.random((size, size)).astype(cupy.float16) for _ in range(2))
-        out = left @ right
-        cupy.cuda.Stream.null.synchronize()
-        start, products = time.perf_counter(), 0
-        while time.perf_counter() - start < seconds:
-            for _ in range(10):
-                cupy.matmul(left, right, out=out)
-            cupy.cuda.Stream.null.synchronize()
-            products += 10
-        return 2 * size**3 * products / (time.perf_counter() - start) / 1e12
-
-
-def test_the_load_is_right_and_as_fast_as_the_library(idle: GpuSample, cupy: Any, note: Note) -> None:
-    load = measure_load(idle.index, 4.0)
-    assert load.gemm_tflops and load.memory_bandwidth_gbs, load.detail
-    best = library_rate(cupy, idle.index, 2.0)
-    note(f"GEMM {load.gemm_tflops:.0f} TFLOP/s, {load.gemm_tflops / best:.1%} of the library's {best:.0f}")
-    note(f"copy {load.memory_bandwidth_gbs:.0f} GB/s, read and written")
-    assert load.wrong_results == 0
-    assert load.gemm_tflops >= 0.95 * best
-
-
-@pytest.mark.parametrize("precision", ["half", "bf16"])
-def test_a_burn_heats_is_right_and_can_be_throttled(
-    idle: GpuSample, host: RealHost, note: Note, precision: Precision
-) -> None:
-    host.start_work(idle.index, Burn(precision=precision))
-    curve, pause = [], threading.Event()
-    for second in range(BURN_S):
-        host.steer_work(idle.index, 1.0)
-        pause.wait(1.0)
-        sample, report = now(host, idle), host.work_report(idle.index)
-        assert report is not None and not report.error, report
-        curve.append((second + 1, sample, report))
-        if (sample.temperature_c or 0) >= CEILING_C:
-            break
-    for second, sample, report in curve:
-        rate = f"{report.tflops:.0f}" if report.tflops else "–"
-        note(
-            f"{second} s: {sample.power_w} W, {sample.temperature_c} °C, {sample.sm_clock_mhz} MHz, "
-            f"{sample.utilization_pct} %, {rate} TFLOP/s, reasons {sample.clocks_event_reasons or 0:#x}"
-        )
-    _, hot, last = curve[-1]
-    assert last.products > 1 and last.wrong_results == 0
-    assert (hot.utilization_pct or 0) > 90
-    assert hot.power_w is None or idle.power_w is None or hot.power_w > idle.power_w
-
-    def is_idle() -> bool:
-        host.steer_work(idle.index, 0.0)
-        return (now(host, idle).utilization_pct or 0) < 20
-
-    assert until(is_idle, 15), "a share of 0 does not throttle the burn"
-    host.end_work(idle.index)
-    assert_given_back(host, idle)
 
 
 def test_every_sum_of_an_all_reduce_is_right(idle: GpuSample, host: RealHost, note: Note) -> None:
