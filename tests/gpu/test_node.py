@@ -14,6 +14,7 @@ import pytest
 
 from gameday.agent.context import Context, Ending
 from gameday.agent.mark import mark
+from gameday.agent.qa.gpu_models import GPU_MODELS
 from gameday.agent.task import MarkTask
 from gameday.errors import HostError
 from gameday.faults.registry import fault_for, parse_parameters
@@ -24,7 +25,8 @@ from tests.gpu.conftest import Note
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1800)]
 
-BURN_IN_S = 60
+RATES = {"gemm-rate", "memory-bandwidth", "link-bandwidth", "all-reduce-rate"}
+"""QA's checks of a rate against a floor."""
 May = Callable[[str], None]
 
 
@@ -48,19 +50,23 @@ def test_the_users_of_a_gpu_are_found_and_this_process_is_none(gpu: GpuSample, h
     assert not any("pytest" in user.command for user in users)
 
 
-@pytest.mark.parametrize(
-    "floors",
-    [
-        pytest.param({}, id="at rest"),
-        pytest.param({"gemm_tflops": 1, "memory_bandwidth_gbs": 1}, id="under load"),
-    ],
-)
-def test_qa_gives_a_verdict_on_every_gpu(
-    gpus: list[GpuSample], request: pytest.FixtureRequest, tmp_path: Path, note: Note, floors: dict[str, Any]
+def rate_beside_its_floor(found: dict[str, Any], gpus: list[GpuSample]) -> str:
+    """Return a line on a rate of QA: what was measured, and the floor, which is the model's where that is listed."""
+    of = [gpu for gpu in gpus if found["gpu"] in (None, gpu.index)]
+    where = "node" if found["gpu"] is None else f"GPU {found['gpu']}"
+    unlisted = sorted({gpu.name for gpu in of} - GPU_MODELS.keys())
+    floor = found["bound"] or "no floor"
+    listed = f"; model not listed: {', '.join(unlisted)}" if unlisted else ""
+    return f"{where}: {found['check']} {found['value']} {found['unit']}, {floor}{listed}"
+
+
+@pytest.mark.parametrize("burn_in_s", [pytest.param(None, id="at rest"), pytest.param(60, id="under load")])
+def test_qa_gives_a_verdict_on_every_gpu_by_its_models_floors(
+    gpus: list[GpuSample], request: pytest.FixtureRequest, tmp_path: Path, note: Note, burn_in_s: int | None
 ) -> None:
-    if floors:
+    if burn_in_s:
         request.getfixturevalue("cupy")
-    proof = {"floors": floors, "burn_in_s": BURN_IN_S if floors else None, "virtual_burn_in_s": 1}
+    proof = {"floors": {}, "burn_in_s": burn_in_s, "virtual_burn_in_s": 1}
     task = {"role": "qa", "run_id": "r", "node": "n", "marker": "test-gpu-marker", "proof": proof}
     environment = os.environ | {
         "GAMEDAY_TASK": json.dumps(task | {"expected_gpus": len(gpus)}),
@@ -77,9 +83,13 @@ def test_qa_gives_a_verdict_on_every_gpu(
     note(f"{sum(one['ok'] is True for one in results)} of {len(results)} checks passed")
     answers = {one["gpu"]: one["ok"] for one in results if one["check"] == "gpu-answers"}
     assert answers == {gpu.index: not gpu.lost for gpu in gpus}
-    if floors:
-        rates = [one for one in results if one["unit"] == "TFLOP/s"]
-        assert rates and all(one["value"] for one in rates), rates
+    if burn_in_s:
+        rates = [one for one in results if one["check"] in RATES]
+        for one in rates:
+            note(rate_beside_its_floor(one, gpus))
+        assert all(one["value"] for one in rates), rates
+        assert {one["check"] for one in rates} >= {"gemm-rate", "memory-bandwidth", "link-bandwidth"}
+        assert [one for one in rates if one["ok"] is False] == [], "below the floor of its model, or of the other GPUs"
 
 
 @pytest.mark.usefixtures("root")
