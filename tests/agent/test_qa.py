@@ -168,6 +168,7 @@ def test_the_detail_of_a_low_rate_names_the_work_on_a_busy_gpu() -> None:
     host.samples[0] = healthy_gpu(0, utilization_pct=96.0)
     host.loads[0] = LoadResult(gpu=0, gemm_tflops=100, memory_bandwidth_gbs=2800)
     low = next(found for found in findings(host) if found.check == "gemm-rate")
+    assert low.unit == "TFLOP/s FP16"
     assert "96 % busy before the load" in low.detail
 
 

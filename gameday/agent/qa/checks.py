@@ -532,7 +532,7 @@ GPU_CHECKS = (
     GpuCheck("sm-clock", "MHz", "burn-in", _sm_clock),
     GpuCheck("temperature", "C", "nvml", _temperature),
     GpuCheck("temperature-spread", "C", "burn-in", _temperature_spread),
-    GpuCheck("gemm-rate", "TFLOP/s", "load", _against_floor(_GEMM)),
+    GpuCheck("gemm-rate", "TFLOP/s FP16", "load", _against_floor(_GEMM)),
     GpuCheck("gemm-spread", "%", "load", _against_peers(_GEMM)),
     GpuCheck("memory-bandwidth", "GB/s", "load", _against_floor(_MEMORY)),
     GpuCheck("memory-spread", "%", "load", _against_peers(_MEMORY)),
