@@ -25,13 +25,11 @@ from gameday.history.events import (
     DeviceTaintSeen,
     Event,
     FaultInjected,
-    FaultUndone,
     GuardChecked,
     GuestNamed,
     GuestSpoke,
     GuestState,
     HopSeen,
-    IntentRecorded,
     KernelLineSeen,
     KubernetesEventSeen,
     LabelSeen,
@@ -72,12 +70,12 @@ class Sentence:
     at: datetime | None = None
 
 
-_CLEANLINESS_TONE = {Cleanliness.CLEAN: "good", Cleanliness.DIRTY: "bad", Cleanliness.UNKNOWN: "doubt"}
+CLEANLINESS_TONE = {Cleanliness.CLEAN: "good", Cleanliness.DIRTY: "bad", Cleanliness.UNKNOWN: "doubt"}
 _STEP_TONE = {StepOutcome.DONE: "good", StepOutcome.BROKEN: "bad", StepOutcome.NOT_ASKED: "step"}
 
 
 def narrate(event: Event) -> Sentence | None:
-    """The event as one sentence; None for what the timeline leaves to other sections (QA rows, snapshots, costs)."""
+    """The event as one sentence; None for what other sections show, or other events explain (QA rows, costs, undos)."""
     teller = _TELLERS.get(type(event))
     return teller(event) if teller else None
 
@@ -105,19 +103,8 @@ def _steady(event: SteadyStateChecked) -> Sentence:
     return Sentence("game-day", f"Steady state, {event.name}: {event.detail}{took}", _ok(event.ok))
 
 
-def _intent(event: IntentRecorded) -> Sentence:
-    return Sentence("ledger", f"Intent {event.intent}: {event.act} on {event.object}; undo: {event.undo}")
-
-
 def _injected(event: FaultInjected) -> Sentence:
     return Sentence("agent", f"Fault {event.fault} in on {event.target}, {event.layer}", "mark", event.written_at)
-
-
-def _undone(event: FaultUndone) -> Sentence:
-    tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
-    where = f" on {event.node}" if event.node else ""
-    text = f"Undone by {event.by}: intent {event.intent}{where}, read back {event.cleanliness}{tries}"
-    return Sentence(event.by, text, _CLEANLINESS_TONE[event.cleanliness])
 
 
 _TOLD_BY_THEIR_OWN_EVENT = {Hop.WRITTEN, Hop.RULE_PENDING, Hop.RULE_FIRING, Hop.TAINTED}
@@ -284,9 +271,7 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     StepEnded: _step_ended,
     TargetsChosen: _targets,
     SteadyStateChecked: _steady,
-    IntentRecorded: _intent,
     FaultInjected: _injected,
-    FaultUndone: _undone,
     HopSeen: _hop,
     AlertSeen: _alert,
     TaintSeen: _taint,
@@ -326,5 +311,5 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     Problem: _problem,
     Aborted: lambda e: Sentence(e.by, f"Aborted: {e.why}", "bad"),
     Refused: lambda e: Sentence("guard", f"Refused: {e.why}", "doubt"),
-    RunEnded: lambda e: Sentence("game-day", f"Run ended, cluster {e.cleanliness}", _CLEANLINESS_TONE[e.cleanliness]),
+    RunEnded: lambda e: Sentence("game-day", f"Run ended, cluster {e.cleanliness}", CLEANLINESS_TONE[e.cleanliness]),
 }

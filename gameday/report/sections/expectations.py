@@ -6,8 +6,8 @@ from pydantic import BaseModel, Field
 
 from gameday.checks.verdict import Verdict
 from gameday.history.events import DetectorConsulted
-from gameday.report.narration import narrate
 from gameday.report.run_folder import RunFolder
+from gameday.report.sections.timeline import shown_records
 
 ORDER = 30
 TITLE = "Expectations"
@@ -38,10 +38,9 @@ class ExpectationsSection(BaseModel):
 
 
 def build(run: RunFolder) -> ExpectationsSection:
-    narrated = frozenset(record.seq for record in run.history.records if narrate(record.event))
     consulted = run.history.last(DetectorConsulted)
     filled = consulted.filled if consulted else ()
     from_profile = tuple(check for check, key in _SAID_BY.items() if key in filled)
     return ExpectationsSection(
-        verdicts=run.verdicts, on_timeline=narrated, detector=consulted, from_profile=from_profile
+        verdicts=run.verdicts, on_timeline=shown_records(run), detector=consulted, from_profile=from_profile
     )

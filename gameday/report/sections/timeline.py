@@ -9,13 +9,21 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from gameday.history.events import FaultInjected, QaChecked, Record, StepEnded, StepStarted
+from gameday.history.events import (
+    FaultInjected,
+    FaultUndone,
+    QaChecked,
+    Record,
+    RecoveryDisturbed,
+    StepEnded,
+    StepStarted,
+)
 from gameday.report.charts import Tick, time_ticks
 from gameday.report.lanes import Lanes, signal_lanes
-from gameday.report.narration import narrate
+from gameday.report.narration import CLEANLINESS_TONE, narrate
 from gameday.report.run_folder import RunFolder
 from gameday.text import without_secrets
-from gameday.values.results import Step, StepOutcome
+from gameday.values.results import Cleanliness, Step, StepOutcome
 
 ORDER = 60
 TITLE = "Timeline"
@@ -59,9 +67,7 @@ class Timeline(BaseModel):
 
 
 def build(run: RunFolder) -> Timeline:
-    records = run.history.records
-    lines = [line for record in records if (line := _line(run, record))]
-    shown = _cut(_in_order([*lines, *_qa_lines(run)]))
+    records, shown = run.history.records, _shown(run)
     people = _cut(_in_order(_noted(run)))
     offsets = [run.offset_s(record.at) for record in records] or [0.0]
     return Timeline(
@@ -76,6 +82,16 @@ def build(run: RunFolder) -> Timeline:
         lines=tuple(_in_order([*shown.lines, *people.lines])),
         left_out=shown.left_out + people.left_out,
     )
+
+
+def shown_records(run: RunFolder) -> frozenset[int]:
+    """Return the records that have a row, by `seq`, so that links to them lead somewhere."""
+    return frozenset(line.seq for line in _shown(run).lines if line.seq is not None)
+
+
+def _shown(run: RunFolder) -> _Cut:
+    lines = [line for record in run.history.records if (line := _line(run, record))]
+    return _cut(_in_order([*lines, *_undo_lines(run), *_qa_lines(run)]))
 
 
 def _in_order(lines: Iterable[TimelineRow]) -> list[TimelineRow]:
@@ -109,6 +125,27 @@ def _line(run: RunFolder, record: Record) -> TimelineRow | None:
     at = said.at or record.at
     text = without_secrets(said.text)
     return TimelineRow(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=text, tone=said.tone)
+
+
+def _undo_lines(run: RunFolder) -> Iterator[TimelineRow]:
+    """Yield a line per fault that came out, and per change that was not undone; the undo proof has all of them."""
+    faults = {event.intent: event.fault for event in run.history.of(FaultInjected)}
+    faults |= {event.intent: event.fault for event in run.history.of(RecoveryDisturbed)}
+    for record, event in run.history.with_times(FaultUndone):
+        fault, clean = faults.get(event.intent), event.cleanliness is Cleanliness.CLEAN
+        if clean and not fault:
+            continue
+        what = f"Fault {fault} out" if clean else f"Undo of fault {fault}" if fault else "Undo of a change"
+        where = f" of {event.node}" if clean and event.node else f" on {event.node}" if event.node else ""
+        tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
+        yield TimelineRow(
+            seq=record.seq,
+            at=record.at,
+            offset_s=run.offset_s(record.at),
+            actor=event.by,
+            text=f"{what}{where}, read back {event.cleanliness}{tries}",
+            tone=CLEANLINESS_TONE[event.cleanliness],
+        )
 
 
 def _qa_lines(run: RunFolder) -> list[TimelineRow]:
