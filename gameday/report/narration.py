@@ -61,13 +61,15 @@ from gameday.values.results import Cleanliness, Hop, StepOutcome
 class Sentence:
     """A sentence of the timeline.
 
-    `at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text.
+    `at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text. With
+    `whole_second` the stamp has no fraction: it happened within the second that begins at `at`.
     """
 
     actor: str
     text: str
     tone: str = ""
     at: datetime | None = None
+    whole_second: bool = False
 
 
 CLEANLINESS_TONE = {Cleanliness.CLEAN: "good", Cleanliness.DIRTY: "bad", Cleanliness.UNKNOWN: "doubt"}
@@ -164,9 +166,9 @@ def _consulted(event: DetectorConsulted) -> Sentence:
 
 
 def _kubernetes_event(event: KubernetesEventSeen) -> Sentence:
-    return Sentence(
-        event.source or "Kubernetes", f"Event {event.reason} on {event.node}: {event.message}", "", event.at
-    )
+    """Narrate a Kubernetes Event; of its times only `eventTime` has a fraction, and most writers leave that empty."""
+    text = f"Event {event.reason} on {event.node}: {event.message}"
+    return Sentence(event.source or "Kubernetes", text, "", event.at, whole_second=event.at.microsecond == 0)
 
 
 def _unwatched(event: SignalUnwatched) -> Sentence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import BaseModel
 
@@ -38,6 +38,8 @@ class TimelineRow(BaseModel):
     seq: int | None
     at: datetime
     offset_s: float
+    until_s: float | None = None
+    """The latest moment, in seconds since T+0, that a stamp of whole seconds allows; None where the stamp is finer."""
     actor: str
     text: str
     tone: str
@@ -68,7 +70,7 @@ class Timeline(BaseModel):
 
 def build(run: RunFolder) -> Timeline:
     records, shown = run.history.records, _shown(run)
-    people = _cut(_in_order(_noted(run)))
+    people = _cut(_in_order(run, _noted(run)))
     offsets = [run.offset_s(record.at) for record in records] or [0.0]
     return Timeline(
         zero=run.zero,
@@ -79,7 +81,7 @@ def build(run: RunFolder) -> Timeline:
         fault_s=run.fault_window(),
         steps=tuple(_bar(run, step) for step in Step),
         signals=signal_lanes(run),
-        lines=tuple(_in_order([*shown.lines, *people.lines])),
+        lines=tuple(_in_order(run, [*shown.lines, *people.lines])),
         left_out=shown.left_out + people.left_out,
     )
 
@@ -91,11 +93,20 @@ def shown_records(run: RunFolder) -> frozenset[int]:
 
 def _shown(run: RunFolder) -> _Cut:
     lines = [line for record in run.history.records if (line := _line(run, record))]
-    return _cut(_in_order([*lines, *_undo_lines(run), *_qa_lines(run)]))
+    return _cut(_in_order(run, [*lines, *_undo_lines(run), *_qa_lines(run)]))
 
 
-def _in_order(lines: Iterable[TimelineRow]) -> list[TimelineRow]:
-    return sorted(lines, key=lambda line: (line.at, -1 if line.seq is None else line.seq))
+def _in_order(run: RunFolder, lines: Iterable[TimelineRow]) -> list[TimelineRow]:
+    """Return the rows by time; one whose stamp has whole seconds comes after the last fault that can be its cause."""
+    went_in = [event.written_at for event in run.history.of(FaultInjected)]
+    went_in += [event.written_at for event in run.history.of(RecoveryDisturbed) if event.written_at]
+    faults = [run.offset_s(at) for at in went_in]
+
+    def place(line: TimelineRow) -> tuple[float, bool, int]:
+        causes = [fault for fault in faults if line.until_s is not None and line.offset_s <= fault < line.until_s]
+        return max(causes, default=line.offset_s), bool(causes), -1 if line.seq is None else line.seq
+
+    return sorted(lines, key=place)
 
 
 @dataclass(frozen=True)
@@ -123,8 +134,17 @@ def _line(run: RunFolder, record: Record) -> TimelineRow | None:
     if said is None:
         return None
     at = said.at or record.at
-    text = without_secrets(said.text)
-    return TimelineRow(seq=record.seq, at=at, offset_s=run.offset_s(at), actor=said.actor, text=text, tone=said.tone)
+    # It happened before it was written down, whatever the rest of its second.
+    latest = min(at + timedelta(seconds=1), max(at, record.at)) if said.whole_second else None
+    return TimelineRow(
+        seq=record.seq,
+        at=at,
+        offset_s=run.offset_s(at),
+        until_s=run.offset_s(latest) if latest else None,
+        actor=said.actor,
+        text=without_secrets(said.text),
+        tone=said.tone,
+    )
 
 
 def _undo_lines(run: RunFolder) -> Iterator[TimelineRow]:
