@@ -97,7 +97,7 @@ def _step_ended(event: StepEnded) -> Sentence:
 
 def _targets(event: TargetsChosen) -> Sentence:
     names = ", ".join(map(str, event.targets))
-    return Sentence("game-day", f"Target chosen: {names} (of {event.candidates} candidates, {event.rule})")
+    return Sentence("game-day", f"Target{'s' if len(event.targets) > 1 else ''} chosen: {names}, {event.rule}")
 
 
 def _steady(event: SteadyStateChecked) -> Sentence:

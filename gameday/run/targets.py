@@ -16,14 +16,13 @@ from gameday.run.domain import DomainChoice, choose_domain
 from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import NodeRole, NodeSnapshot, Target
 
-_RULE = "seeded order among the first {page} nodes by name labelled {labels}; the first {count} that are fit"
-_RULE_RETURN = "; before the others those with a free GPU, which a pod needs to show that the node takes work again"
-_RULE_BUSY = ", and with GPU pods, because the plan says what becomes of them"
-_RULE_SEASON = "the nodes season {season} chose for this run by its seed, labelled {labels}"
-_RULE_DOMAIN = (
-    "seeded order among the GPU nodes of {domain}; {share:g} % of them, which must all be fit and labelled {labels}"
-)
-_RULE_NAMED = "the nodes the plan names, in its order, labelled {labels}"
+# The words after "Target chosen: NODE GPU 5, " in the timeline.
+_RULE = "from {first}{count} opted-in node{s} (seed {seed})"
+_RULE_FREE = ", preferring nodes with a free GPU"
+_RULE_BUSY = " and running GPU pods"
+_RULE_SEASON = "by season {season} (seed {seed})"
+_RULE_DOMAIN = "from the GPU nodes of {domain} (seed {seed}), {share:g} % of them"
+_RULE_NAMED = "named by the plan"
 # Each node that is looked at costs a watch: after this many unfit ones the cluster, not the choice, is the problem.
 _MOST_UNFIT = 5
 
@@ -96,7 +95,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     generator = random.Random(seed)  # noqa: S311 - a stated, repeatable choice
     wanted = run.plan.targets
     domain = choose_domain(run, wanted.domain, labels, generator) if wanted.domain else None
-    names, rule = _candidates(run, labels, readable, generator, domain)
+    names, rule = _candidates(run, labels, generator, domain)
     count = domain.count if domain else wanted.nodes
     if not names:
         raise RefusedError(
@@ -126,20 +125,24 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
 
 
 def _candidates(
-    run: ReadOnlyRun, labels: dict[str, str], readable: str, generator: random.Random, domain: DomainChoice | None
+    run: ReadOnlyRun, labels: dict[str, str], generator: random.Random, domain: DomainChoice | None
 ) -> tuple[Sequence[str], str]:
     """Return the nodes to look at in this order, and the rule that says why these."""
-    wanted = run.plan.targets
+    wanted, seed = run.plan.targets, chosen_seed(run)
     if run.member:
-        return list(run.member.targets), _RULE_SEASON.format(season=run.member.season, labels=readable)
+        return list(run.member.targets), _RULE_SEASON.format(season=run.member.season, seed=seed)
     if domain:
-        return domain.members, _RULE_DOMAIN.format(share=domain.struck.percent, domain=domain.struck, labels=readable)
+        struck = domain.struck
+        return domain.members, _RULE_DOMAIN.format(share=struck.percent, domain=struck, seed=seed)
     if wanted.names:
-        return list(wanted.names), _RULE_NAMED.format(labels=readable)
+        return list(wanted.names), _RULE_NAMED
     names = [candidate.name for candidate in run.kubernetes.candidates(labels)]
     generator.shuffle(names)
-    rule = _RULE.format(page=CANDIDATE_PAGE, labels=readable, count=wanted.nodes)
-    return names, rule + _RULE_RETURN + (_RULE_BUSY if judges_running_pods(run.plan) else "")
+    first = "the first " if len(names) == CANDIDATE_PAGE else ""
+    rule = _RULE.format(first=first, count=len(names), s="" if len(names) == 1 else "s", seed=seed)
+    if run.plan.fault.runs_on is NodeRole.GPU:
+        rule += _RULE_FREE + (_RULE_BUSY if judges_running_pods(run.plan) else "")
+    return names, rule
 
 
 def _fit_among(

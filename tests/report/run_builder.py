@@ -297,7 +297,7 @@ def passing() -> list[Timed]:
             ),
         ),
         *_steps(),
-        Timed(0.9, TargetsChosen(targets=(TARGET,), candidates=8, rule="lowest hash of seed and name", seed=7)),
+        Timed(0.9, TargetsChosen(targets=(TARGET,), candidates=8, rule="from 8 opted-in nodes (seed 7)", seed=7)),
         *(
             Timed(1.2 + i, SteadyStateChecked(name=name, ok=True, detail=detail, node=NODE, seconds=seconds))
             for i, (name, detail, seconds) in enumerate(gates)

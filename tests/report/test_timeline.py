@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.history.events import FaultInjected, FaultUndone, KubernetesEventSeen
+from gameday.history.events import AlertSeen, FaultInjected, FaultUndone, KubernetesEventSeen
 from gameday.report.formatting import offset
 from gameday.report.run_folder import load_run_folder
 from gameday.report.sections import timeline
@@ -25,6 +25,22 @@ def test_it_says_that_the_fault_came_out_and_nothing_of_the_ledger(tmp_path: Pat
     assert not [row for row in rows if row.actor == "ledger" or "intent" in row.text.lower()]
     out = [(row.actor, row.text, row.tone) for row in rows if row.actor == "flow"]
     assert out == [("flow", f"Fault xid out of {build.NODE}, read back clean", "good")]
+
+
+def test_an_alert_that_is_noted_again_with_its_receivers_has_one_row(tmp_path: Path) -> None:
+    again = build.replacing(
+        [one for one in build.passing() if isinstance(one.event, AlertSeen) and one.event.state == "firing"],
+        lambda e: isinstance(e, AlertSeen),
+        receivers=("another",),
+    )
+    rows = rows_of(tmp_path, [*build.passing(), *again])
+    said = f"Alert {build.ALERT} firing for {build.NODE}"
+    assert [row.text for row in rows if row.text.startswith(said)] == [said]
+
+
+def test_the_targets_are_there_with_how_they_were_chosen(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path, build.passing())
+    assert f"Target chosen: {build.TARGET}, from 8 opted-in nodes (seed 7)" in [row.text for row in rows]
 
 
 @pytest.mark.parametrize(

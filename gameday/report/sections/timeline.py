@@ -92,8 +92,11 @@ def shown_records(run: RunFolder) -> frozenset[int]:
 
 
 def _shown(run: RunFolder) -> _Cut:
-    lines = [line for record in run.history.records if (line := _line(run, record))]
-    return _cut(_in_order(run, [*lines, *_undo_lines(run), *_qa_lines(run)]))
+    told: dict[tuple[datetime, str, str], TimelineRow] = {}
+    for line in (line for record in run.history.records if (line := _line(run, record))):
+        # An alert is noted again once Alertmanager has named its receivers.
+        told.setdefault((line.at, line.actor, line.text), line)
+    return _cut(_in_order(run, [*told.values(), *_undo_lines(run), *_qa_lines(run)]))
 
 
 def _in_order(run: RunFolder, lines: Iterable[TimelineRow]) -> list[TimelineRow]:
