@@ -9,10 +9,11 @@ from gameday.report.durations import durations
 from gameday.report.markdown import markdown
 from gameday.report.next_command import next_command
 from gameday.report.run_folder import RunFolder
+from gameday.report.sections import chain
 
 
 def run_markdown(run: RunFolder, page: Path) -> str:
-    """Return outcome, durations and verdicts, with every value escaped; `page` is the whole report's file."""
+    """Return outcome, durations, verdicts and chains, with every value escaped; `page` is the whole report's file."""
     return markdown(
         "report",
         "run.md",
@@ -21,5 +22,6 @@ def run_markdown(run: RunFolder, page: Path) -> str:
         next=next_command(run.started, run.result, ended=run.history.last(RunEnded) is not None),
         durations=durations(run),
         verdicts=run.verdicts,
+        chains=chain.build(run).chains,
         page=str(page),
     )
