@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
 import httpx
@@ -12,6 +14,11 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gameday.report.markdown import escaped
+
+SERVED_FOLDER_VARIABLE = "GAMEDAY_SERVED_PAGES_FOLDER"
+"""The folder whose pages `gameday up` serves; set in its worker's environment."""
+SERVED_URL_VARIABLE = "GAMEDAY_SERVED_PAGES_URL"
+"""The base URL of these pages."""
 
 
 @contextmanager
@@ -24,10 +31,19 @@ def where_prefect_answers() -> Iterator[None]:
         yield
 
 
+def served_url(page: Path) -> str | None:
+    """Return the URL at which the worker's `gameday up` serves a page; None where there is none, or it does not."""
+    base, folder = os.environ.get(SERVED_URL_VARIABLE), os.environ.get(SERVED_FOLDER_VARIABLE)
+    if not base or not folder or not page.is_relative_to(folder):
+        return None
+    return base + quote(page.relative_to(folder).as_posix())
+
+
 def show_page(key: str, words: str, url: str, why: str) -> None:
     """Show a page in the Prefect UI: its words as Markdown, and a link where a browser can open the page.
 
-    A browser opens no `file://` link from a web page, so a file's path is written below the words.
+    A browser opens no `file://` link from a web page, so a file's path is written below the words. Where `gameday up`
+    serves the file, the link is to it.
 
     Args:
         key: The artifact's key.
@@ -36,10 +52,11 @@ def show_page(key: str, words: str, url: str, why: str) -> None:
         why: One line for lists of artifacts.
     """
     parts = urlsplit(url)
-    opens = parts.scheme in ("http", "https")
-    place = f"{url2pathname(parts.path)} on the worker's machine" if parts.scheme == "file" else url
-    where = "" if opens else f"\n\nThe whole page: {escaped(place)}"
+    file = Path(url2pathname(parts.path)) if parts.scheme == "file" else None
+    link = served_url(file) if file else url if parts.scheme in ("http", "https") else None
+    place = f"{file} on the worker's machine" if file else url
+    where = "" if link == url else f"\n\nThe whole page: {escaped(place)}"
     with where_prefect_answers():
         create_markdown_artifact(key=key, markdown=words + where, description=why)
-        if opens:
-            create_link_artifact(key=f"{key}-page", link=url, link_text="the whole page")
+        if link:
+            create_link_artifact(key=f"{key}-page", link=link, link_text="the whole page")

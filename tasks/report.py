@@ -15,7 +15,7 @@ from gameday.report.render import Rendered
 from gameday.report.run_markdown import run_markdown
 from gameday.run.record import RunRecord
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import where_prefect_answers
+from gameday.tasks.artifacts import served_url, where_prefect_answers
 
 
 @step_task(name="report")
@@ -38,6 +38,7 @@ def report(record: RunRecord) -> RunResult:
 
 
 def _publish(rendered: Rendered) -> None:
-    words = run_markdown(rendered.run, rendered.html.resolve())
+    page = rendered.html.resolve()
+    words = run_markdown(rendered.run, page, served_url(page))
     with where_prefect_answers():
         create_markdown_artifact(key="report", markdown=words, description=rendered.result.why)

@@ -17,6 +17,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.help_page import Panel, add_command
+from gameday.cli.page_server import served_pages
 from gameday.cli.rehearsal import (
     DEFAULT_DETECTOR,
     Folder,
@@ -134,7 +135,8 @@ def up(
                 profile = str(cluster.profile)
             with out.status("deployments and worker start"):
                 names = _register(prefect_file, plans, [profile], reports, notify)
-                worker = stack.enter_context(_worker(folder))
+                pages = stack.enter_context(served_pages(reports))
+                worker = stack.enter_context(_worker(folder, reports, pages))
             for which in _SIGNALS:
                 signal.signal(which, lambda *_: ended.set())
             _print_how_to(out, names, profile, notify)
@@ -287,14 +289,26 @@ def _offered(folder: Path) -> list[str]:
 
 
 @contextmanager
-def _worker(folder: Path) -> Iterator[Child]:
-    """Run a worker of the pool for the block, once the server has heard of it. Raises ChildError."""
+def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
+    """Run a worker of the pool for the block, once the server has heard of it. Raises ChildError.
+
+    Args:
+        folder: Folder for its log.
+        reports: The folder whose pages are served.
+        pages: Their base URL.
+    """
     from gameday.cli.prefect_runs import is_heard  # noqa: PLC0415
     from gameday.rehearsal.children import Child  # noqa: PLC0415
+    from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", _POOL, "--type", "process", "--name", _WORKER]
-    worker = Child("worker", argv, folder / "worker.log", _WORKER_ENVIRONMENT, says_ready=False)
+    environment = {
+        **_WORKER_ENVIRONMENT,
+        SERVED_URL_VARIABLE: pages,
+        SERVED_FOLDER_VARIABLE: str(reports.resolve()),
+    }
+    worker = Child("worker", argv, folder / "worker.log", environment, says_ready=False)
     began = datetime.now(UTC)
     worker.start()
     try:

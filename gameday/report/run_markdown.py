@@ -12,8 +12,14 @@ from gameday.report.run_folder import RunFolder
 from gameday.report.sections import chain
 
 
-def run_markdown(run: RunFolder, page: Path) -> str:
-    """Return outcome, durations, verdicts and chains, with every value escaped; `page` is the whole report's file."""
+def run_markdown(run: RunFolder, page: Path, url: str | None) -> str:
+    """Return outcome, durations, verdicts and chains, with every value escaped.
+
+    Args:
+        run: The run.
+        page: The whole report's file.
+        url: Its URL on the worker's machine; None where nobody serves it.
+    """
     return markdown(
         "report",
         "run.md",
@@ -24,4 +30,5 @@ def run_markdown(run: RunFolder, page: Path) -> str:
         verdicts=run.verdicts,
         chains=chain.build(run).chains,
         page=str(page),
+        url=url,
     )

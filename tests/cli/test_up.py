@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
@@ -78,6 +79,13 @@ class Up:
     def state(self, flow_run: str) -> str:
         return str(self.api.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state_name"])
 
+    def linked_report(self, flow_run: str) -> httpx.Response:
+        """Open the page that the flow run's artifact `report` links."""
+        body = {"artifacts": {"flow_run_id": {"any_": [flow_run]}, "key": {"any_": ["report"]}}}
+        (shown,) = self.api.post("/artifacts/filter", json=body).raise_for_status().json()
+        link = shown["data"].partition("[Open the whole report](")[2].partition(")")[0]
+        return httpx.get(link).raise_for_status()
+
     def scheduled(self) -> set[str]:
         """Return the flow runs that Prefect's scheduler has put in, by their moments."""
         body = {
@@ -113,6 +121,7 @@ def test_a_game_day_from_the_form_passes_and_ctrl_c_undoes_the_next(up: Up) -> N
     first = up.run(plan=PLAN)
     until(lambda: up.state(first) in ("Passed", "Failed", "Crashed"), 180, "the game-day ends")
     assert up.state(first) == "Passed"
+    assert PLAN in up.linked_report(first).text
 
     second = up.run(plan=PLAN)
     until(lambda: len(up.histories()) == 2, 60, "the second begins")

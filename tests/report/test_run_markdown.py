@@ -14,8 +14,8 @@ from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import VARIANTS, Timed, ended, passing, replacing, write
 
 
-def said(folder: Path, timed: Iterable[Timed]) -> str:
-    return run_markdown(load_run_folder(write(folder, timed)), Path("/runs/r/report.html"))
+def said(folder: Path, timed: Iterable[Timed], url: str | None = None) -> str:
+    return run_markdown(load_run_folder(write(folder, timed)), Path("/runs/r/report.html"), url)
 
 
 def test_outcome_durations_and_verdicts_are_there(tmp_path: Path) -> None:
@@ -23,6 +23,7 @@ def test_outcome_durations_and_verdicts_are_there(tmp_path: Path) -> None:
     assert words.startswith("**Passed**, cluster clean. All 14 expectations held")
     assert "| Time to taint | 0.97 s | ≤ 15 s |\n" in words
     assert "| held | Alert GpuXidCritical fires for gpu-node-03 | ≤ 30 s | 5.4 s |\n" in words
+    assert "](" not in words
     assert words.endswith("The whole report is /runs/r/report.html on the machine of the worker.")
 
 
@@ -55,6 +56,11 @@ def test_a_run_that_did_not_pass_says_what_to_do(tmp_path: Path) -> None:
     words = said(tmp_path, VARIANTS["detector-off"]())
     assert words.startswith("**Failed**")
     assert "\nTo run it again: gameday rehearse" in words
+
+
+def test_a_page_that_is_served_has_a_link(tmp_path: Path) -> None:
+    words = said(tmp_path, passing(), "http://127.0.0.1:8000/20260303-090000-7f3a/report.html")
+    assert "\n[Open the whole report](http://127.0.0.1:8000/20260303-090000-7f3a/report.html): the link works" in words
 
 
 @pytest.mark.parametrize("variant", list(VARIANTS))

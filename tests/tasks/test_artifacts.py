@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gameday.tasks.artifacts
-from gameday.tasks.artifacts import show_page
+from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE, served_url, show_page
 
 
 @pytest.fixture
@@ -38,3 +39,22 @@ def test_a_page_that_no_browser_opens_has_its_place_in_words(
     show_page("digest", "All held.", url, "All held.")
     assert list(made) == ["digest"]
     assert made["digest"]["markdown"] == f"All held.\n\nThe whole page: {place}"
+
+
+def test_a_page_below_the_served_folder_has_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path("/srv/reports/r 1/report.html")
+    assert served_url(page) is None
+    monkeypatch.setenv(SERVED_URL_VARIABLE, "http://127.0.0.1:8000/")
+    monkeypatch.setenv(SERVED_FOLDER_VARIABLE, "/srv/reports")
+    assert served_url(page) == "http://127.0.0.1:8000/r%201/report.html"
+    assert served_url(Path("/srv/other/report.html")) is None
+
+
+def test_a_page_that_is_served_has_its_place_and_a_link(
+    made: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SERVED_URL_VARIABLE, "http://127.0.0.1:8000/")
+    monkeypatch.setenv(SERVED_FOLDER_VARIABLE, "/srv")
+    show_page("digest", "All held.", "file:///srv/digest.html", "All held.")
+    assert made["digest"]["markdown"].endswith("The whole page: /srv/digest.html on the worker's machine")
+    assert made["digest-page"]["link"] == "http://127.0.0.1:8000/digest.html"

@@ -1,0 +1,69 @@
+"""The pages of a reports folder on loopback, which Prefect's pages link: a browser opens no file from a page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+_LOOPBACK = "127.0.0.1"
+_TIMEOUT_S = 10.0
+"""A browser keeps connections open; each is a thread."""
+
+
+@contextmanager
+def served_pages(reports: Path) -> Iterator[str]:
+    """Serve the HTML files below a folder to this machine for the block, read-only, and yield their base URL.
+
+    Histories, plans and frames beside the pages, and lists of folders, are not served.
+
+    Args:
+        reports: The folder; it need not be there yet.
+
+    Raises:
+        OSError: No port is free.
+    """
+    root = reports.resolve()
+    with _Server((_LOOPBACK, 0), partial(_Pages, directory=str(root))) as server:
+        threading.Thread(target=server.serve_forever, name="pages", daemon=True).start()
+        try:
+            yield f"http://{_LOOPBACK}:{server.server_port}/"
+        finally:
+            server.shutdown()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of connections that broke: the terminal is for game-days."""
+
+
+class _Pages(SimpleHTTPRequestHandler):
+    timeout = _TIMEOUT_S
+    server: _Server
+    server_version = "gameday"
+    sys_version = ""
+
+    def send_head(self) -> BytesIO | BinaryIO | None:
+        page = Path(self.translate_path(self.path)).resolve()
+        is_below = page.is_relative_to(Path(self.directory)) and page.suffix == ".html" and page.is_file()
+        # A foreign web page whose name was made to lead to this machine must not read reports.
+        if not is_below or self.headers.get("Host") != f"{_LOOPBACK}:{self.server.server_port}":
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+        return super().send_head()
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Write nothing: the terminal is for game-days."""
