@@ -58,7 +58,7 @@ def comparison(
         trigger: The reason why this comparison is made.
         comparison_id: Beginning of the names of the comparison and of its game-days; none: from the time.
         command: Shell line that runs the same again, for the page.
-        approved_by: The person who approved, where the plan needs it; none: asked in this UI, once for all arms.
+        approved_by: The person who approved, where the plan needs it. Leave empty to be asked on this run's page, once.
     """
     id = comparison_id or f"arms-{new_run_id()}"
     try:

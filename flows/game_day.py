@@ -71,7 +71,7 @@ def game_day(
         trigger: The reason why this run is made.
         run_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the report.
-        approved_by: The person who approved, where the plan needs it; none: asked in this UI.
+        approved_by: The person who approved, where the plan needs it. Leave empty to be asked on the run's page.
         arm: The arm to play of a plan that has arms; the flow `comparison` plays all of them.
         member: Set by a season for its own runs; leave it empty.
     """

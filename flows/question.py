@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Literal, cast
 from uuid import UUID
 
 import httpx
@@ -33,9 +33,15 @@ _SERVER_TIMEOUT_MARGIN = timedelta(hours=1)
 class Answer(RunInput):
     """The answer of the person who is asked to approve; Prefect draws a form of it."""
 
-    approved: bool = Field(default=False, description="On: inject the fault. Off: the run is refused")
+    decision: Literal["approve", "refuse"] = Field(
+        description="approve: the fault is injected. refuse: nothing is broken, and the run ends"
+    )
     name: str = Field(min_length=1, max_length=100, description="Your name, for the report")
     comment: str = Field(default="", max_length=1000, description="A remark for the report")
+
+    @property
+    def approved(self) -> bool:
+        return self.decision == "approve"
 
 
 Wait = Callable[[str, Callable[[], Answer | None]], Answer | None]

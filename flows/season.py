@@ -91,7 +91,7 @@ def season(
         trigger: The reason why this season is run.
         season_id: Name of the season; none: from the time.
         command: Shell line that runs the same again, for the page.
-        approved_by: The person who approved the plans that need it; none: asked in this UI, once for all of them.
+        approved_by: The person who approved the plans that need it. Leave empty to be asked on the season's page, once.
     """
     folder = Path(reports)
     id = season_id or f"season-{new_run_id()}"

@@ -6,6 +6,7 @@ import pytest
 
 from gameday.errors import RefusedError
 from gameday.flows.approval import approve
+from gameday.flows.question import Answer
 from gameday.guard.preview import approval_question
 from gameday.history.events import ApprovalAnswered
 from gameday.plan.load import DetectorWarning
@@ -17,6 +18,15 @@ REQUIRED = {"approval": {"required": True}}
 def answers(run: FakeRun) -> list[tuple[bool, str, str]]:
     found = [event for event in run.events if isinstance(event, ApprovalAnswered)]
     return [(one.approved, one.by, one.via) for one in found]
+
+
+def test_the_form_has_two_answers_and_neither_is_chosen_for_the_person() -> None:
+    form = Answer.model_json_schema()
+    assert form["properties"]["decision"]["enum"] == ["approve", "refuse"]
+    assert "default" not in form["properties"]["decision"]
+    assert set(form["required"]) == {"decision", "name"}
+    said = {decision: Answer(decision=decision, name="ada").approved for decision in ("approve", "refuse")}
+    assert said == {"approve": True, "refuse": False}
 
 
 def test_the_person_who_approves_on_the_command_line_is_named() -> None:

@@ -175,8 +175,9 @@ def answered(played: Played) -> list[tuple[bool, str, str, str]]:
 
 def test_a_no_in_prefect_refuses_the_run_before_anything_is_broken(clean_arena: Arena) -> None:
     process, reports, flow_run = asked(clean_arena, ASKING)
-    assert answer(clean_arena, flow_run, approved=True) == "REJECT", "an answer without a name"
-    assert answer(clean_arena, flow_run, approved=False, name="ada", comment="not today") == "ACCEPT"
+    assert answer(clean_arena, flow_run, decision="approve") == "REJECT", "an answer without a name"
+    assert answer(clean_arena, flow_run, name="ada") == "REJECT", "a name without an answer"
+    assert answer(clean_arena, flow_run, decision="refuse", name="ada", comment="not today") == "ACCEPT"
     played = clean_arena.finish(process, reports)
     assert played.exit_code == 5, played.output
     assert answered(played) == [(False, "ada", "Prefect", "not today")]
@@ -186,7 +187,7 @@ def test_a_no_in_prefect_refuses_the_run_before_anything_is_broken(clean_arena: 
 @pytest.mark.slow
 def test_a_yes_in_prefect_lets_the_run_go_on(clean_arena: Arena) -> None:
     process, reports, flow_run = asked(clean_arena, ASKING)
-    assert answer(clean_arena, flow_run, approved=True, name="ada") == "ACCEPT"
+    assert answer(clean_arena, flow_run, decision="approve", name="ada") == "ACCEPT"
     played = clean_arena.finish(process, reports)
     assert played.exit_code == 0, played.output
     assert answered(played) == [(True, "ada", "Prefect", "")]
@@ -207,7 +208,7 @@ def test_a_target_that_changed_while_the_run_waited_is_a_refusal(clean_arena: Ar
     node = read_history(run).of(TargetsChosen)[0].targets[0].node
     clean_arena.core.patch_node(node, {"spec": {"unschedulable": True}})
     try:
-        answer(clean_arena, flow_run, approved=True, name="ada")
+        answer(clean_arena, flow_run, decision="approve", name="ada")
         played = clean_arena.finish(process, reports)
     finally:
         clean_arena.core.patch_node(node, {"spec": {"unschedulable": None}})

@@ -116,7 +116,7 @@ def test_a_season_asks_in_prefect_once(clean_arena: Arena, tmp_path: Path, appro
         (asked,) = _paused(api, process)
         text = _question(api, asked)
         assert "2 game-days need approval" in text
-        given = {"approved": approved, "name": "ada", "comment": "today"}
+        given = {"decision": "approve" if approved else "refuse", "name": "ada", "comment": "today"}
         with SyncPrefectClient(api) as prefect:
             assert prefect.resume_flow_run(asked, given).status == "ACCEPT"
         said, _ = process.communicate(timeout=180)
