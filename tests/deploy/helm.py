@@ -19,6 +19,7 @@ EVERY_PART = (
     "dmesgShipper.enabled=true",
     "nodeHealth.enabled=true",
     "nodeHealth.repair=true",
+    "listener.enabled=true",
     "controlPlane.enabled=true",
     "controlPlane.webhook=true",
     "grafana.enabled=true",

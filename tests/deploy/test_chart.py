@@ -86,6 +86,7 @@ HEALTH, LOAD = "nodeHealth.enabled=true", "controlPlane.enabled=true"
         ((), HEALTH, {"node-health": None}),
         ((HEALTH,), "nodeHealth.repair=true", {"node-health/repair": None}),
         ((HEALTH,), "nodeHealth.podMonitor.enabled=true", {"node-health/podmonitor": None}),
+        ((), "listener.enabled=true", {"listener": None}),
         ((), LOAD, {"control-plane": None}),
         ((LOAD,), "controlPlane.webhook=true", {"control-plane/webhook": None}),
         ((), "prefect.kubernetesWorker=true", {"prefect/kubernetes": None}),
@@ -156,7 +157,7 @@ def test_image_and_namespace_are_the_releases_everywhere(named: list[str], image
     data = found["ConfigMap", "chaos", "gameday-cluster"]["data"]
     assert data["GAMEDAY_AGENT_IMAGE"] == image
     assert data["GAMEDAY_NAMESPACE"] == "chaos"
-    assert text.count(f"image: {image}\n") == 6
+    assert text.count(f"image: {image}\n") == 7
 
 
 @pytest.mark.slow

@@ -52,6 +52,11 @@ def _workload(name: str) -> dict[str, Any]:
     return found
 
 
+def _policy(name: str) -> dict[str, Any]:
+    (found,) = (one for one in of("NetworkPolicy") if one["metadata"]["name"] == name)
+    return found
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=named)
 def test_workloads_select_their_own_pods_and_name_accounts_that_exist(workload: dict[str, Any]) -> None:
     template = template_of(workload)
@@ -176,7 +181,9 @@ def test_the_guardrails_that_are_only_shown_would_hold(monkeypatch: pytest.Monke
         assert load_profile().guardrails.windows
 
 
-@pytest.mark.parametrize("name", ["gameday-worker", "gameday-reaper", "gameday-node-health", "gameday-repair"])
+@pytest.mark.parametrize(
+    "name", ["gameday-worker", "gameday-reaper", "gameday-node-health", "gameday-repair", "gameday-listener"]
+)
 def test_who_reads_a_profile_is_given_the_clusters_settings(name: str) -> None:
     assert {"configMapRef": {"name": CLUSTER["metadata"]["name"]}} in _container(_workload(name))["envFrom"]
 
@@ -202,7 +209,9 @@ def test_a_jobs_pod_is_as_the_worker_that_runs_flows_itself() -> None:
     assert asked == set(properties)
 
 
-@pytest.mark.parametrize("client", ["gameday-worker", "gameday-kubernetes-worker", "gameday-repair"])
+@pytest.mark.parametrize(
+    "client", ["gameday-worker", "gameday-kubernetes-worker", "gameday-repair", "gameday-listener"]
+)
 def test_who_needs_the_server_finds_it_and_shows_it_the_password_it_asks_for(client: str) -> None:
     def environment(name: str) -> dict[str, Any]:
         return {one["name"]: one.get("value") or one["valueFrom"] for one in _container(_workload(name))["env"]}
@@ -215,16 +224,50 @@ def test_who_needs_the_server_finds_it_and_shows_it_the_password_it_asks_for(cli
     assert worker["PREFECT_API_AUTH_STRING"] == server["PREFECT_SERVER_API_AUTH_STRING"]
 
 
-def test_only_workers_and_their_jobs_and_the_repairer_reach_the_server() -> None:
-    (policy,) = of("NetworkPolicy")
+def test_only_workers_and_their_jobs_repairer_and_listener_reach_the_server() -> None:
+    policy = _policy("gameday-prefect")
     (rule,) = policy["spec"]["ingress"]
     *peers, jobs = rule["from"]
     assert jobs["podSelector"]["matchLabels"].items() <= JOB["spec"]["template"]["metadata"]["labels"].items()
-    for peer, name in zip(peers, ["gameday-worker", "gameday-repair", "gameday-kubernetes-worker"], strict=True):
+    clients = ["gameday-worker", "gameday-repair", "gameday-listener", "gameday-kubernetes-worker"]
+    for peer, name in zip(peers, clients, strict=True):
         labels = template_of(_workload(name))["metadata"]["labels"]
         assert peer["podSelector"]["matchLabels"].items() <= labels.items()
     server = template_of(_workload("gameday-prefect"))["metadata"]["labels"]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= server.items()
+
+
+def test_the_listener_has_no_rights_and_lets_in_alertmanager_alone() -> None:
+    pod = template_of(_workload("gameday-listener"))
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    policy = _policy("gameday-listener")["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (rule,) = policy["ingress"]
+    (port,) = _container(_workload("gameday-listener"))["ports"]
+    alertmanager = {"matchLabels": {"app.kubernetes.io/name": "alertmanager"}}
+    assert rule == {
+        "from": [{"namespaceSelector": {}, "podSelector": alertmanager}],
+        "ports": [{"port": port["name"]}],
+    }
+
+
+def test_the_listener_reads_the_token_and_has_the_address_that_alertmanager_is_told() -> None:
+    page = (ROOT / "docs" / "prefect.md").read_text(encoding="utf-8")
+    container = _container(_workload("gameday-listener"))
+    options = dict(one.removeprefix("--").split("=") for one in container["args"])
+    (port,) = container["ports"]
+    assert options["port"] == str(port["containerPort"])
+    (service,) = (one for one in of("Service") if one["metadata"]["name"] == "gameday-listener")
+    (served,) = service["spec"]["ports"]
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    assert f"url: http://{host}:{served['port']}/alerts\n" in page
+    token = Path(options["token-file"])
+    (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == str(token.parent))
+    volumes = {one["name"]: one for one in template_of(_workload("gameday-listener"))["spec"]["volumes"]}
+    secret = volumes[mount["name"]]["secret"]["secretName"]
+    created = re.findall(rf"^    kubectl -n (\S+) create secret generic {secret} --from-file={token.name}=", page, re.M)
+    assert created == ["gameday", "monitoring"], "one for the listener, one for Alertmanager"
+    assert f"credentials_file: /etc/alertmanager/secrets/{secret}/{token.name}\n" in page
 
 
 def test_the_shipper_is_what_log_based_detectors_look_for_and_runs_on_faulty_nodes() -> None:
@@ -245,6 +288,7 @@ _PYTHON = [sys.executable, "-m"]
         ("gameday-node-health", [*_PYTHON, "gameday.health"], 0),
         ("gameday-reaper", [*_PYTHON, "gameday.cli"], 1),
         ("gameday-repair", [*_PYTHON, "gameday.cli"], 2),
+        ("gameday-listener", [*_PYTHON, "gameday.cli"], 1),
         ("gameday-worker", [*_PYTHON, "prefect"], 2),
         ("gameday-kubernetes-worker", [*_PYTHON, "prefect"], 2),
         ("gameday-prefect", [*_PYTHON, "prefect"], 2),
