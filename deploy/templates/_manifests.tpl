@@ -29,7 +29,7 @@ data: {{- toYaml $data | nindent 2 }}
 {{- required (print "the chart lacks the file " .path ", which a kustomization names") (.root.Files.Get .path) -}}
 {{- end }}
 
-{{/* The objects of a manifest with the release's image, namespace and Prefect server, and what values add to them.
+{{/* The objects of a manifest with the release's image, namespace, Prefect server and runbooks, and what values add.
      Takes root, path, and perhaps namespace, for objects that name none, and labels. */}}
 {{- define "gameday.manifest" -}}
 {{- $call := . -}}
@@ -38,6 +38,9 @@ data: {{- toYaml $data | nindent 2 }}
 {{- $server := .root.Values.prefect.url | default (printf "http://gameday-prefect.%s.svc:4200/api" $namespace) -}}
 {{- $text = $text | replace "http://gameday-prefect.gameday.svc:4200/api" $server -}}
 {{- $text = regexReplaceAll "(?m)^( *)namespace: gameday$" $text (print "${1}namespace: " $namespace) -}}
+{{- with .root.Values.alerts.runbooks }}
+{{- $text = $text | replace `{{ $externalURL }}/user/runbooks` (trimSuffix "/" .) -}}
+{{- end }}
 {{- range regexSplit "(?m)^---$" $text -1 }}
 {{- $object := fromYaml . }}
 {{- if $object.Error }}{{ fail (print $call.path ": " $object.Error) }}{{ end }}

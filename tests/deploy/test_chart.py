@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from gameday.cli import run
 from gameday.cluster.profile import load_profile
+from gameday.exit_codes import ExitCode
 from gameday.rehearsal.programs import search
 from tests.deploy.helm import EVERY_PART, OPERATORS, helm, objects, rendered
 from tests.deploy.manifests import DEPLOY, KUSTOMIZATIONS, ROOT, documents, identity
@@ -130,6 +132,18 @@ def test_alerts_are_the_rules_with_the_labels_that_the_operator_asks_for(value: 
 
 
 @pytest.mark.slow
+def test_runbooks_open_where_the_value_says(tmp_path: Path) -> None:
+    base = "https://git.example/gpu-gameday/blob/main/docs/runbooks/"
+    values = ("alerts.gpuFaults=true", "alerts.controlPlane=true")
+    found = _by_identity(rendered(*values, f"alerts.runbooks={base}"))
+    assert run(["alerts", str(tmp_path), "--runbooks", base]) == ExitCode.PASSED
+    rules = [one for path in tmp_path.glob("*.prometheusrule.yaml") for one in documents(path)]
+    assert len(rules) == 2
+    assert [found[identity(rule)] for rule in rules] == rules
+    assert {key: one for key, one in found.items() if key[0] != "PrometheusRule"} == _by_identity(rendered())
+
+
+@pytest.mark.slow
 def test_pod_monitors_get_the_labels_that_the_operator_asks_for() -> None:
     monitor = ("nodeHealth.enabled=true", "nodeHealth.podMonitor.enabled=true")
     found = objects(rendered(*monitor, "nodeHealth.podMonitor.labels.release=kube-prometheus-stack"))
@@ -209,6 +223,7 @@ def test_the_namespace_may_be_anothers() -> None:
         ("image.tag=a b", "at '/image/tag': 'a b' does not match pattern"),
         ("prefect.url=prefect.example", "at '/prefect/url': 'prefect.example' does not match pattern"),
         ("profile.name=prod", "at '/profile': additional properties 'name' not allowed"),
+        ("alerts.runbooks=docs/runbooks", "at '/alerts/runbooks': 'docs/runbooks' does not match pattern"),
         ("probes.namespaces={Training}", "at '/probes/namespaces/0': 'Training' does not match pattern"),
         ("nodeHealth.repair=true", "add --set nodeHealth.enabled=true"),
         ("nodeHealth.podMonitor.enabled=true", "add --set nodeHealth.enabled=true"),
