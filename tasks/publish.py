@@ -6,6 +6,7 @@ A failure is logged and passed over: a chat that is down is no reason to call a 
 from __future__ import annotations
 
 import logging
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger
 
-from gameday.archive.publish import publish
+from gameday.archive.publish import folders_around, publish
+from gameday.archive.timings import write_timings
 from gameday.cluster.grafana import Grafana
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
@@ -47,7 +49,7 @@ def warn(text: str, *values: object) -> None:
 
 @step_task(name="publish")
 def publish_run(profile: ClusterProfile, folder: Path) -> None:
-    """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `notify`."""
+    """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `openmetrics`, `notify`."""
     try:
         publish_folder(profile, folder)
     except Exception as error:  # Prefect's server may be gone; the run itself is over and judged
@@ -61,6 +63,8 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
         link = copy_out(folder, profile.publish_to, "report.html") or link
     if profile.grafana:
         _annotate(profile.grafana, folder)
+    if profile.openmetrics:
+        _renew_timings(folder, profile.openmetrics)
     summary = read_summary(folder) if profile.notify else None
     if summary:
         before = next(iter(earlier_runs(folder, summary)[-1:]), None)
@@ -112,3 +116,17 @@ def _annotate(grafana: Endpoint, folder: Path) -> None:
             server.annotate(found.start, max(found.end, found.start + timedelta(seconds=1)), found.text, found.tags)
     except AdapterError as error:
         warn("no annotation in Grafana: %s", error)
+
+
+def _renew_timings(folder: Path, file: Path) -> None:
+    """Renew the file of all runs' timings; the game-days of a comparison or a league are not in it."""
+    if folders_around(folder.resolve()):
+        return
+    reports = folder.resolve().parent
+    try:
+        write_timings(reports, file)
+    except OSError as error:
+        warn(
+            "no OpenMetrics in %s: %s; later: gameday export %s --openmetrics %s",
+            file, error.strerror, shlex.quote(str(reports)), shlex.quote(str(file)),
+        )  # fmt: skip

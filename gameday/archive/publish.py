@@ -33,10 +33,10 @@ def publish(folder: Path, url: str) -> str:
     """
     folder = folder.resolve()
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return _copy(folder, files, "/".join((url.rstrip("/"), *_folders_around(folder), folder.name)))
+    return _copy(folder, files, "/".join((url.rstrip("/"), *folders_around(folder), folder.name)))
 
 
-def _folders_around(folder: Path) -> tuple[str, ...]:
+def folders_around(folder: Path) -> tuple[str, ...]:
     """Return the folders of the comparison, or of the league and its detector, that a game-day's folder is in."""
     beside, league = folder.parent, folder.parent.parent
     if (beside / ARMS_FILE).is_file():

@@ -5,8 +5,6 @@ The run is not changed.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,7 +142,7 @@ def _summary(run: RunFolder) -> Summary:
 def _timings_of_all(reports: Path) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
     from gameday.archive.catalog import read_catalog  # noqa: PLC0415
-    from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
+    from gameday.archive.timings import timings_of  # noqa: PLC0415
 
     try:
         catalog = read_catalog(reports)
@@ -152,16 +150,14 @@ def _timings_of_all(reports: Path) -> bytes:
         raise CommandError(f"{reports}: {error.strerror}; give a run's folder, or the one that holds them") from None
     if not catalog.runs:
         raise CommandError(f"{reports} holds no run that could be read: there is nothing to export")
-    return openmetrics(run.summary for run in catalog.runs)
+    return timings_of(catalog)
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write the file whole or not at all: node-exporter may read at any moment."""
+    from gameday.archive.whole_file import write_whole  # noqa: PLC0415
+
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            file.write(content)
-        Path(file.name).chmod(0o644)
-        os.replace(file.name, path)  # noqa: PTH105 - replaces on every system
+        write_whole(path, content)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
     console().print(f"written: {path}", soft_wrap=True)

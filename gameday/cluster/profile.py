@@ -304,6 +304,10 @@ class ClusterProfile(BaseSettings):
     Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
     grafana: Endpoint | None = None
     """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
+    openmetrics: Path | None = None
+    """File that each ended run renews with the newest timings of all plans, for node-exporter's textfile collector.
+
+    Its name ends in `.prom`. docs/exports.md, OpenMetrics, says who reads it. None: no file."""
     publish_to: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://[^@\s]*$")
     """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays. None: no copy.
 
