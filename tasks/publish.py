@@ -1,4 +1,4 @@
-"""Publish a finished run: copy its report, mark it in Grafana, notify people. Nothing in here can change an outcome.
+"""Publish a finished run: copy its report, mark it, send its trace, notify people. Nothing here changes an outcome.
 
 A failure is logged and passed over: a chat that is down is no reason to call a passed game-day failed.
 """
@@ -20,6 +20,7 @@ from prefect.logging import get_logger
 from gameday.archive.publish import folders_around, publish
 from gameday.archive.timings import write_timings
 from gameday.cluster.grafana import Grafana
+from gameday.cluster.otlp import TraceReceiver
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
 from gameday.report.annotation import annotation_of
@@ -28,8 +29,10 @@ from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
+from gameday.report.traces import trace_of
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
+from gameday.text import printable, without_secrets
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
 """The logger of the same warnings for the command line, which mutes Prefect's log and adds a handler here."""
@@ -49,7 +52,7 @@ def warn(text: str, *values: object) -> None:
 
 @step_task(name="publish")
 def publish_run(profile: ClusterProfile, folder: Path) -> None:
-    """Do what the cluster profile asks for with a rendered run: `publish_to`, `grafana`, `openmetrics`, `notify`."""
+    """Do what the profile asks for with a rendered run: `publish_to`, `grafana`, `traces`, `openmetrics`, `notify`."""
     try:
         publish_folder(profile, folder)
     except Exception as error:  # Prefect's server may be gone; the run itself is over and judged
@@ -63,6 +66,8 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
         link = copy_out(folder, profile.publish_to, "report.html") or link
     if profile.grafana:
         _annotate(profile.grafana, folder)
+    if profile.traces:
+        _send_trace(profile.traces, folder)
     if profile.openmetrics:
         _renew_timings(folder, profile.openmetrics)
     summary = read_summary(folder) if profile.notify else None
@@ -116,6 +121,22 @@ def _annotate(grafana: Endpoint, folder: Path) -> None:
             server.annotate(found.start, max(found.end, found.start + timedelta(seconds=1)), found.text, found.tags)
     except AdapterError as error:
         warn("no annotation in Grafana: %s", error)
+
+
+def _send_trace(receiver: Endpoint, folder: Path) -> None:
+    trace = trace_of(load_run_folder(folder))
+    if trace is None:
+        return
+    again = f"later: gameday export {shlex.quote(str(folder))} --traces {shlex.quote(receiver.url)}"
+    try:
+        with TraceReceiver(receiver) as server:
+            answer = server.send(trace.request())
+    except AdapterError as error:
+        warn("no trace was sent: %s; %s", without_secrets(printable(str(error))), again)
+        return
+    if answer.rejected_spans > 0:
+        words = without_secrets(printable(answer.error_message))
+        warn("%s left out %d spans of the trace: %s", receiver.url, answer.rejected_spans, words)
 
 
 def _renew_timings(folder: Path, file: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.fixtures import mock_nvml, new_run, nvml_library, reaper, runner, server, world
+from tests.support.trace_receiver import trace_receiver
 
-__all__ = ["mock_nvml", "new_run", "nvml_library", "reaper", "runner", "server", "world"]
+__all__ = ["mock_nvml", "new_run", "nvml_library", "reaper", "runner", "server", "trace_receiver", "world"]
 
 
 # A busy machine is not an error: Hypothesis times each example, and how fast it makes them.

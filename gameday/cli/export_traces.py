@@ -64,9 +64,8 @@ def _send(endpoint: Endpoint, request: dict[str, Any], again: str) -> PartialSuc
 
 
 def _endpoint(url: str) -> Endpoint:
-    """Return the receiver; its URL may end in the path of traces, as other exporters want it."""
     try:
-        return Endpoint(url=url.rstrip("/").removesuffix(f"/{PATH}"))
+        return Endpoint(url=url)
     except ValidationError:
         raise CommandError(
             "--traces takes a receiver's base URL, such as --traces http://tempo:4318, without user, password and "

@@ -37,6 +37,8 @@ agent_runtime_class: nvidia
 grafana:
   url: https://grafana.example.com
   bearer_token_env: GRAFANA_TOKEN
+traces:
+  url: http://otel-collector.example.com:4318
 openmetrics: /var/lib/node_exporter/game-days.prom
 publish_to: s3://gpu-gamedays/prod-eu-1
 notify: [slack-webhook/gpu-oncall]

@@ -46,10 +46,13 @@ class TraceReceiver(HttpAdapter):
     def __init__(self, endpoint: Endpoint) -> None:
         """Open the receiver; nothing is sent yet.
 
+        Args:
+            endpoint: The receiver; its URL may end in the path of traces, as other exporters want it.
+
         Raises:
             AdapterError: A variable of HEADERS is set and cannot be read.
         """
-        super().__init__(endpoint)
+        super().__init__(endpoint.model_copy(update={"url": endpoint.url.removesuffix(f"/{PATH}")}))
         self.http.client.headers.update(_headers(endpoint))
 
     def send(self, request: Mapping[str, Any]) -> PartialSuccess:

@@ -304,6 +304,8 @@ class ClusterProfile(BaseSettings):
     Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
     grafana: Endpoint | None = None
     """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
+    traces: Endpoint | None = None
+    """OTLP/HTTP receiver that each ended run is sent to as an OpenTelemetry trace, at /v1/traces. None: no trace."""
     openmetrics: Path | None = None
     """File that each ended run renews with the newest timings of all plans, for node-exporter's textfile collector.
 

@@ -2,63 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gameday.cli import run
-from gameday.cluster.otlp import HEADERS
 from gameday.exit_codes import ExitCode
 from tests.report.run_builder import passing, write
 from tests.support.ports import free_ports
+from tests.support.trace_receiver import Receiver
 
 SECRET = "glc_not-for-terminals"
-
-
-@dataclass
-class Receiver:
-    """Gives the queued answers in turn, the last of them for ever."""
-
-    url: str = ""
-    answers: list[tuple[int, bytes]] = field(default_factory=lambda: [(200, b'{"partialSuccess":{}}')])
-    paths: list[str] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    made = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            made.paths.append(self.path)
-            made.headers.append({name.lower(): value for name, value in self.headers.items()})
-            made.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            status, body = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    for name in HEADERS:
-        monkeypatch.delenv(name, raising=False)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    made.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield made
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
 
 
 @pytest.fixture
@@ -74,62 +28,62 @@ def export(folder: Path, url: str, capsys: pytest.CaptureFixture[str]) -> tuple[
 
 
 def test_it_is_sent_as_otlp_json_and_its_id_is_said(
-    receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = export(folder, receiver.url, capsys)
+    code, said = export(folder, trace_receiver.url, capsys)
     assert code == ExitCode.PASSED
-    assert receiver.paths == ["/v1/traces"]
-    assert receiver.headers[0]["content-type"] == "application/json"
-    sent = receiver.bodies[0]["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    assert f"sent: trace {sent[0]['traceId']}, {len(sent)} spans, to {receiver.url}" in said
+    assert trace_receiver.paths == ["/v1/traces"]
+    assert trace_receiver.headers[0]["content-type"] == "application/json"
+    sent = trace_receiver.bodies[0]["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert f"sent: trace {sent[0]['traceId']}, {len(sent)} spans, to {trace_receiver.url}" in said
 
 
 def test_again_and_with_the_path_in_the_url_it_is_the_same_trace(
-    receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for url in (receiver.url, f"{receiver.url}/v1/traces", f"{receiver.url}/v1/traces/"):
+    for url in (trace_receiver.url, f"{trace_receiver.url}/v1/traces", f"{trace_receiver.url}/v1/traces/"):
         assert export(folder, url, capsys)[0] == ExitCode.PASSED
-    assert receiver.paths == ["/v1/traces"] * 3
-    assert receiver.bodies[0] == receiver.bodies[1] == receiver.bodies[2]
+    assert trace_receiver.paths == ["/v1/traces"] * 3
+    assert trace_receiver.bodies[0] == trace_receiver.bodies[1] == trace_receiver.bodies[2]
 
 
 @pytest.mark.parametrize("rejected", [b'"2"', b"2"])
 def test_spans_that_it_leaves_out_are_said(
-    receiver: Receiver, folder: Path, rejected: bytes, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, rejected: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    receiver.answers = [
+    trace_receiver.answers = [
         (200, b'{"partialSuccess":{"rejectedSpans":' + rejected + b',"errorMessage":"too \\u001b[31mold"}}')
     ]
-    code, said = export(folder, receiver.url, capsys)
+    code, said = export(folder, trace_receiver.url, capsys)
     assert code == ExitCode.USAGE
     assert "left out 2 of 21 spans" in said
     assert r"too \x1b[31mold" in said
-    assert len(receiver.bodies) == 1  # the protocol forbids to send it again
+    assert len(trace_receiver.bodies) == 1  # the protocol forbids to send it again
 
 
 def test_its_advice_is_said_where_all_was_taken(
-    receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    receiver.answers = [(200, b'{"partialSuccess":{"errorMessage":"use gRPC [bold]here[/bold]"}}')]
-    code, said = export(folder, receiver.url, capsys)
+    trace_receiver.answers = [(200, b'{"partialSuccess":{"errorMessage":"use gRPC [bold]here[/bold]"}}')]
+    code, said = export(folder, trace_receiver.url, capsys)
     assert code == ExitCode.PASSED
     assert "the receiver says: use gRPC [bold]here[/bold]" in said
 
 
 @pytest.mark.parametrize("body", [b"", b"{}"])
 def test_an_empty_answer_is_success(
-    receiver: Receiver, folder: Path, body: bytes, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, body: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    receiver.answers = [(200, body)]
-    assert export(folder, receiver.url, capsys)[0] == ExitCode.PASSED
+    trace_receiver.answers = [(200, body)]
+    assert export(folder, trace_receiver.url, capsys)[0] == ExitCode.PASSED
 
 
 def test_a_receiver_that_is_not_up_yet_is_asked_again(
-    receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    receiver.answers = [(503, b"{}"), (200, b"{}")]
-    assert export(folder, receiver.url, capsys)[0] == ExitCode.PASSED
-    assert receiver.bodies[0] == receiver.bodies[1]
+    trace_receiver.answers = [(503, b"{}"), (200, b"{}")]
+    assert export(folder, trace_receiver.url, capsys)[0] == ExitCode.PASSED
+    assert trace_receiver.bodies[0] == trace_receiver.bodies[1]
 
 
 @pytest.mark.parametrize(
@@ -143,21 +97,23 @@ def test_a_receiver_that_is_not_up_yet_is_asked_again(
     ],
 )
 def test_a_refusal_has_its_status_its_message_and_a_next_command(
-    receiver: Receiver, folder: Path, status: int, advice: str, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, status: int, advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    receiver.answers = [(status, b'{"code":3,"message":"no such tenant"}')]
-    code, said = export(folder, receiver.url, capsys)
+    trace_receiver.answers = [(status, b'{"code":3,"message":"no such tenant"}')]
+    code, said = export(folder, trace_receiver.url, capsys)
     assert code == ExitCode.USAGE
-    assert f"{receiver.url}/v1/traces: {status}: " in said
+    assert f"{trace_receiver.url}/v1/traces: {status}: " in said
     assert "no such tenant" in said
     assert advice in said
-    assert f"gameday export {folder} --traces {receiver.url}" in said
-    assert len(receiver.bodies) == (4 if status == 503 else 1)
+    assert f"gameday export {folder} --traces {trace_receiver.url}" in said
+    assert len(trace_receiver.bodies) == (4 if status == 503 else 1)
 
 
-def test_a_login_page_is_no_receiver(receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    receiver.answers = [(200, b"<html>Log in</html>")]
-    code, said = export(folder, receiver.url, capsys)
+def test_a_login_page_is_no_receiver(
+    trace_receiver: Receiver, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace_receiver.answers = [(200, b"<html>Log in</html>")]
+    code, said = export(folder, trace_receiver.url, capsys)
     assert code == ExitCode.USAGE
     assert "the answer is not that of an OTLP receiver: <html>Log in</html>" in said
 
@@ -192,24 +148,28 @@ def test_a_wrong_url_is_refused_before_anything_is_sent(
 
 
 def test_credentials_come_from_opentelemetrys_own_variables(
-    receiver: Receiver, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"Authorization=Bearer%20{SECRET}, X-Scope-OrgID=team-a")
-    code, said = export(folder, receiver.url, capsys)
+    code, said = export(folder, trace_receiver.url, capsys)
     assert (code, SECRET in said) == (ExitCode.PASSED, False)
-    assert receiver.headers[0]["authorization"] == f"Bearer {SECRET}"
-    assert receiver.headers[0]["x-scope-orgid"] == "team-a"
+    assert trace_receiver.headers[0]["authorization"] == f"Bearer {SECRET}"
+    assert trace_receiver.headers[0]["x-scope-orgid"] == "team-a"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Basic%20abc")
-    assert export(folder, receiver.url, capsys)[0] == ExitCode.PASSED
-    assert receiver.headers[1]["authorization"] == "Basic abc"
+    assert export(folder, trace_receiver.url, capsys)[0] == ExitCode.PASSED
+    assert trace_receiver.headers[1]["authorization"] == "Basic abc"
 
 
 @pytest.mark.parametrize("value", [SECRET, f"a b={SECRET}", f"a={SECRET}%0d%0aHost:%20x", f"a={SECRET}%C3%BC"])
 def test_headers_that_cannot_be_sent_are_named_and_not_shown(
-    receiver: Receiver, folder: Path, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trace_receiver: Receiver,
+    folder: Path,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", value)
-    code, said = export(folder, receiver.url, capsys)
+    code, said = export(folder, trace_receiver.url, capsys)
     assert (code, SECRET in said) == (ExitCode.USAGE, False)
     assert "$OTEL_EXPORTER_OTLP_HEADERS cannot be read" in said
-    assert receiver.bodies == []
+    assert trace_receiver.bodies == []

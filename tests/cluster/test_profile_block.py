@@ -37,7 +37,7 @@ guardrails:
 def test_the_fields_are_the_profiles_and_the_secret_ones_are_secret() -> None:
     assert list(ClusterBlock.model_fields) == list(ClusterProfile.model_fields)
     secret = set(ClusterBlock.model_json_schema()["secret_fields"])
-    servers = {"prometheus", "alertmanager", "loki", "grafana"}
+    servers = {"prometheus", "alertmanager", "loki", "grafana", "traces"}
     assert secret == {
         "kubeconfig_content",
         *(f"{one}.{key}" for one in servers for key in ("bearer_token", "password")),

@@ -138,7 +138,7 @@ def test_the_pages_monitor_scrapes_the_timings_file_that_the_worker_writes(built
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     (settings,) = (one["data"] for one in built if one["metadata"]["name"] == "gameday-cluster")
     commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
-    assert len(commented) == 9
+    assert len(commented) == 10
     for name, value in [*settings.items(), *commented]:
         monkeypatch.setenv(name, value)
     profile = load_profile()

@@ -1,0 +1,72 @@
+"""`traces` of the profile: the receiver that each published run is sent to, and what the log says where it fails."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+import gameday.tasks.publish
+from gameday.cluster.profile import ClusterProfile
+from gameday.tasks.publish import publish_folder
+from tests.report.run_builder import passing, write
+from tests.support.ports import free_ports
+from tests.support.trace_receiver import Receiver
+
+HERE = {"url": "http://127.0.0.1:1"}
+SECRET = "glc_not-for-logs"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "run", passing())
+
+
+@pytest.fixture
+def flow_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """A flow run's logger, which there is none of outside of one."""
+    logger = logging.getLogger("test.publish")
+    monkeypatch.setattr(gameday.tasks.publish, "get_run_logger", lambda: logger)
+    return logger
+
+
+def profile_of(url: str, **more: str) -> ClusterProfile:
+    return ClusterProfile(prometheus=HERE, alertmanager=HERE, loki=HERE, traces={"url": url, **more})
+
+
+def test_a_published_run_is_sent_once_with_the_profiles_credentials(
+    trace_receiver: Receiver, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPO_TOKEN", SECRET)
+    publish_folder(profile_of(f"{trace_receiver.url}/v1/traces", bearer_token_env="TEMPO_TOKEN"), folder)
+    assert trace_receiver.paths == ["/v1/traces"]
+    assert trace_receiver.headers[0]["authorization"] == f"Bearer {SECRET}"
+    root = trace_receiver.bodies[0]["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    assert root["name"].startswith("game-day ")
+
+
+def test_without_the_key_nothing_is_sent(trace_receiver: Receiver, folder: Path) -> None:
+    publish_folder(ClusterProfile(prometheus=HERE, alertmanager=HERE, loki=HERE), folder)
+    assert trace_receiver.paths == []
+
+
+@pytest.mark.usefixtures("flow_logger")
+def test_a_receiver_that_is_away_costs_a_warning_with_the_command_for_later(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (port,) = free_ports(1)
+    with caplog.at_level("WARNING", "test.publish"):
+        publish_folder(profile_of(f"http://127.0.0.1:{port}"), folder)
+    assert "no trace was sent: " in caplog.text
+    assert f"gameday export {folder} --traces http://127.0.0.1:{port}" in caplog.text
+
+
+@pytest.mark.usefixtures("flow_logger")
+def test_spans_that_are_left_out_are_counted(
+    trace_receiver: Receiver, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace_receiver.answers = [(200, b'{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}')]
+    with caplog.at_level("WARNING", "test.publish"):
+        publish_folder(profile_of(trace_receiver.url), folder)
+    assert f"{trace_receiver.url} left out 2 spans of the trace: too old" in caplog.text
