@@ -47,6 +47,10 @@ data: {{- toYaml $data | nindent 2 }}
 {{- if $call.namespace }}{{ $_ := set $object.metadata "namespace" $call.namespace }}{{ end }}
 {{- if $call.labels }}{{ $_ := set $object.metadata "labels" (merge (dict) $call.labels $object.metadata.labels) }}{{ end }}
 {{- if eq $call.path "cluster.yaml" }}{{ include "gameday.profile" (dict "root" $call.root "data" $object.data) }}{{ end }}
+{{- $isWorker := and (eq $call.path "prefect/worker.yaml") (eq $object.kind "Deployment") }}
+{{- if and $isWorker $call.root.Values.gameDayMetrics.enabled }}
+{{- include "gameday.metricsContainer" (dict "root" $call.root "pod" $object.spec.template.spec) }}
+{{- end }}
 {{- if eq $call.path "rbac/namespace.yaml" }}
 {{- $_ := set $object.metadata "name" $namespace }}
 {{- /* The release's own record is in it. */}}
@@ -61,8 +65,22 @@ data: {{- toYaml $data | nindent 2 }}
 {{- define "gameday.profile" -}}
 {{- $data := .data -}}
 {{- if ne .root.Release.Namespace "gameday" }}{{ $_ := set $data "GAMEDAY_NAMESPACE" .root.Release.Namespace }}{{ end -}}
+{{- if .root.Values.gameDayMetrics.enabled }}
+{{- range include "gameday.file" (dict "root" .root "path" "prefect/metrics/profile-patch.yaml") | fromYamlArray }}
+{{- $_ := set $data (base .path) .value }}
+{{- end }}
+{{- end -}}
 {{- range $key, $value := .root.Values.profile }}
 {{- $_ := set $data $key (kindIs "string" $value | ternary $value (toJson $value)) }}
+{{- end -}}
+{{- end }}
+
+{{/* Put the container that serves the timings beside the worker's. Takes root and pod; returns nothing. */}}
+{{- define "gameday.metricsContainer" -}}
+{{- $pod := .pod -}}
+{{- $image := include "gameday.image" .root -}}
+{{- range include "gameday.file" (dict "root" .root "path" "prefect/metrics/container-patch.yaml") | fromYamlArray }}
+{{- $_ := set $pod "containers" (append $pod.containers (merge (dict "image" $image) .value)) }}
 {{- end -}}
 {{- end }}
 

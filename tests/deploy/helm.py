@@ -28,7 +28,12 @@ EVERY_PART = (
     "cudaError.namespaces={training,batch}",
 )
 """Values that ask for every part whose kinds an API server knows without the Prometheus operator."""
-OPERATORS = ("nodeHealth.podMonitor.enabled=true", "alerts.gpuFaults=true", "alerts.controlPlane=true")
+OPERATORS = (
+    "nodeHealth.podMonitor.enabled=true",
+    "gameDayMetrics.enabled=true",
+    "alerts.gpuFaults=true",
+    "alerts.controlPlane=true",
+)
 """Values that ask for the parts which need the operator's kinds."""
 
 

@@ -9,13 +9,16 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-KUSTOMIZATIONS = sorted(DEPLOY.rglob("kustomization.yaml"))
+_NAMED = sorted(DEPLOY.rglob("kustomization.yaml"))
+COMPONENTS = [path for path in _NAMED if "\nkind: Component\n" in path.read_text(encoding="utf-8")]
+"""Kustomizations that change another one's objects, and are not built alone."""
+KUSTOMIZATIONS = [path for path in _NAMED if path not in COMPONENTS]
 CHART = [DEPLOY / "Chart.yaml", DEPLOY / "values.yaml", *(DEPLOY / "templates").iterdir()]
 """The files that only the Helm chart reads."""
 FILES = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
-    if path not in KUSTOMIZATIONS
+    if path not in _NAMED
     and path not in CHART
     and "alerts" not in path.relative_to(DEPLOY).parts
     and not path.name.endswith("-patch.yaml")  # for `kubectl patch`

@@ -16,7 +16,7 @@ from gameday.cluster.profile import load_profile
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.programs import search
 from tests.deploy.helm import EVERY_PART, OPERATORS, helm, objects, rendered
-from tests.deploy.manifests import DEPLOY, KUSTOMIZATIONS, ROOT, documents, identity
+from tests.deploy.manifests import COMPONENTS, DEPLOY, KUSTOMIZATIONS, ROOT, documents, identity, resources_of
 
 KUBECTL = search("kubectl")
 Objects = dict[tuple[str, str, str], dict[str, Any]]
@@ -109,11 +109,22 @@ def test_a_value_adds_what_its_kustomization_applies(
 
 
 @pytest.mark.slow
+def test_the_timings_of_game_days_are_the_component_on_the_kustomization(tmp_path: Path) -> None:
+    (tmp_path / "deploy").symlink_to(DEPLOY)
+    (tmp_path / "kustomization.yaml").write_text(
+        "resources: [deploy]\ncomponents: [deploy/prefect/metrics]\n", encoding="utf-8"
+    )
+    assert _by_identity(rendered("gameDayMetrics.enabled=true")) == _kustomized(tmp_path)
+
+
+@pytest.mark.slow
 def test_all_parts_together_are_every_object_once() -> None:
     found = _by_identity(rendered(*EVERY_PART, *OPERATORS))
     applied = set().union(*(_kustomized(path.parent) for path in _kustomizations_without_a_namespace()))
     assert applied <= found.keys()
-    rest = {key for key in found.keys() - applied if key[0] != "PrometheusRule"}
+    components = {identity(one) for path in COMPONENTS for file in resources_of(path) for one in documents(file)}
+    assert components <= found.keys()
+    rest = {key for key in found.keys() - applied - components if key[0] != "PrometheusRule"}
     assert {key[1] for key in rest} == {"training", "batch"}
 
 
@@ -145,10 +156,11 @@ def test_runbooks_open_where_the_value_says(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_pod_monitors_get_the_labels_that_the_operator_asks_for() -> None:
-    monitor = ("nodeHealth.enabled=true", "nodeHealth.podMonitor.enabled=true")
-    found = objects(rendered(*monitor, "nodeHealth.podMonitor.labels.release=kube-prometheus-stack"))
+    monitor = ("nodeHealth.enabled=true", "nodeHealth.podMonitor.enabled=true", "gameDayMetrics.enabled=true")
+    release = [f"{part}.labels.release=kube-prometheus-stack" for part in ("nodeHealth.podMonitor", "gameDayMetrics")]
+    found = objects(rendered(*monitor, *release))
     labels = [one["metadata"]["labels"] for one in found if one["kind"] == "PodMonitor"]
-    assert [one["release"] for one in labels] == ["kube-prometheus-stack"] * 2
+    assert [one["release"] for one in labels] == ["kube-prometheus-stack"] * 3
     assert all("app.kubernetes.io/part-of" in one for one in labels)
 
 
@@ -171,7 +183,7 @@ def test_image_and_namespace_are_the_releases_everywhere(named: list[str], image
     data = found["ConfigMap", "chaos", "gameday-cluster"]["data"]
     assert data["GAMEDAY_AGENT_IMAGE"] == image
     assert data["GAMEDAY_NAMESPACE"] == "chaos"
-    assert text.count(f"image: {image}\n") == 7
+    assert text.count(f"image: {image}\n") == 8
 
 
 @pytest.mark.slow

@@ -39,14 +39,12 @@ def _pins(lock: str) -> dict[str, str]:
 
 @pytest.fixture
 def built(tmp_path: Path) -> list[dict[str, Any]]:
-    """The page's kustomization, with its patches and resources for more, beside a checkout as the page has it."""
+    """The page's kustomization, with its patch and its component for more, beside a checkout as the page has it."""
     if KUBECTL is None:
         pytest.skip("kubectl is not there; `make setup` fetches it")
     (written,) = re.findall(r"```yaml\n(# kustomization\.yaml\n.*?)```", PAGE, re.DOTALL)
     written += "".join(re.findall(r"```yaml\n(  - target: .*?)```", PAGE, re.DOTALL))
-    for name, monitor in re.findall(r"```yaml\n# (\S+-podmonitor\.yaml)\n(.*?)```", PAGE, re.DOTALL):
-        (tmp_path / name).write_text(monitor, encoding="utf-8")
-        written = written.replace("resources:\n", f"resources:\n  - {name}\n", 1)
+    written += "".join(re.findall(r"```yaml\n(components:.*?)```", PAGE, re.DOTALL))
     (tmp_path / "gpu-gameday").symlink_to(ROOT)
     (tmp_path / "kustomization.yaml").write_text(written, encoding="utf-8")
     done = subprocess.run([KUBECTL, "kustomize", tmp_path], capture_output=True, text=True, check=False)
@@ -114,8 +112,8 @@ def test_the_pages_patch_gives_the_database_to_the_server_alone(built: list[dict
     assert [one["metadata"]["name"] for one in built if secret in json.dumps(one)] == ["gameday-prefect"]
 
 
-def test_the_pages_monitor_scrapes_the_timings_file_that_the_worker_writes(built: list[dict[str, Any]]) -> None:
-    (file,) = re.findall(r"^ +# GAMEDAY_OPENMETRICS: (\S+)", PAGE, re.MULTILINE)
+def test_the_pages_component_serves_the_timings_file_that_the_worker_writes(built: list[dict[str, Any]]) -> None:
+    (file,) = (one["data"]["GAMEDAY_OPENMETRICS"] for one in built if one["metadata"]["name"] == "gameday-cluster")
     (worker,) = (one for one in built if one["metadata"]["name"] == "gameday-worker" and one["kind"] == "Deployment")
     template = worker["spec"]["template"]
     main, beside = template["spec"]["containers"]
@@ -138,7 +136,7 @@ def test_the_pages_monitor_scrapes_the_timings_file_that_the_worker_writes(built
 def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     (settings,) = (one["data"] for one in built if one["metadata"]["name"] == "gameday-cluster")
     commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
-    assert len(commented) == 10
+    assert len(commented) == 9
     for name, value in [*settings.items(), *commented]:
         monkeypatch.setenv(name, value)
     profile = load_profile()

@@ -19,6 +19,7 @@ from gameday.rehearsal.programs import search
 from gameday.xid.lines import beat_uptime_s
 from tests.deploy.manifests import (
     ALL,
+    COMPONENTS,
     DEPLOY,
     FILES,
     KUSTOMIZATIONS,
@@ -311,7 +312,7 @@ def test_commands_and_their_arguments_exist(name: str, program: list[str], subco
 
 
 def test_every_manifest_is_applied_by_one_kustomization() -> None:
-    assert sorted(file for path in KUSTOMIZATIONS for file in resources_of(path)) == FILES
+    assert sorted(file for path in (*KUSTOMIZATIONS, *COMPONENTS) for file in resources_of(path)) == FILES
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not there; `make setup` fetches it")
