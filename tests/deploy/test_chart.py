@@ -258,6 +258,19 @@ def test_helm_finds_nothing_to_complain_of(values: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
+def test_the_notes_name_the_secret_of_each_part_that_waits_for_one() -> None:
+    said = []
+    for values in ((), ("listener.enabled=true",)):
+        done = helm("install", "gameday", DEPLOY, "--namespace", "chaos", "--dry-run=client", values=values)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.partition("NOTES:")[2])
+    assert "-n chaos create secret generic gameday-prefect " in said[0]
+    assert "gameday-alert-token" not in said[0]
+    assert "kubectl -n chaos create secret generic gameday-alert-token --from-file=token=alert-token\n" in said[1]
+    assert "http://gameday-listener.chaos.svc:9099/alerts\n" in said[1]
+
+
+@pytest.mark.slow
 def test_a_packaged_chart_is_the_same(tmp_path: Path) -> None:
     done = helm("package", DEPLOY, "--destination", tmp_path)
     assert done.returncode == 0, done.stderr
