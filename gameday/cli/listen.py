@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 
@@ -20,12 +19,15 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from prefect.client.orchestration import SyncPrefectClient
 
     from gameday.cluster.alert_receiver import ReceivedAlert
     from gameday.cluster.profile import ClusterProfile
 
 DEPLOYMENT = "post-mortem/incident"
+_NO_DEPLOYMENT = f"the Prefect server has no deployment {DEPLOYMENT}: `gameday deploy --profile cluster.yaml` makes it"
 _PORT = 9099
 _BEFORE = timedelta(minutes=10)
 """An alert begins later than what it is about, by its rule's `for`: 10 minutes at most in all shipped ones but one."""
@@ -72,7 +74,8 @@ def listen(
     _check_token(token_file)
     require_server()
     cluster = load_profile(profile)
-    starter = PostMortems(_deployment(), cluster, reachable(profile) if profile else None)
+    _require_deployment()
+    starter = PostMortems(cluster, reachable(profile) if profile else None)
     try:
         receiver = AlertReceiver(ReceiverOptions(address, port, token_file), starter.take)
     except OSError as error:
@@ -100,7 +103,7 @@ def _check_token(file: Path) -> None:
         raise CommandError(f"--token-file {file} is empty; {how}")
 
 
-def _deployment() -> UUID:
+def _require_deployment() -> None:
     import httpx  # noqa: PLC0415
     from prefect.client.orchestration import get_client  # noqa: PLC0415
     from prefect.exceptions import ObjectNotFound  # noqa: PLC0415
@@ -109,12 +112,9 @@ def _deployment() -> UUID:
 
     try:
         with get_client(sync_client=True) as client:
-            return client.read_deployment_by_name(DEPLOYMENT).id
+            client.read_deployment_by_name(DEPLOYMENT)
     except ObjectNotFound:
-        raise CommandError(
-            f"the Prefect server has no deployment {DEPLOYMENT}: `gameday deploy --profile cluster.yaml` makes it",
-            ExitCode.REFUSED,
-        ) from None
+        raise CommandError(_NO_DEPLOYMENT, ExitCode.REFUSED) from None
     except httpx.TransportError as error:
         raise CommandError(gone_message(error), ExitCode.REFUSED) from None
 
@@ -134,7 +134,6 @@ class Window:
 class PostMortems:
     """The runs of post-mortems that alerts start."""
 
-    deployment: UUID
     cluster: ClusterProfile
     profile: str | None
     """The cluster profile's path, or block:NAME; None: the deployment's."""
@@ -143,23 +142,28 @@ class PostMortems:
         """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""
         import httpx  # noqa: PLC0415
         from prefect.client.orchestration import get_client  # noqa: PLC0415
+        from prefect.exceptions import ObjectNotFound  # noqa: PLC0415
 
         wanted = [window for alert in alerts if (window := window_of(alert, self.cluster))]
         # Alerts of one node that began and ended together are one incident, and its folder is collected once.
         incidents = {(one.node, one.start, one.end): one for one in wanted}
         try:
             with get_client(sync_client=True) as client:
+                # By name each time: whoever deletes the deployment and makes it again gives it another id.
                 for one in incidents.values():
-                    typer.echo(self._create(client, one))
+                    typer.echo(self._create(client, client.read_deployment_by_name(DEPLOYMENT).id, one))
+        except ObjectNotFound:
+            typer.echo(f"{_NO_DEPLOYMENT}; Alertmanager sends the alerts again", err=True)
+            return False
         except httpx.HTTPError as error:
             typer.echo(f"Prefect did not take a run ({printable(str(error))}); Alertmanager sends it again", err=True)
             return False
         return True
 
-    def _create(self, client: SyncPrefectClient, window: Window) -> str:
+    def _create(self, client: SyncPrefectClient, deployment: UUID, window: Window) -> str:
         parameters = {"node": window.node, "start": window.start.isoformat(), "end": window.end.isoformat()}
         run = client.create_flow_run_from_deployment(
-            self.deployment,
+            deployment,
             parameters=parameters | ({"profile": self.profile} if self.profile else {}),
             idempotency_key=window.key,
             tags=["alert"],

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import httpx
 import pytest
@@ -26,7 +25,7 @@ from ruamel.yaml import YAML
 
 from gameday.cli import run
 from gameday.cli.deployments import Choices, declared, register_deployments
-from gameday.cli.listen import PostMortems, window_of
+from gameday.cli.listen import DEPLOYMENT, PostMortems, window_of
 from gameday.cluster.alert_receiver import ReceivedAlert
 from gameday.cluster.profile import ClusterProfile
 from gameday.exit_codes import ExitCode
@@ -105,7 +104,7 @@ def test_what_starts_no_post_mortem(changes: dict[str, Any]) -> None:
 
 
 def test_alertmanager_is_asked_to_send_again_while_prefect_is_gone(capsys: Capture) -> None:
-    starter = PostMortems(UUID(int=1), PROFILE, None)
+    starter = PostMortems(PROFILE, None)
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}):
         assert not starter.take([alert()])
     assert "Prefect did not take a run" in capsys.readouterr().err
@@ -249,6 +248,14 @@ def test_a_resolved_alert_becomes_one_post_mortem_of_its_window(chain: Chain) ->
     assert [one.status_code for one in refused] == [401, 400, 413]
     assert len(runs()) == 2
     assert "the-secret" not in chain.words()
+
+    with get_client(sync_client=True) as client:
+        client.delete_deployment(client.read_deployment_by_name(DEPLOYMENT).id)
+    third = {"version": "4", "alerts": [RESOLVED | {"fingerprint": "e" * 16}]}
+    assert httpx.post(url, json=third, headers=head, trust_env=False).status_code == 503
+    assert "no deployment post-mortem/incident: `gameday deploy" in chain.words()
+    deploy_incident(chain.folder)
+    assert httpx.post(url, json=third, headers=head, trust_env=False).status_code == 200, chain.words()
     chain.process.send_signal(signal.SIGTERM)
     assert chain.process.wait(30) == ExitCode.PASSED, chain.words()
 
