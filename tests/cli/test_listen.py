@@ -33,6 +33,7 @@ from gameday.rehearsal.children import Child
 from gameday.rehearsal.observability import alertmanager_program
 from gameday.rehearsal.temporary_prefect import TemporaryPrefect
 from gameday.shipped import shipped_prefect_file
+from tests.alerts.shipped import run_tool
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports
 
@@ -131,6 +132,19 @@ def test_refused_before_it_listens(token: str | None, said: str, tmp_path: Path,
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         assert run(["listen", "--token-file", str(file)]) in (ExitCode.USAGE, ExitCode.REFUSED)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("alertname", "receivers"), [("GPUXidCritical", "gameday,oncall"), ("Watchdog", "gameday,null")]
+)
+def test_the_pages_routes_in_the_cluster_still_page_people(alertname: str, receivers: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")
+    (values,) = re.findall(r"```yaml\n(alertmanager:\n.*?)```", page, re.DOTALL)
+    config = tmp_path / "alertmanager.yml"
+    with config.open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(YAML(typ="safe", pure=True).load(values)["alertmanager"]["config"], file)
+    routed = run_tool("amtool", "config", "routes", "test", f"--config.file={config}", f"alertname={alertname}")
+    assert routed.stdout.strip() == receivers, routed.stderr
 
 
 def profile(folder: Path) -> Path:
