@@ -210,11 +210,11 @@ def test_the_profile_is_what_the_values_say(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.slow
 def test_a_prefect_server_of_ones_own_takes_the_place_of_ours() -> None:
     url = "https://prefect.example/api"
-    values = (f"prefect.url={url}", "nodeHealth.enabled=true", "nodeHealth.repair=true")
+    values = (f"prefect.url={url}", "nodeHealth.enabled=true", "nodeHealth.repair=true", "listener.enabled=true")
     ours, theirs = _by_identity(rendered(*values[1:])), _by_identity(rendered(*values))
     gone = {identity(one) for one in documents(DEPLOY / "prefect" / "server.yaml")}
     assert ours.keys() - theirs.keys() == gone
-    for name in ("gameday-worker", "gameday-repair"):
+    for name in ("gameday-worker", "gameday-repair", "gameday-listener"):
         (container,) = theirs["Deployment", "gameday", name]["spec"]["template"]["spec"]["containers"]
         assert {"name": "PREFECT_API_URL", "value": url} in container["env"]
 
