@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import httpx
@@ -26,8 +26,10 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.5
 _ORDER_TIMEOUT_S = 20.0
-_TEST_S = 2.0
-"""Time that the stand-in's test of a repaired node takes; it always passes."""
+_VALIDATION = ("dcgmi", "diag", "--run", "2", "-j")
+"""The test of a repaired node: that of NVSentinel's lifecycle-manager as shipped (docs/sources.md, Repair by
+NVSentinel), the one stack of which a validation is known. It sees a GPU that is lost or waits for a row remap, and none
+that the driver no longer knows."""
 _GPU_RESOURCE = "nvidia.com/gpu"
 _WRITABLE = ("label", "annotation", "event", "condition", "taint")
 
@@ -58,7 +60,7 @@ class FakeRepairer:
             await self._order(node, kind, pci)
             await self._show(node, RepairHop.REPAIRED)
             if self._repairs.hops.validated:
-                await asyncio.sleep(_TEST_S)
+                await self._validate(node)
                 await self._show(node, RepairHop.VALIDATED)
             await give_back()
         except (ApiError, HostError, httpx.HTTPError) as error:
@@ -106,8 +108,15 @@ class FakeRepairer:
         if reset.exit_status != 0:
             raise HostError(f"nvidia-smi refused to reset GPU {pci}: {reset.output_line}")
 
-    async def _run(self, node: str, argv: list[str]) -> ProgramResult:
-        body = {"argv": argv, "timeout_s": _ORDER_TIMEOUT_S}
+    async def _validate(self, node: str) -> None:
+        """Test the repaired machine. Raises HostError where a test fails, or none could be run."""
+        tested = await self._run(node, _VALIDATION)
+        if tested.exit_status != 0:
+            said = f"{' '.join(_VALIDATION)} ended with {tested.exit_status}: {tested.output_line}"
+            raise HostError(f"{node} stays out, because its validation failed: {said}")
+
+    async def _run(self, node: str, argv: Sequence[str]) -> ProgramResult:
+        body = {"argv": list(argv), "timeout_s": _ORDER_TIMEOUT_S}
         async with httpx.AsyncClient(timeout=2 * _ORDER_TIMEOUT_S, trust_env=False) as http:
             answer = await http.post(f"{self._hosts_url}/hosts/{node}/run", json=body)
             answer.raise_for_status()
