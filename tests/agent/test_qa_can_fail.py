@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -72,30 +73,57 @@ def _short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gameday.agent.qa.readings.LOAD_S", 0.01)
 
 
-def results(put_in: PutIn, seconds: float) -> dict[str, set[bool | None]]:
-    """Return what each check says of a node of four GPUs with this weakness."""
-    host = ModelHost(4)
+Results = dict[str, set[tuple[int | None, bool | None]]]
+"""By check: whether it was passed, of each GPU; of None where it is of the node."""
+
+
+def results(put_in: PutIn, seconds: float, ends_after: float = math.inf) -> Results:
+    """Return what each check says of a node of four GPUs with this weakness.
+
+    Args:
+        put_in: Makes the weakness.
+        seconds: Duration of the burn-in, in the model's time.
+        ends_after: The seconds of burn-in after which QA is ended.
+    """
+    host, ended = ModelHost(4), threading.Event()
     put_in(host)
+    began = host.clock()
+
+    def wait(pause: float) -> None:
+        host.clock.pass_by(pause)
+        if host.clock() - began >= ends_after:
+            ended.set()
+
     proof = Proof(floors=FLOORS, burn_in_s=300, virtual_burn_in_s=seconds, dcgm_diag=3)
-    pace = Pace(host.clock, host.clock.pass_by)
-    readings = read_node(host, "20261121-204941-0", 4, threading.Event(), proof, pace)
-    found: dict[str, set[bool | None]] = {}
+    readings = read_node(host, "20261121-204941-0", 4, ended, proof, Pace(host.clock, wait))
+    found: Results = {}
     for one in judge(readings, FLOORS):
-        found.setdefault(one.check, set()).add(one.ok)
+        found.setdefault(one.check, set()).add((one.gpu, one.ok))
     return found
 
 
-@pytest.mark.parametrize("check", [one.name for one in (*NODE_CHECKS, *GPU_CHECKS) if one.name != "burn-in"])
-def test_a_check_fails_for_a_weakness_of_its_own(check: str) -> None:
+@pytest.mark.parametrize("check", [one.name for one in NODE_CHECKS if one.name != "burn-in"])
+def test_a_check_of_the_node_fails_for_a_weakness_of_one_gpu(check: str) -> None:
     put_in, seconds = WEAKNESSES[check]
-    assert False in results(put_in, seconds)[check]
+    assert results(put_in, seconds)[check] == {(None, False)}
+
+
+@pytest.mark.parametrize("check", [one.name for one in GPU_CHECKS])
+def test_a_check_of_a_gpu_fails_on_the_weak_one_and_on_no_other(check: str) -> None:
+    """The spreads, too: each is taken from the median of the others, and one GPU of four does not move that."""
+    put_in, seconds = WEAKNESSES[check]
+    assert results(put_in, seconds)[check] == {(gpu, gpu != WEAK) for gpu in range(4)}
 
 
 def test_a_burn_in_that_did_not_run_is_unknown_because_it_proves_neither() -> None:
-    assert results(of_gpu("temperature", 84.0), 1)["burn-in"] == {None}
+    assert results(of_gpu("temperature", 84.0), 1)["burn-in"] == {(None, None)}
+
+
+def test_a_burn_in_that_was_cut_short_fails() -> None:
+    assert results(lambda host: None, 60, ends_after=30)["burn-in"] == {(None, False)}
 
 
 def test_a_node_without_a_weakness_passes_them_all() -> None:
     found = results(lambda host: None, 60)
     assert set(found) >= {*WEAKNESSES, "burn-in"}
-    assert all(oks == {True} for oks in found.values()), found
+    assert all(ok is True for seen in found.values() for _, ok in seen), found
