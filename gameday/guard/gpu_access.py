@@ -1,6 +1,7 @@
 """The ways in which pods of this cluster come by GPUs and driver, as far as the API server shows them.
 
-Only admission is asked, by dry runs that make nothing: it refuses a RuntimeClass that is not there.
+Admission is asked by dry runs that make nothing: it refuses a RuntimeClass that is not there. How GPUs are named to
+their containers is read from the device plugin's pod.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gameday.cluster.manifests import agent_pod
 from gameday.cluster.operands import let_return, running_operands
 from gameday.errors import ForeignPauseError, KubernetesError
 from gameday.faults.registry import fault_for
+from gameday.guard.device_plugin import DevicePlugin, device_plugin
 from gameday.host.privileges import KERNEL_LOG
 from gameday.plan.expectations import TaintEffect
 from gameday.remediations.registry import remediation_for
@@ -26,8 +28,8 @@ from gameday.run.operands import (
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 
-_RUNTIME_CLASS, _WITH_CDI = "nvidia", "nvidia-cdi"
-"""The RuntimeClasses that the GPU operator makes; the second only where CDI is on (docs/sources.md, GPU operator)."""
+_RUNTIME_CLASS = "nvidia"
+"""The RuntimeClass that the GPU operator makes, but with NRI (docs/sources.md, GPU operator)."""
 _DEPLOY = "nvidia.com/gpu.deploy."
 
 
@@ -97,12 +99,29 @@ def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
 
 def _own_gpus(run: ReadOnlyRun, node: str) -> Way:
     """Return how a canary finds the GPUs that it was given."""
-    found = run.nodes.object(node)
-    version = found.status.node_info.kubelet_version if found else "of unknown version"
-    named = "by NVIDIA_VISIBLE_DEVICES where it names them"
-    if _is_there(run, node, _WITH_CDI):
-        named = f"CDI is on (RuntimeClass {_WITH_CDI} is there), so NVIDIA_VISIBLE_DEVICES names none"
-    return Way("a canary's own GPUs", True, f"{named}; else by the pod-resources API of the kubelet, {version}")
+    name, found = "a canary's own GPUs", run.nodes.object(node)
+    kubelet = f"the pod-resources API of the kubelet, {found.status.node_info.kubelet_version if found else 'unknown'}"
+    plugin = device_plugin(run.nodes.pods_on(node))
+    strategies = plugin.list_strategies if plugin else ()
+    if plugin and strategies == ("envvar",):
+        ids = {"uuid": "UUIDs", "index": "indices"}.get(plugin.id_strategy or "", "UUIDs or indices")
+        return Way(name, True, f"by NVIDIA_VISIBLE_DEVICES, where the device plugin names {ids}; else by {kubelet}")
+    if plugin and strategies and "envvar" not in strategies:
+        by_nri = plugin.asks_nri and not _is_there(run, node, _RUNTIME_CLASS)
+        beside = " beside the GPU operator's NRI plugin" if by_nri else ""
+        listed = f"the device plugin's strategy is {','.join(strategies)}{beside}"
+        return Way(name, True, f"by {kubelet}: {listed}, so NVIDIA_VISIBLE_DEVICES names none")
+    why = f"cannot be told from outside: {_why_untold(plugin, node)}"
+    return Way(name, None, f"{why}. A canary asks NVIDIA_VISIBLE_DEVICES, then {kubelet}, then NVML")
+
+
+def _why_untold(plugin: DevicePlugin | None, node: str) -> str:
+    """Return why only a container knows how its GPUs are named to it."""
+    if plugin is None:
+        return f"no pod on {node} is known to be its device plugin"
+    if not plugin.list_strategies:
+        return f"the device plugin on {node} has a configuration file"
+    return f"the device plugin's strategies are {','.join(plugin.list_strategies)}, and the runtime heeds one of them"
 
 
 def _operands(before: Literal["reset", "removal"], node: str, labels: dict[str, str]) -> Way:

@@ -13,6 +13,7 @@ import httpx
 from ruamel.yaml import YAML
 
 from gameday.errors import SeedError
+from gameday.faults.component_pods import Component, component_of
 from gameday.health.api import MERGE_PATCH
 from gameday.health.episodes.store import record_data, record_metadata, record_name
 from gameday.rehearsal.nodes.dra import API_GROUP, claim_template, device_class
@@ -221,6 +222,8 @@ class Seeder:
             selector = _SELECTORS.get(name, {label: "true"})
             tolerations = operands_tolerate if namespace == _OPERATOR else [{"operator": "Exists"}]
             component = _component(namespace, name, labels, selector, tolerations)
+            if component_of(labels) is Component.DEVICE_PLUGIN:
+                _set_up_device_plugin(component["spec"]["template"], operator)
             self._create(f"/apis/apps/v1/namespaces/{namespace}/daemonsets", component)
         if with_operator:
             self._await_gpus(nodes, gpus)
@@ -331,6 +334,13 @@ def _component(
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"matchLabels": labels}, "template": template},
     }
+
+
+def _set_up_device_plugin(template: dict[str, Any], operator: GpuOperator) -> None:
+    """Give the device plugin's pod the settings that it has from the operator: they tell how it hands GPUs over."""
+    (container,) = template["spec"]["containers"]
+    container["env"] = [{"name": name, "value": value} for name, value in operator.device_plugin_settings.items()]
+    template["metadata"]["annotations"] = operator.device_plugin_annotations(container["name"])
 
 
 def _runtime_class(name: str) -> dict[str, Any]:

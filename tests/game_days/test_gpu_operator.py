@@ -90,7 +90,7 @@ def test_the_doctor_finds_nothing_wrong_and_names_the_way(clean_cdi: Arena) -> N
     _, rows = doctor(clean_cdi, "--send-pod")
     assert failed(rows) == set()
     assert rows["gpus: the driver in our pods"]["detail"] == "RuntimeClass nvidia"
-    assert "CDI is on" in rows["gpus: a canary's own GPUs"]["detail"]
+    assert "strategy is cdi-annotations,cdi-cri, so" in rows["gpus: a canary's own GPUs"]["detail"]
     assert "device-plugin, dcgm, dcgm-exporter" in rows["gpus: operands before a GPU reset"]["detail"]
 
 

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kubernetes.client import V1Pod, V1PodSpec, V1Toleration
+from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodSpec, V1Toleration
 
 from gameday.cluster.operands import AWAY
 from gameday.errors import KubernetesError
 from gameday.guard.gpu_access import Way, gpu_access
-from gameday.rehearsal.nodes.gpu_operator import GpuOperator, deploy_labels
+from gameday.rehearsal.nodes.gpu_operator import GpuOperator, container_environment, deploy_labels
+from gameday.rehearsal.nodes.in_process import ModelHost
 from tests.guard.observations import node, plan, profile
 
 RESET = {"recover": {"remediation": "gpu-reset"}}
@@ -75,13 +76,87 @@ def test_each_way_to_the_driver_is_named(
     assert (way.ok, words in way.detail, bool(way.fix)) == (ok, True, ok is not True)
 
 
-def test_with_cdi_the_variable_names_no_gpu_and_the_kubelet_is_asked() -> None:
-    name = "a canary's own GPUs"
-    assert (
-        "names none; else by the pod-resources API of the kubelet, v1.33.1"
-        in ways(GpuOperator.CDI.runtime_classes)[name].detail
+OWN_GPUS = "a canary's own GPUs"
+KUBELET = "the pod-resources API of the kubelet, v1.33.1"
+
+
+def device_plugin(
+    settings: dict[str, str], annotations: dict[str, str] | None = None, args: tuple[str, ...] = ()
+) -> V1Pod:
+    variables = [V1EnvVar(name=name, value=value) for name, value in settings.items()]
+    container = V1Container(name="nvidia-device-plugin", args=list(args), env=variables)
+    metadata = V1ObjectMeta(labels={"app": "nvidia-device-plugin-daemonset"}, annotations=annotations)
+    return V1Pod(metadata=metadata, spec=V1PodSpec(containers=[V1Container(name="config-manager"), container]))
+
+
+def own_gpus_by(operator: GpuOperator) -> str:
+    """Return the line about a cluster with this way: its RuntimeClasses, and the device plugin's pod as it is there."""
+    plugin = device_plugin(
+        operator.device_plugin_settings, operator.device_plugin_annotations("nvidia-device-plugin") or None
     )
-    assert ways(("nvidia",))[name].detail.startswith("by NVIDIA_VISIBLE_DEVICES where it names them; else")
+    way = ways(operator.runtime_classes, operands=(plugin,))[OWN_GPUS]
+    assert way.ok is True
+    return way.detail
+
+
+@pytest.mark.parametrize("operator", GpuOperator)
+def test_each_way_to_a_canarys_own_gpus_is_named(operator: GpuOperator) -> None:
+    """What the line says is what the virtual kubelet of that way does."""
+    detail, variable = own_gpus_by(operator), given_to_a_container(operator)
+    by_variable = detail.startswith("by NVIDIA_VISIBLE_DEVICES, where")
+    assert by_variable is (variable != "void")
+    assert ("names UUIDs" in detail, "names indices" in detail) == (variable.startswith("GPU-"), variable == "1")
+    assert ("NVIDIA_VISIBLE_DEVICES names none" in detail) is not by_variable
+    assert ("NRI" in detail) is (operator is GpuOperator.NRI)
+    assert KUBELET in detail
+
+
+def given_to_a_container(operator: GpuOperator) -> str:
+    """Return NVIDIA_VISIBLE_DEVICES of a container that was given GPU 1 of a virtual node."""
+    gpu = ModelHost().machine.gpus[1]
+    return container_environment(operator, {}, "canary", (gpu,))["NVIDIA_VISIBLE_DEVICES"]
+
+
+def test_an_annotation_alone_is_no_nri_where_a_runtime_class_is_there() -> None:
+    """Some versions of the operator annotate the device plugin's pod in any case."""
+    asks = GpuOperator.NRI.device_plugin_annotations("nvidia-device-plugin")
+    plugin = device_plugin(GpuOperator.CDI.device_plugin_settings, asks)
+    assert "NRI" not in ways(GpuOperator.CDI.runtime_classes, operands=(plugin,))[OWN_GPUS].detail
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"CONFIG_FILE": "/config/config.yaml"}, "has a configuration file"),
+        ({"DEVICE_LIST_STRATEGY": "envvar,cdi-annotations"}, "the runtime heeds one of them"),
+    ],
+)
+def test_a_way_that_its_pod_does_not_tell_is_unknown(settings: dict[str, str], words: str) -> None:
+    way = ways(operands=(device_plugin(settings),))[OWN_GPUS]
+    assert way.ok is None and way.detail.startswith("cannot be told from outside: ")
+    assert words in way.detail and f"A canary asks NVIDIA_VISIBLE_DEVICES, then {KUBELET}, then NVML" in way.detail
+
+
+def test_a_node_without_a_known_device_plugin_leaves_it_unknown() -> None:
+    other = V1Pod(metadata=V1ObjectMeta(labels=None), spec=V1PodSpec(containers=[V1Container(name="trainer")]))
+    way = ways(operands=(other,))[OWN_GPUS]
+    assert way.ok is None and "no pod on n0 is known to be its device plugin" in way.detail
+
+
+@pytest.mark.parametrize(
+    ("settings", "args", "ids"),
+    [
+        ({}, (), "UUIDs"),
+        ({"DEVICE_ID_STRATEGY": "uuid"}, ("--device-id-strategy=index",), "indices"),
+        ({"DEVICE_LIST_STRATEGY": "envvar", "CONFIG_FILE": "/config/config.yaml"}, (), "UUIDs or indices"),
+        ({"DEVICE_LIST_STRATEGY": "cdi-cri"}, ("--device-list-strategy=envvar",), "UUIDs"),
+    ],
+)
+def test_the_device_plugins_flag_comes_before_its_variable_and_that_before_its_file(
+    settings: dict[str, str], args: tuple[str, ...], ids: str
+) -> None:
+    detail = ways(operands=(device_plugin(settings, args=args),))[OWN_GPUS].detail
+    assert f"the device plugin names {ids}; else by {KUBELET}" in detail
 
 
 @pytest.mark.parametrize(
@@ -108,7 +183,7 @@ RETURN = "operands return to a tainted node"
 def _operand(*tolerations: dict[str, str]) -> V1Pod:
     selector = {"nvidia.com/gpu.deploy.device-plugin": "true"}
     tolerated = [V1Toleration(**one) for one in tolerations]
-    return V1Pod(spec=V1PodSpec(containers=[], node_selector=selector, tolerations=tolerated))
+    return V1Pod(metadata=V1ObjectMeta(), spec=V1PodSpec(containers=[], node_selector=selector, tolerations=tolerated))
 
 
 @pytest.mark.parametrize(

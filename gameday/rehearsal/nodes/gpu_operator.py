@@ -43,6 +43,21 @@ class GpuOperator(StrEnum):
             return (RUNTIME_CLASS, "nvidia-cdi", "nvidia-legacy")
         return (RUNTIME_CLASS,) if self in (GpuOperator.RUNTIME_CLASS, GpuOperator.INDEX) else ()
 
+    @property
+    def device_plugin_settings(self) -> dict[str, str]:
+        """The variables of the device plugin's container (docs/sources.md, Device plugin and GPU operator)."""
+        if self is GpuOperator.NONE:
+            return {}
+        by_cdi = self in (GpuOperator.CDI, GpuOperator.NRI)
+        return {
+            "DEVICE_LIST_STRATEGY": "cdi-annotations,cdi-cri" if by_cdi else "envvar",
+            "DEVICE_ID_STRATEGY": "index" if self is GpuOperator.INDEX else "uuid",
+        }
+
+    def device_plugin_annotations(self, container: str) -> dict[str, str]:
+        """Return the annotations of the device plugin's pod, whose container asks the NRI plugin for the driver."""
+        return {f"{_NRI}{container}": _ALL_BY_NRI} if self is GpuOperator.NRI else {}
+
 
 @dataclass(frozen=True)
 class Operand:
