@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from gameday.host.base import HoldMemory
 from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
+from gameday.rehearsal.nodes.kubelet import POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE
 from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect, send
 from tests.game_days.test_doctor import doctor, failed
 from tests.game_days.test_post_mortem import eventually
@@ -92,6 +94,33 @@ def test_the_doctor_finds_nothing_wrong_and_names_the_way(clean_cdi: Arena) -> N
     assert rows["gpus: the driver in our pods"]["detail"] == "RuntimeClass nvidia"
     assert "strategy is cdi-annotations,cdi-cri, so" in rows["gpus: a canary's own GPUs"]["detail"]
     assert "device-plugin, dcgm, dcgm-exporter" in rows["gpus: operands before a GPU reset"]["detail"]
+
+
+@pytest.fixture
+def hidden(clean_cdi: Arena) -> Iterator[Arena]:
+    """The kubelets' pod-resources API is where no pod looks for it."""
+
+    def annotate(value: str | None) -> None:
+        for node in clean_cdi.nodes():
+            clean_cdi.core.patch_node(node, {"metadata": {"annotations": {POD_RESOURCES_ANNOTATION: value}}})
+
+    annotate(POD_RESOURCES_ELSEWHERE)
+    yield clean_cdi
+    annotate(None)
+
+
+def test_a_canary_that_cannot_find_its_gpu_is_unknown_with_each_reason(hidden: Arena) -> None:
+    """Jobs hold some of the GPUs, and NVML shows all four: it does not say which of them the canary holds."""
+    expect = {"canary": {"measure": "copy to the GPU", "falls_below": "50%"}, "stays_schedulable_for": "1s"}
+    plan = changed(changed(QUICK, "fault", {"type": "noop", "hold": "30s"}), "expect", expect)
+    plan = changed(changed(plan, "recover.remediation", "none"), "targets.names", ["gpu-node-1"])
+    played = hidden.play(plan)
+    assert played.exit_code == 2, played.output
+    assert played.verdicts()["canary"] == "unknown"
+    why = played.history.of(CanaryMeasured)[0].detail
+    assert why.startswith("no way says which GPUs this pod holds: NVIDIA_VISIBLE_DEVICES: it is 'void'; ")
+    assert "the kubelet's pod-resources socket does not answer: No such file or directory; " in why
+    assert re.search(r"NVML shows 4 GPU\(s\), and the pod asked for [12]$", why)
 
 
 def test_without_any_way_to_the_driver_a_run_is_refused_in_words(

@@ -35,6 +35,9 @@ STATUS_CHECK_S = 10.0  # kubelet's nodeStatusUpdateFrequency: within it a change
 _STATUS_BACKOFF_S = (0.2, 5.0)
 _LAST_WORD_WITHIN_S = 1.0
 _GATE_POLL_S = 0.2
+POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE = "virtual-node.gameday.dev/pod-resources", "elsewhere"
+"""The annotation of a node, and its value, whose kubelet has its socket of the pod-resources API below another
+--root-dir, where no pod finds it."""
 _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
 
 
@@ -280,8 +283,17 @@ class Kubelet(MachineListener):
         """True if the Topology Manager admits only what one NUMA node can serve."""
         if self.topology and self.topology.runs:
             return True
-        annotations = (self._seen.get("metadata") or {}).get("annotations") or {}
-        return bool(annotations.get(POLICY_ANNOTATION) == SINGLE_NUMA_NODE)
+        return self._annotation(POLICY_ANNOTATION) == SINGLE_NUMA_NODE
+
+    @property
+    def has_pod_resources(self) -> bool:
+        """True if the pod-resources API is where pods look for it."""
+        return self._annotation(POD_RESOURCES_ANNOTATION) != POD_RESOURCES_ELSEWHERE
+
+    def _annotation(self, key: str) -> str | None:
+        """Return an annotation of the node, as last seen."""
+        found: str | None = ((self._seen.get("metadata") or {}).get("annotations") or {}).get(key)
+        return found
 
     def _sandboxes(self) -> list[Sandbox]:
         """Return the sandboxes of the pods that run, as the container runtime has them."""

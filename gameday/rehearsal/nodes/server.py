@@ -203,6 +203,8 @@ async def _pod_gpus(request: web.Request) -> web.Response:
     if not machine.is_active(KUBELET):
         raise HostError("the kubelet's pod-resources socket does not answer: Connection refused")
     kubelet = request.app[NODES].kubelets[machine.name]
+    if not kubelet.has_pod_resources:
+        raise HostError("the kubelet's pod-resources socket does not answer: No such file or directory")
     holders = {gpu.uuid: kubelet.devices.holder(gpu.index) for gpu in machine.gpus}
     ids = [uuid for uuid, holder in holders.items() if holder and f"{holder.namespace}/{holder.pod}" == name]
     if not ids:

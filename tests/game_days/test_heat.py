@@ -1,0 +1,56 @@
+"""Whole game-days of real heat: the shipped plan that heats until the GPU throttles, and a GPU that is hot already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from gameday.history.events import AlertSeen, FaultInjected, FaultUndone
+from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.nodes.gpus import MAX_OPERATING_C
+from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect
+from tests.game_days.test_gpu_operator import hosts_of
+from tests.game_days.test_shipped_hands_off import shipped
+from tests.rehearsal.processes import until
+
+# Half a minute of heating, three minutes until the alert and five until it ends, by the bounds of the shipped plan.
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """A cluster with a node whose last GPU gets too little air."""
+    folder = tmp_path_factory.mktemp("warm")
+    with RehearsalCluster(folder / "cluster", Size(nodes=3, weakly_cooled=True), Detector.DEFAULT) as cluster:
+        yield Arena(cluster, folder)
+        drain_prefect()
+
+
+def test_a_gpu_that_is_hot_already_is_not_loaded(warm: Arena) -> None:
+    """The first GPU of a node computes for a training job, and is hotter than the plan's ceiling."""
+    before, host = warm.nodes(), hosts_of(warm)["gpu-node-1"]
+    until(lambda: (host.gpus()[0].temperature_c or 0) > 45, 60, "the job to heat its GPU")
+    fault = {"type": "gpu_burn", "gpu": 0, "ceiling_c": 45, "hold": "30s"}
+    plan = changed(changed(QUICK, "fault", fault), "expect", {"stays_schedulable_for": "1s"})
+    plan = changed(changed(plan, "recover.remediation", "none"), "guardrails.allow_dangerous", ["gpu_burn"])
+    played = warm.play(changed(plan, "targets.names", ["gpu-node-1"]))
+    assert played.exit_code == 2, played.output
+    assert "°C, and ceiling_c is 45" in " ".join(played.output.split())
+    assert not list(played.history.of(FaultInjected))
+    assert (warm.leftovers(), warm.nodes()) == ([], before)
+
+
+def test_the_shipped_plan_heats_until_the_gpu_throttles_and_somebody_is_told(warm: Arena) -> None:
+    before = warm.nodes()
+    played = warm.play(shipped("gpu-heat-throttles"))
+    assert played.exit_code == 0, played.output
+    evidence = " ".join(line for undone in played.history.of(FaultUndone) for line in undone.evidence)
+    found = re.search(r"throttled after \d+ s at ([\d.]+) °C", evidence)
+    peak = re.search(r"held: peak ([\d.]+) °C", evidence)
+    assert found and peak, evidence
+    assert MAX_OPERATING_C <= float(found[1]) <= float(peak[1]) < 91, "it throttles, and does not come to its ceiling"
+    fired = {seen.labels["gpu"] for seen in played.history.of(AlertSeen) if seen.alert == "GPUThermalThrottling"}
+    assert fired == {"7"}, "the heated GPU alone"
+    assert (warm.leftovers(), warm.nodes()) == ([], before)
