@@ -18,6 +18,7 @@ import pytest
 from gameday import cli
 from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import Arena
+from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +27,7 @@ PLAN = "xid-95-uncontained-ecc"
 
 def doctor(arena: Arena, *arguments: str, alert: str = "GPUXidCritical") -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code, and every line by its area and name, of the shipped plan made for the arena's smaller nodes."""
+    until(lambda: is_scraped(arena), 30, "Prometheus to have scraped all of the young cluster")
     plan = arena.folder / "doctor.yaml"
     text = (ROOT / f"plans/{PLAN}.yaml").read_text().replace("gpus: 8", f"gpus: {arena.cluster.size.gpus}")
     assert "name: GPUXidCritical" in text
@@ -34,6 +36,13 @@ def doctor(arena: Arena, *arguments: str, alert: str = "GPUXidCritical") -> tupl
     with contextlib.redirect_stdout(said):
         code = cli.run(["doctor", str(plan), "--profile", str(arena.cluster.profile), "--json", *arguments])
     return code, {f"{row['area']}: {row['name']}": row for row in json.loads(said.getvalue())}
+
+
+def is_scraped(arena: Arena) -> bool:
+    """Whether Prometheus has scraped the sources of the rules that the plan expects once."""
+    query = {"query": 'count({__name__=~"gameday_health_.+"}) and count({__name__=~"DCGM_.+"})'}
+    answer = httpx.get(f"{arena.cluster.urls['prometheus']}/api/v1/query", params=query, trust_env=False)
+    return bool(answer.raise_for_status().json()["data"]["result"])
 
 
 def failed(rows: dict[str, dict[str, Any]]) -> set[str]:
