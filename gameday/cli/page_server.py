@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
+from gameday.cluster.quiet_http import QuietHandler, QuietServer
+
 _LOOPBACK = "127.0.0.1"
-_TIMEOUT_S = 10.0
-"""A browser keeps connections open; each is a thread."""
 
 
 @contextmanager
@@ -38,19 +38,12 @@ def served_pages(reports: Path) -> Iterator[str]:
             server.shutdown()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of connections that broke: the terminal is for game-days."""
+class _Server(QuietServer):
+    block_on_close = False  # a browser keeps connections open; each is a thread
 
 
-class _Pages(SimpleHTTPRequestHandler):
-    timeout = _TIMEOUT_S
+class _Pages(QuietHandler, SimpleHTTPRequestHandler):
     server: _Server
-    server_version = "gameday"
-    sys_version = ""
 
     def send_head(self) -> BytesIO | BinaryIO | None:
         page = Path(self.translate_path(self.path)).resolve()
@@ -64,6 +57,3 @@ class _Pages(SimpleHTTPRequestHandler):
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")
         super().end_headers()
-
-    def log_message(self, format: str, *values: object) -> None:
-        """Write nothing: the terminal is for game-days."""

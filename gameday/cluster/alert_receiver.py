@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from gameday.cluster.quiet_http import QuietHandler, QuietServer
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,6 @@ _LARGEST_BODY_BYTES = 1024 * 1024
 """Alertmanager sends all alerts of a group in one request; 1 MiB holds about a thousand."""
 _MOST_REQUESTS = 16
 """The most connections at a time; Alertmanager has one request of each group under way."""
-_REQUEST_TIMEOUT_S = 10.0
 
 
 class ReceivedAlert(BaseModel):
@@ -96,8 +97,7 @@ class _Refused(Exception):
         self.status = status
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(QuietServer):
     token_file: Path | None
     take: Callable[[Sequence[ReceivedAlert]], bool]
 
@@ -118,15 +118,9 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._slots.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that broke: a sender could fill the log."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = _REQUEST_TIMEOUT_S
+class _Handler(QuietHandler):
     server: _Server
-    server_version = "gameday"
-    sys_version = ""
 
     def do_POST(self) -> None:
         try:
@@ -173,6 +167,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a sender could fill the log."""
