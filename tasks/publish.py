@@ -27,7 +27,7 @@ from gameday.report.annotation import annotation_of
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
-from gameday.report.run_folder import load_run_folder
+from gameday.report.run_folder import RunFolder, load_run_folder
 from gameday.report.summary import read_summary
 from gameday.report.traces import trace_of
 from gameday.tasks import step_task
@@ -64,10 +64,12 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
     link = (folder / "report.html").resolve().as_uri()
     if profile.publish_to:
         link = copy_out(folder, profile.publish_to, "report.html") or link
-    if profile.grafana:
-        _annotate(profile.grafana, folder)
-    if profile.traces:
-        _send_trace(profile.traces, folder)
+    if profile.grafana or profile.traces:
+        run = load_run_folder(folder)
+        if profile.grafana:
+            _annotate(profile.grafana, run)
+        if profile.traces:
+            _send_trace(profile.traces, run, folder)
     if profile.openmetrics:
         _renew_timings(folder, profile.openmetrics)
     summary = read_summary(folder) if profile.notify else None
@@ -112,8 +114,8 @@ def notify(profile: ClusterProfile, content: Message) -> None:
             warn("no notification was sent through %s (%s)", name, type(error).__name__)
 
 
-def _annotate(grafana: Endpoint, folder: Path) -> None:
-    found = annotation_of(load_run_folder(folder))
+def _annotate(grafana: Endpoint, run: RunFolder) -> None:
+    found = annotation_of(run)
     if found is None:
         return
     try:
@@ -123,8 +125,8 @@ def _annotate(grafana: Endpoint, folder: Path) -> None:
         warn("no annotation in Grafana: %s", error)
 
 
-def _send_trace(receiver: Endpoint, folder: Path) -> None:
-    trace = trace_of(load_run_folder(folder))
+def _send_trace(receiver: Endpoint, run: RunFolder, folder: Path) -> None:
+    trace = trace_of(run)
     if trace is None:
         return
     again = f"later: gameday export {shlex.quote(str(folder))} --traces {shlex.quote(receiver.url)}"

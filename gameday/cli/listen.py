@@ -147,11 +147,14 @@ class PostMortems:
         wanted = [window for alert in alerts if (window := window_of(alert, self.cluster))]
         # Alerts of one node that began and ended together are one incident, and its folder is collected once.
         incidents = {(one.node, one.start, one.end): one for one in wanted}
+        if not incidents:
+            return True
         try:
             with get_client(sync_client=True) as client:
                 # By name each time: whoever deletes the deployment and makes it again gives it another id.
+                deployment = client.read_deployment_by_name(DEPLOYMENT).id
                 for one in incidents.values():
-                    typer.echo(self._create(client, client.read_deployment_by_name(DEPLOYMENT).id, one))
+                    typer.echo(self._create(client, deployment, one))
         except ObjectNotFound:
             typer.echo(f"{_NO_DEPLOYMENT}; Alertmanager sends the alerts again", err=True)
             return False
