@@ -28,7 +28,9 @@ _ALL_GPUS = (
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
 )
-_ALL_GPUS_BY_NRI = {f"nvidia.cdi.k8s.io/container.{_AGENT}": "management.nvidia.com/gpu=all"}
+NRI_ANNOTATION = "nvidia.cdi.k8s.io/container."
+"""The beginning of the annotation by which a container, named behind it, asks NVIDIA's NRI plugin for devices."""
+_ALL_GPUS_BY_NRI = {f"{NRI_ANNOTATION}{_AGENT}": "management.nvidia.com/gpu=all"}
 # Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of
 # up to 10 s (gameday/agent/inject.py), and the pauses between them.
 AGENT_GRACE_S = 60

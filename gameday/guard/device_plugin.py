@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from kubernetes.client import V1Container, V1Pod
 
+from gameday.cluster.manifests import NRI_ANNOTATION
 from gameday.faults.component_pods import Component, component_of
 
-_NRI = "nvidia.cdi.k8s.io/container."
-"""The beginning of the annotation by which a container asks NVIDIA's NRI plugin (docs/sources.md, GPU operator)."""
 _CONFIG_FILE = "CONFIG_FILE"
 
 
@@ -37,7 +36,7 @@ def device_plugin(pods: Iterable[V1Pod]) -> DevicePlugin | None:
             return DevicePlugin(
                 list_strategies=tuple(listed.split(",")) if listed else (),
                 id_strategy=_setting(container, "DEVICE_ID_STRATEGY", "uuid"),
-                asks_nri=any(key.startswith(_NRI) for key in pod.metadata.annotations or {}),
+                asks_nri=any(key.startswith(NRI_ANNOTATION) for key in pod.metadata.annotations or {}),
             )
     return None
 

@@ -101,7 +101,7 @@ def own_gpus_by(operator: GpuOperator) -> str:
 
 @pytest.mark.parametrize("operator", GpuOperator)
 def test_each_way_to_a_canarys_own_gpus_is_named(operator: GpuOperator) -> None:
-    """What the line says is what the virtual kubelet of that way does."""
+    """Compare doctor's line with what the virtual kubelet of that way does."""
     detail, variable = own_gpus_by(operator), given_to_a_container(operator)
     by_variable = detail.startswith("by NVIDIA_VISIBLE_DEVICES, where")
     assert by_variable is (variable != "void")

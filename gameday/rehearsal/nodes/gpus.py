@@ -37,6 +37,7 @@ FB_TOTAL_MIB = 81559
 FB_RESERVED_MIB = 551
 NVLINKS = 18
 NVLINK_MBPS = 26_562
+NVLINKS_GBS = NVLINKS * NVLINK_MBPS / 1000
 PCIE_GENERATION = 5
 PCIE_WIDTH = 16
 GEMM_TFLOPS = 740.0  # what a healthy one shows on common shapes, 93 % of the best-shape ceiling
@@ -253,7 +254,7 @@ class GpuFleet:
         self.energy_mj += self.power * seconds * 1000
         self.power_violation_ns += np.where(reasons & clock_reasons.POWER_CAP, seconds * 1e9, 0.0)
         self.thermal_violation_ns += np.where(reasons & clock_reasons.THERMAL_SLOWDOWN, seconds * 1e9, 0.0)
-        self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / (NVLINKS * NVLINK_MBPS))
+        self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / 1000 / NVLINKS_GBS)
 
     def _training(self) -> Floats:
         """Pods' load now: a slow wobble of a few percent, and a pause of all a node's GPUs for each checkpoint."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.rehearsal.nodes.gpus import NVLINK_MBPS, NVLINKS
+from gameday.rehearsal.nodes.gpus import NVLINKS_GBS
 from gameday.rehearsal.nodes.machine import Machine
 
 CONF = "/etc/nccl.conf"
@@ -73,7 +73,7 @@ def _carried(machine: Machine, gpus: list[int], settings: dict[str, str]) -> Red
     apart = settings.get("NCCL_P2P_DISABLE") == "1" or settings.get("NCCL_P2P_LEVEL") in ("LOC", "0")
     if links_gbs and not apart:
         full = _NVSWITCH_GBS if len(gpus) == len(machine.gpus) else _NVLINK_GBS
-        return Reduced(full * links_gbs * 1000 / (NVLINKS * NVLINK_MBPS), "P2P/CUMEM")
+        return Reduced(full * links_gbs / NVLINKS_GBS, "P2P/CUMEM")
     if settings.get("NCCL_SHM_DISABLE") != "1":
         return Reduced(_SHARED_MEMORY_GBS, "SHM/direct")
     found = adapters(machine, settings)
