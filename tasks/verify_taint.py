@@ -17,6 +17,7 @@ from gameday.run.steps import StepResult, step
 from gameday.tasks import step_task
 from gameday.tasks.api_canary import judge_during_fault
 from gameday.tasks.canary import measure_during_fault
+from gameday.tasks.gang import check_gang_placement
 from gameday.tasks.probes import await_probes
 from gameday.tasks.quarantine_workloads import check_new_work_is_kept_off
 from gameday.tasks.running_pods import note_running_pods
@@ -54,6 +55,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
             note_running_pods(run, fault)
             await_signals(run, result, fault)
             note_devices_during(run, result, fault)
+        check_gang_placement(run, result)
         await_probes(run, result)
         note_nodes_during(run, nodes)
 

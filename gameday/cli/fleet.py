@@ -214,7 +214,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
 
 def _print_labels(out: Console, fleet: Fleet) -> None:
     """Show how many nodes each class has, and what became of the labels."""
-    from gameday.cluster.gpu_class import GpuClass  # noqa: PLC0415
+    from gameday.values.gpu_class import GpuClass  # noqa: PLC0415
 
     counts = Counter(str(one.gpu_class) for one in fleet.classes)
     if counts:
@@ -233,7 +233,7 @@ def _print_labels(out: Console, fleet: Fleet) -> None:
 
 
 def _print_left_alone(out: Console, labels: Labelled) -> None:
-    from gameday.cluster.gpu_class import GPU_CLASS_LABEL  # noqa: PLC0415
+    from gameday.values.gpu_class import GPU_CLASS_LABEL  # noqa: PLC0415
 
     for node, value in list(labels.left_alone.items())[:_MOST_NAMED]:
         out.print(

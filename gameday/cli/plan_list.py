@@ -191,6 +191,8 @@ def _expected(plan: Plan) -> Iterator[str]:
     yield from (f"{what} within {format_duration(within)}" for what, within in bounded)
     if plan.names_detector:
         yield f"what {plan.detector} should do"
+    if gang := expect.placement:
+        yield f"a gang of {gang.pods} pods on fast nodes within {format_duration(gang.placed_within)}"
     if expect.stays_schedulable_for:
         yield f"stays schedulable for {format_duration(expect.stays_schedulable_for)}"
 

@@ -209,6 +209,7 @@ def rehearse(
         repair=repaired,
         offender=OFFENDER_LABEL in chosen_by,
         weakly_cooled=WEAKLY_COOLED_LABEL in chosen_by,
+        gpu_classes=checked.expect.placement is not None,
         lab=lab,
         client_nodes=client_nodes_for(loaded.plan),
         spare=0 if checked.rehearsal.training else nodes,
@@ -256,6 +257,7 @@ def embedded(
     offender: bool = False,
     weakly_cooled: bool = False,
     slow_gpus: tuple[SlowGpu, ...] = (),
+    gpu_classes: bool = False,
     client_nodes: int = 0,
     lab: LabSettings | None = None,
     exporter: ExporterRelease,
@@ -278,7 +280,17 @@ def embedded(
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
     folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
-    size = Size(nodes, gpus, spare, hold_outs(nodes, repair=repair), client_nodes, offender, weakly_cooled, slow_gpus)
+    size = Size(
+        nodes,
+        gpus,
+        spare,
+        hold_outs(nodes, repair=repair),
+        client_nodes,
+        offender,
+        weakly_cooled,
+        slow_gpus,
+        gpu_classes,
+    )
     here = Embedded(
         RehearsalCluster(
             folder,

@@ -7,25 +7,11 @@ whose writer nobody knows, is left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any
 
 from gameday.cluster.field_managers import last_writer
 from gameday.cluster.kubernetes import MANAGER, Kubernetes
-
-GPU_CLASS_LABEL = "gameday.dev/gpu-class"
-"""Key of the label; its values are those of GpuClass."""
-
-
-class GpuClass(StrEnum):
-    """The class of a node by its slowest GPU, among the nodes of the same model."""
-
-    FAST = "fast"
-    """The slowest GPU is 1 % or more above the middle of the nodes' slowest GPUs."""
-    TYPICAL = "typical"
-    """Every other node."""
-    SLOW = "slow"
-    """The node has a straggler."""
+from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 
 def gpu_class_of(metadata: Mapping[str, Any]) -> tuple[str, bool]:

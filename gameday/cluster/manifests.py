@@ -13,6 +13,7 @@ from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.cluster.profile import ClusterProfile
 from gameday.host.api_account import NODE_VARIABLE
 from gameday.host.privileges import PodSecurity
+from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 RUN_LABEL = "gameday.dev/run"
 EPISODE_LABEL = "gameday.dev/repair-episode"
@@ -245,6 +246,35 @@ def gpu_job(name: str, *, run_id: str, selector: dict[str, str], template: GpuPo
         "metadata": _metadata(name, run_id, "resubmitted"),
         "spec": {"backoffLimit": 0, "template": pod},
     }
+
+
+def gang_pod(
+    name: str, *, run_id: str, selector: dict[str, str], template: GpuPodTemplate, prefers_fast: bool
+) -> dict[str, Any]:
+    """Return a pod of one GPU that any matching node may take, a member of a gang.
+
+    Args:
+        name: The pod's name.
+        run_id: The run, as a label.
+        selector: Labels of the nodes that may take it.
+        template: The settings of the cluster.
+        prefers_fast: It has the node affinity by GPU classes that docs/fleet.md shows.
+    """
+    spec = _gpu_sleeper(template) | {"nodeSelector": selector} | (_prefers_fast() if prefers_fast else {})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(name, run_id, "gang"), "spec": spec}
+
+
+def _prefers_fast() -> dict[str, Any]:
+    """Return the node affinity of docs/fleet.md: 100 for a fast node, 50 for one that is not slow, 0 for a slow one."""
+    terms = (("NotIn", GpuClass.SLOW), ("In", GpuClass.FAST))
+    preferred = [
+        {"weight": 50, "preference": {"matchExpressions": [_gpu_class(operator, value)]}} for operator, value in terms
+    ]
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+
+
+def _gpu_class(operator: str, value: GpuClass) -> dict[str, Any]:
+    return {"key": GPU_CLASS_LABEL, "operator": operator, "values": [str(value)]}
 
 
 _JOB_OUTLASTS_POD_S = 60

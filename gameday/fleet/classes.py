@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-from gameday.cluster.gpu_class import GpuClass
 from gameday.fleet.record import NodeLeftOut, ProbedGpu
 from gameday.fleet.spread import FEWEST
+from gameday.values.gpu_class import GpuClass
 from gameday.values.models import FrozenModel
 
 FASTER_BY = 0.01

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
 
-from gameday.cluster.gpu_class import GpuClass, change_gpu_class, gpu_class_of, nodes_with_gpu_class
+from gameday.cluster.gpu_class import change_gpu_class, gpu_class_of, nodes_with_gpu_class
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.errors import AdapterError, KubernetesError
@@ -21,6 +21,7 @@ from gameday.fleet.record import Labelled
 from gameday.ledger.entries import RestoreGpuClasses
 from gameday.ledger.ledger import ENTRY_BYTES, LEDGER_BYTES, Ledger
 from gameday.ledger.undo import undo_entry
+from gameday.values.gpu_class import GpuClass
 from gameday.values.results import Cleanliness
 
 _BATCH = 200

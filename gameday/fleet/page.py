@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from gameday.cluster.gpu_class import GPU_CLASS_LABEL, GpuClass
 from gameday.fleet.drift import Drift, drift_since
 from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
 from gameday.fleet.judge import FigureSpread, Fleet, ModelFleet, judge_fleet
@@ -16,6 +15,7 @@ from gameday.fleet.record import FleetRecord, ProbedGpu, load_probes
 from gameday.fleet.spread import FEWEST, OUTLIER_Z, TITLES
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
+from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 PAGE_FILE = "fleet.html"
 REPORT_FILE = "fleet-report.json"

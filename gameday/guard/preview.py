@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from gameday.agent.task import ApiCanaryTask, InjectTask, RemediateTask
 from gameday.cluster.flow_control import Shares, level_names
-from gameday.cluster.manifests import gpu_canary, gpu_job, misaligned_pod, probe_job
+from gameday.cluster.manifests import gang_pod, gpu_canary, gpu_job, misaligned_pod, probe_job
 from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
 from gameday.errors import ForeignPauseError, StepFailedError
@@ -73,6 +73,7 @@ def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
     for target in targets:
         is_client = run.plan.fault.runs_on is NodeRole.API_CLIENT
         found += _load_from_target(run, target) if is_client else _changes_on_target(run, target)
+    found += _gang(run)
     return sorted(found, key=lambda change: list(Step).index(change.step))
 
 
@@ -100,6 +101,22 @@ def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
     yield PlannedChange(Step.INJECT, "create", f"prioritylevelconfiguration/{wanted.name}", why.format(spare))
     why = f"sends {', '.join(wanted.verbs)} of {', '.join(wanted.resources)} in {', '.join(wanted.namespaces)} there"
     yield PlannedChange(Step.INJECT, "create", f"flowschema/{wanted.name}", why)
+
+
+def _gang(run: ReadOnlyRun) -> Iterator[PlannedChange]:
+    """Yield the gang's pods; where the fast nodes have no room for all of them, none is sent."""
+    wanted, pool = run.plan.expect.placement, pool_labels(run)
+    for index in range(wanted.pods if wanted else 0):
+        name = run.record.object_name("gang", index)
+        manifest = gang_pod(
+            name,
+            run_id=run.id,
+            selector=pool,
+            template=run.gpu_pod_template,
+            prefers_fast=bool(wanted and wanted.prefers_fast),
+        )
+        why = "a pod of a gang, to see whether it lands on a node with fast GPUs"
+        yield PlannedChange(Step.VERIFY_TAINT, "create", f"pod/{name}", why, None, manifest)
 
 
 def _probe_jobs(run: ReadOnlyRun, nodes: Sequence[str]) -> Iterator[PlannedChange]:

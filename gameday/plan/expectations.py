@@ -28,7 +28,7 @@ from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment, E
 from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.plan.job import ExpectedJob
 from gameday.plan.probes import ExpectedProbe
-from gameday.plan.scheduling import ExpectedScheduling
+from gameday.plan.scheduling import ExpectedPlacement, ExpectedScheduling
 from gameday.values.alert_families import MEANINGS, AlertMeaning
 
 
@@ -211,6 +211,8 @@ class Expectations(DocumentModel):
     """Writes that the webhook of the fault webhook_unreachable matches, and those that it must not reach."""
     scheduling: ExpectedScheduling | None = None
     """Places and waiting times of the pods that the fault pods_in_steps creates."""
+    placement: ExpectedPlacement | None = None
+    """Placement of a gang of pods on nodes with fast GPUs, by the labels of `gameday fleet` (docs/fleet.md)."""
     probes: tuple[ExpectedProbe, ...] = Field(default=(), max_length=20)
     """Questions of your own: queries, requests, commands in pods, and jobs (docs/probes.md)."""
     job: ExpectedJob | None = None
@@ -257,6 +259,7 @@ class Expectations(DocumentModel):
             or self.containment
             or self.webhook
             or self.scheduling
+            or self.placement
             or self.probes
             or self.job
             or self.topology_manager_rejects
@@ -270,6 +273,7 @@ class Expectations(DocumentModel):
             "allocatable_falls",
             "canary",
             "all_reduce",
+            "placement",
             "job",
             "topology_manager_rejects",
             "stays_schedulable_for",

@@ -1,4 +1,4 @@
-"""Expectations of the scheduler, for faults that create pods."""
+"""Expectations of the scheduler: the places of a load's pods, and of a gang that prefers fast GPUs."""
 
 from __future__ import annotations
 
@@ -20,3 +20,16 @@ class ExpectedScheduling(DocumentModel):
     it is shown and not judged."""
     gpus_per_node: int = Field(default=8, ge=1, le=64)
     """GPUs of each node: more pods of the load on one are a GPU given out twice."""
+
+
+class ExpectedPlacement(DocumentModel):
+    """A gang of pods of ours, each of one GPU, which must all land on nodes of the class `fast`."""
+
+    pods: int = Field(ge=2, le=64)
+    """Number of pods in the gang. Take more than there are fast nodes: a scheduler that spreads pods and knows no
+    classes then cannot hit the fast nodes alone."""
+    prefers_fast: bool = True
+    """If true, the pods have the node affinity of docs/fleet.md, which prefers nodes of the class `fast`. An arm that
+    is the negative control writes false: its gang is placed as if no node had a class."""
+    placed_within: Bound = timedelta(seconds=60)
+    """Longest time from the gang's creation until each of its pods has a node."""

@@ -113,6 +113,8 @@ class Size:
     """True for a cluster with a node whose last GPU gets too little air for full load."""
     slow_gpus: tuple[SlowGpu, ...] = ()
     """GPUs that compute more slowly than the others."""
+    gpu_classes: bool = False
+    """True for a cluster whose nodes have labels of GPU classes: the last quarter is fast, the first node slow."""
 
 
 class RehearsalCluster:
@@ -351,6 +353,8 @@ class RehearsalCluster:
             seeder.repeat_offender(_OFFENDER)
         if self.size.weakly_cooled:
             seeder.weakly_cooled(_WEAKLY_COOLED)
+        if self.size.gpu_classes:
+            seeder.gpu_classes(self.size.nodes)
 
     def _start_nodes(self, port: int, guest: Path | None) -> Child:
         return self._python(

@@ -21,6 +21,7 @@ from gameday.rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, GpuOperator
 from gameday.rehearsal.repeat_offender import offender_record
 from gameday.shipped import shipped
 from gameday.values.cuda_switch import ANNOTATION, LIBRARY, MAY_FAIL
+from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 
 RBAC = shipped("deploy") / "rbac"
@@ -268,6 +269,18 @@ class Seeder:
     def weakly_cooled(self, node: str) -> None:
         """Give a node the label of one whose cooling is weak; raises SeedError."""
         self._label(node, {WEAKLY_COOLED_LABEL: "true"})
+
+    def gpu_classes(self, nodes: int) -> None:
+        """Label the nodes with GPU classes, as `gameday fleet` would; nothing was measured for it. Raises SeedError.
+
+        The last quarter is fast and the first node slow: a scheduler that knows no classes fills equal nodes from the
+        first name on.
+        """
+        fast = max(1, nodes // 4)
+        for number in range(1, nodes + 1):
+            ordinary = GpuClass.SLOW if number == 1 else GpuClass.TYPICAL
+            gpu_class = GpuClass.FAST if number > nodes - fast else ordinary
+            self._label(f"gpu-node-{number}", {GPU_CLASS_LABEL: str(gpu_class)})
 
     def repeat_offender(self, node: str) -> None:
         """Give a node the record and the label of one that was repaired and returned three times within a day.

@@ -9,6 +9,8 @@ from typing import Any
 
 from gameday.checks.facts import seconds_text
 from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
+from gameday.checks.placement import judge_gang
+from gameday.checks.verdict import Status
 from gameday.history.events import (
     Aborted,
     AlertChosen,
@@ -25,6 +27,7 @@ from gameday.history.events import (
     DeviceTaintSeen,
     Event,
     FaultInjected,
+    GangPlaced,
     GuardChecked,
     GuestNamed,
     GuestSpoke,
@@ -197,6 +200,15 @@ def _workload(event: WorkloadSeen) -> Sentence:
     return Sentence(who, f"{event.purpose} pod {event.pod} {event.phase}, {where}{detail}", _ok(event.ok))
 
 
+def _gang(event: GangPlaced) -> Sentence:
+    status, why = judge_gang(event)
+    hint = "prefers fast nodes" if event.prefers_fast else "knows of no classes"
+    nodes = ", ".join(sorted({pod.node for pod in event.pods if pod.node}))
+    text = f"A gang of {len(event.pods)} pods, which {hint}, on {nodes or 'no node'}" if event.pods else "No gang sent"
+    ok = None if status is Status.UNKNOWN else status is Status.HELD
+    return Sentence("scheduler", f"{text}: {why}" if why else text, _ok(ok))
+
+
 def _disturbed(event: RecoveryDisturbed) -> Sentence:
     where = f"{event.target.node}, {event.layer}"
     if event.written_at is None:
@@ -290,6 +302,7 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     CanaryMeasured: _canary,
     KernelLineSeen: _kernel_line,
     WorkloadSeen: _workload,
+    GangPlaced: _gang,
     RecoveryDisturbed: _disturbed,
     Remediated: _remediated,
     RepairAwaited: lambda e: Sentence("game-day", f"Hands off {e.node} from now on: the cluster repairs it", "step"),

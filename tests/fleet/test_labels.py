@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gameday.cluster.gpu_class import GPU_CLASS_LABEL, GpuClass
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError
@@ -18,6 +17,7 @@ from gameday.fleet.record import Labelled
 from gameday.ledger.entries import Header
 from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.ledger.undo import undo_entry
+from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 from gameday.values.results import Cleanliness
 from tests.support.world import PATIENCE_S, World, unique
 

@@ -80,6 +80,8 @@ from gameday.history.events.signals import (
     DetectorConsulted,
     DevicesHeld,
     DeviceTaintSeen,
+    GangPlaced,
+    GangPod,
     GpuIdentity,
     GpusIdentified,
     HopSeen,
@@ -120,6 +122,8 @@ __all__ = [
     "FlowControlRead",
     "FlowControlSet",
     "FrameRead",
+    "GangPlaced",
+    "GangPod",
     "GpuIdentity",
     "GpusIdentified",
     "GuardChecked",
@@ -173,7 +177,7 @@ Event = Annotated[
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | DeviceTaintSeen | DevicesHeld | AlertChosen
     | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
-    | ProbeAnswered | JobStepSeen
+    | GangPlaced | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | PrometheusFellBehind

@@ -265,6 +265,26 @@ class WorkloadSeen(EventModel):
     detail: str
 
 
+class GangPod(BaseModel):
+    """A pod of a gang, and the node that the scheduler gave it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pod: str
+    node: str | None = Field(description="None where it has none")
+    gpu_class: str = Field(description="the node's label of GPU classes; empty without a node or a label")
+    unschedulable: str = Field(default="", description="the scheduler's words where it found no node")
+
+
+class GangPlaced(EventModel):
+    """The places of a gang of pods, or why none was sent."""
+
+    kind: Literal["gang_placed"] = "gang_placed"
+    pods: tuple[GangPod, ...]
+    prefers_fast: bool
+    why_not_sent: str = ""
+
+
 class GpuIdentity(BaseModel):
     """A GPU as dcgm-exporter's labels name it; empty where they do not."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gameday.cluster.gpu_class import GPU_CLASS_LABEL
+from gameday.values.gpu_class import GPU_CLASS_LABEL
 from tests.fleet.builders import documented
 from tests.rehearsal.lab.nodes import GPUS, NODES, Fleet
 from tests.rehearsal.nodes.conftest import simulated
