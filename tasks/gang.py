@@ -56,7 +56,7 @@ def _why_no_room(run: Run, pods: int) -> str:
         free += _free_gpus(run, one.name, pool)
         if free >= pods:
             return ""
-    return f"{free} GPUs are free on {len(fast)} nodes of the class {GpuClass.FAST}, and the gang asks for {pods}"
+    return f"{free} GPUs are free on {len(fast)} node(s) of the class {GpuClass.FAST}, and the gang asks for {pods}"
 
 
 def _free_gpus(run: Run, name: str, pool: dict[str, str]) -> int:
