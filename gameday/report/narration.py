@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gameday.checks.facts import seconds_text
+from gameday.checks.facts import first_few, seconds_text
 from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.checks.placement import judge_gang
 from gameday.checks.verdict import Status
@@ -201,10 +201,12 @@ def _workload(event: WorkloadSeen) -> Sentence:
 
 
 def _gang(event: GangPlaced) -> Sentence:
+    if not event.pods:
+        return Sentence("game-day", f"No gang was sent: {event.why_not_sent}", "doubt")
     status, why = judge_gang(event)
     hint = "prefers fast nodes" if event.prefers_fast else "knows of no classes"
-    nodes = ", ".join(sorted({pod.node for pod in event.pods if pod.node}))
-    text = f"A gang of {len(event.pods)} pods, which {hint}, on {nodes or 'no node'}" if event.pods else "No gang sent"
+    nodes = sorted({pod.node for pod in event.pods if pod.node})
+    text = f"A gang of {len(event.pods)} pods, which {hint}, on {first_few(nodes, 8) or 'no node'}"
     ok = None if status is Status.UNKNOWN else status is Status.HELD
     return Sentence("scheduler", f"{text}: {why}" if why else text, _ok(ok))
 

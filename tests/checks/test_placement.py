@@ -9,6 +9,7 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import GangPlaced, GangPod
 from gameday.history.frames import Frames
 from gameday.plan.scheduling import ExpectedPlacement
+from gameday.report.narration import narrate
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import PLAN, Timed, ended, history_of, passing
 
@@ -70,3 +71,16 @@ def test_no_record_and_a_step_cut_off_are_unknown() -> None:
 
 def test_a_plan_without_a_gang_is_not_judged() -> None:
     assert not [one for one in run_checks(PLAN, history_of(passing()), Frames()) if one.check == "placement"]
+
+
+def test_the_timeline_says_where_the_gang_is_and_why_none_was_sent() -> None:
+    def said(timed: Timed) -> tuple[str, str]:
+        (record,) = history_of([timed]).records
+        sentence = narrate(record.event)
+        assert sentence is not None
+        return sentence.text, sentence.tone
+
+    text = "A gang of 2 pods, which prefers fast nodes, on n1; n2"
+    assert said(placed(on("fast"), on("fast", "n2"))) == (text, "good")
+    assert said(placed(on("fast"), on("slow", "n2"))) == (f"{text}: p is on n2, class slow", "bad")
+    assert said(placed(why_not="no room")) == ("No gang was sent: no room", "doubt")
