@@ -24,7 +24,7 @@ ROWS = 1_000_000
 
 def main(folder: str = "") -> None:
     began = time.perf_counter()
-    from gameday.report import render  # noqa: PLC0415
+    from gameday.report.render import render  # noqa: PLC0415
     from tests.report import run_builder as build  # noqa: PLC0415
 
     print(f"import {time.perf_counter() - began:.2f} s")

@@ -16,6 +16,7 @@ from statistics import fmean
 from pydantic import Field
 
 from gameday.agent import nccl_ranks
+from gameday.agent.all_reduce_limits import LATENCY_LIMIT_S, LINKED_TIMEOUT_S, ROUND_LIMIT_S
 from gameday.agent.channel import Channel, StrangerError, prove
 from gameday.agent.context import Context
 from gameday.agent.meeting import (
@@ -36,17 +37,13 @@ from gameday.host.base import Host, Listener
 from gameday.plan.canary import Backend
 from gameday.values.results import Cleanliness
 
-_LINKED_TIMEOUT_S = 2 * CONNECT_TIMEOUT_S + 15.0
-_LATENCY_ROUNDS, _LATENCY_LIMIT_S = 10, 5.0
+_LATENCY_ROUNDS = 10
 _SMALLEST_BYTES, _LARGEST_BYTES = 64 << 10, 256 << 20
 _ROUND_S = 0.02
 """A round of the baseline takes so long at least: as long as 1 GiB needs at 400 Gbit/s. Latency then hardly counts."""
 _ROUNDS = 20
 """The default of nccl-tests."""
-_MEASURE_S, _ROUND_LIMIT_S = 3.0, 20.0
-_RING_S = _LINKED_TIMEOUT_S + _LATENCY_LIMIT_S + 3 * (_ROUND_LIMIT_S + ANSWER_MARGIN_S)
-LONGEST_S = JOIN_TIMEOUT_S + max(_RING_S, nccl_ranks.LONGEST_S)
-"""Seconds that a rank takes at the longest."""
+_MEASURE_S = 3.0
 _FLOAT_BYTES = 4
 
 
@@ -98,7 +95,7 @@ def _lead(task: AllReduceTask, context: Context) -> AllReduceNote:
         for channel, place in zip(channels, [*places[1:], Place(address=data.address, port=data.port)], strict=True):
             channel.send(place)
         ring, why = _closed_ring(task, host, data, places[0])
-        refused = [answer.error for answer in answers(channels, _Linked, _LINKED_TIMEOUT_S) if answer.error]
+        refused = [answer.error for answer in answers(channels, _Linked, LINKED_TIMEOUT_S) if answer.error]
         if ring is None or refused:
             return AllReduceNote(value=0.0, detail=f"no ring: {why or refused[0]}", ranks=len(task.nodes))
         open_sockets.callback(ring.close)
@@ -122,7 +119,7 @@ def _follow(task: AllReduceTask, context: Context) -> None:
             return
         open_sockets.callback(ring.close)
         cut_off_at_end(context.ending, ring)
-        while (order := channel.receive(Rounds, _LINKED_TIMEOUT_S + _ROUND_LIMIT_S)).rounds:
+        while (order := channel.receive(Rounds, LINKED_TIMEOUT_S + ROUND_LIMIT_S)).rounds:
             channel.send(ring.run(order))
 
 
@@ -183,16 +180,16 @@ class _Measurement:
 
     def measure(self, task: AllReduceTask) -> AllReduceNote:
         """Return latency and bandwidth. Raises HostError where a peer leaves or a sum is wrong."""
-        quick = self._run(_LATENCY_ROUNDS, _FLOAT_BYTES * self._ranks, _LATENCY_LIMIT_S)
+        quick = self._run(_LATENCY_ROUNDS, _FLOAT_BYTES * self._ranks, LATENCY_LIMIT_S)
         how = f"{self._ranks} nodes, TCP over {task.interface} from CPU to CPU"
         if quick[0].cut_off:
             return self._note(quick, None, 0, f"{how}: {self._cut_off(quick)}")
         latency_ms = 1000 * fmean(done.seconds for done in quick) / _LATENCY_ROUNDS
         size = task.bytes or self._grown()
-        rounds = [self._run(1, size, _ROUND_LIMIT_S)]
+        rounds = [self._run(1, size, ROUND_LIMIT_S)]
         began = time.monotonic()
         while len(rounds) < _ROUNDS and not rounds[-1][0].cut_off and time.monotonic() - began < _MEASURE_S:
-            rounds.append(self._run(1, size, _ROUND_LIMIT_S))
+            rounds.append(self._run(1, size, ROUND_LIMIT_S))
         said = f"{how}: {size >> 10} KiB, {len(rounds)} round(s), latency {latency_ms:.3g} ms"
         all_done = [done for answers in rounds for done in answers]
         if why := self._cut_off(all_done):
@@ -208,7 +205,7 @@ class _Measurement:
         """Return the size at which a round of the baseline takes long enough."""
         size = _SMALLEST_BYTES
         while size < _LARGEST_BYTES:
-            done = self._run(1, size, _ROUND_LIMIT_S)
+            done = self._run(1, size, ROUND_LIMIT_S)
             if done[0].cut_off or fmean(one.seconds for one in done) >= _ROUND_S:
                 break
             size *= 2

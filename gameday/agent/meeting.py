@@ -11,15 +11,17 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.agent.channel import Channel, StrangerError, prove
 from gameday.agent.context import Context, Ending
-from gameday.agent.ring import Ring
 from gameday.agent.task import AllReduceTask, RendezvousNote
 from gameday.errors import HostError
+
+if TYPE_CHECKING:
+    from gameday.agent.ring import Ring
 
 JOIN_TIMEOUT_S = 75.0
 """Peers' pods are created when rank 0 is ready; each may have to pull the image (gameday/run/agents.py: 60 s)."""

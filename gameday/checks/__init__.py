@@ -4,7 +4,3 @@ One file per check or tightly related family; every module here that defines
 `check` is found and run (see `run`). `facts` and `residue` are what the checks
 share, `outcome` folds their verdicts.
 """
-
-from gameday.checks.run import run_checks
-
-__all__ = ["run_checks"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import pandas as pd
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from gameday.checks.api_canary import Window, fault_window
 from gameday.checks.facts import first_fault, first_few, judge_absence, stop_reason, target_nodes
@@ -16,6 +16,9 @@ from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.values.api_requests import ApiRequest, busy_seconds
 from gameday.values.results import Step
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ORDER = 60
 EXECUTING = "apiserver_flowcontrol_current_executing_requests"
@@ -145,8 +148,8 @@ def executing_mean(api_server: pd.DataFrame, levels: set[str], requests: Sequenc
     rows = api_server[api_server.metric == WORK_SECONDS]
     if rows.empty or not requests:
         return {}
-    before = rows[rows.time <= pd.Timestamp(min(request.sent_at for request in requests))]
-    after = rows[rows.time >= pd.Timestamp(max(request.ended_at for request in requests))]
+    before = rows[rows.time <= min(request.sent_at for request in requests)]
+    after = rows[rows.time >= max(request.ended_at for request in requests)]
     keys = ["server", "priority_level", "flow_schema", "labels"]
     begun = _of_levels(before, levels).sort_values("time").groupby(keys).value.last()
     ended = _of_levels(after, levels).sort_values("time").groupby(keys).value.first()
@@ -180,7 +183,7 @@ def memory_growth(api_server: pd.DataFrame, window: Window | None) -> dict[str, 
     if window is None:
         return {}
     rows = api_server[api_server.metric == MEMORY]
-    before = rows[rows.time < pd.Timestamp(window.begin)].sort_values("time").groupby("server").value.last()
+    before = rows[rows.time < window.begin].sort_values("time").groupby("server").value.last()
     during = _rows(api_server, MEMORY, window).groupby("server").value.max()
     grown = (during - before).dropna()
     return {str(server): float(value) for server, value in grown.items()}
@@ -192,7 +195,9 @@ def _stay_up(history: History, frames: Frames, node: str | None, window: Window 
     if begun is None:
         status, why = _not_measured(history, node, f"samples of {STARTED}")
         return containment_verdict("containment-servers-up", text, "0 restarts", "", status, why, node)
-    why = first_few([f"{server} started again at {pd.Timestamp(at, unit='s'):%H:%M:%S} UTC" for server, at in begun])
+    why = first_few(
+        [f"{server} started again at {datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC" for server, at in begun]
+    )
     status = Status.BROKEN if begun else Status.HELD
     measured = f"{len(begun)} restarts"
     return containment_verdict("containment-servers-up", text, "0 restarts", measured, status, why, node)
@@ -224,7 +229,7 @@ def _rows(api_server: pd.DataFrame, metric: str, window: Window | None) -> pd.Da
     rows = api_server[api_server.metric == metric]
     if window is None:
         return rows.iloc[0:0]
-    return rows[(rows.time >= pd.Timestamp(window.begin)) & (rows.time <= pd.Timestamp(window.end))]
+    return rows[(rows.time >= window.begin) & (rows.time <= window.end)]
 
 
 def _not_measured(history: History, node: str | None, what: str) -> tuple[Status, str]:

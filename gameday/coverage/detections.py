@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason, why_alerts_may_be_missing
 from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status
-from gameday.coverage.metric_departure import first_departure, has_baseline
 from gameday.detectors.signals import Signal
 from gameday.history.events import (
     AlertSeen,
@@ -87,6 +86,8 @@ def _metric(window: FaultWindow) -> Seen:
     for _, hop in window.run.history.about(HopSeen, window.node):
         if hop.hop is Hop.SAMPLED:
             yield hop.at, hop.source
+    from gameday.coverage.metric_departure import first_departure  # noqa: PLC0415 - pandas, for judging only
+
     move = first_departure(window.run.metrics_of(window.node), window.fault.written_at, window.end)
     if move:
         yield move.at, str(move)
@@ -196,6 +197,8 @@ def _watched_until(signal: Signal) -> Step:
 
 def _blind(signal: Signal, window: FaultWindow) -> str:
     """Return why the signal's absence proves nothing; empty where it does."""
+    from gameday.coverage.metric_departure import has_baseline  # noqa: PLC0415 - pandas, for judging only
+
     run, step = window.run, _watched_until(signal)
     if signal is Signal.METRIC and not has_baseline(run.metrics_of(window.node), window.fault.written_at):
         return "no series of the node has samples enough from before the fault"

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import pandas as pd
-
 from gameday.fleet.drift import Drift, drift_since
 from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
 from gameday.fleet.judge import FigureSpread, Fleet, ModelFleet, judge_fleet
@@ -117,6 +115,8 @@ def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) 
         for metric in _METRICS
         if (value := getattr(gpu, metric)) is not None
     ]
+    import pandas as pd  # noqa: PLC0415 - whoever reads a page again needs no frame
+
     folder.mkdir(exist_ok=True)
     frame = pd.DataFrame(rows, columns=list(FRAME)).astype(FRAME)
     frame.to_parquet(folder / "fleet.parquet", index=False)

@@ -1,15 +1,19 @@
 """The frames of a run: long-form observations, saved as Parquet beside the report.
 
-Absent data is an absent row, never 0.
+Absent data is an absent row, never 0. The first frame that is made imports pandas, which weighs as much as Prefect.
+A game-day makes none in its own process (gameday/errand.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMAS: dict[str, dict[str, str]] = {
     # one row per sample; gpu is the NVML index as text, "" for node-wide metrics
@@ -75,6 +79,42 @@ SCHEMAS: dict[str, dict[str, str]] = {
     },
 }
 
+Columns = dict[str, list[object]]
+"""The rows of a frame before it is one: by column, a value for each row."""
+
+_SORTED_BY: dict[str, list[str]] = {
+    "metrics": ["metric", "node", "gpu", "time"],
+    "api_server": [
+        "metric",
+        "server",
+        "priority_level",
+        "flow_schema",
+        "verb",
+        "group",
+        "resource",
+        "code",
+        "labels",
+        "time",
+    ],
+    "scheduler": ["metric", "server", "labels", "le", "time"],
+}
+"""Columns that a frame's rows are sorted by; those of the others are in the order in which they were seen."""
+
+
+def columns_of(name: str, rows: Iterable[Mapping[str, object]] = ()) -> Columns:
+    """Rows as the named frame's columns; raises KeyError for a missing one."""
+    columns: Columns = {column: [] for column in SCHEMAS[name]}
+    for row in rows:
+        for column, values in columns.items():
+            values.append(row[column])
+    return columns
+
+
+def frame_of(name: str, columns: Columns) -> pd.DataFrame:
+    """Return the named frame of some columns, its rows sorted."""
+    frame = conform(name, columns)
+    return frame.sort_values(_SORTED_BY[name], ignore_index=True) if name in _SORTED_BY else frame
+
 
 def empty(name: str) -> pd.DataFrame:
     """A frame of the right columns and types with no rows."""
@@ -83,11 +123,15 @@ def empty(name: str) -> pd.DataFrame:
 
 @cache
 def _empty(name: str) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415
+
     return pd.DataFrame({column: pd.Series(dtype=dtype) for column, dtype in SCHEMAS[name].items()})
 
 
-def conform(name: str, rows: pd.DataFrame | list[dict[str, object]]) -> pd.DataFrame:
+def conform(name: str, rows: pd.DataFrame | list[dict[str, object]] | Columns) -> pd.DataFrame:
     """Rows as the named frame's columns and types; raises KeyError for a missing column."""
+    import pandas as pd  # noqa: PLC0415
+
     frame = pd.DataFrame(rows)
     return frame[list(SCHEMAS[name])].astype(SCHEMAS[name]) if len(frame) else empty(name)
 
@@ -113,6 +157,8 @@ class Frames:
     @classmethod
     def load(cls, folder: Path) -> Frames:
         """Read what is there; a missing or unreadable frame is an empty one."""
+        import pandas as pd  # noqa: PLC0415
+
         frames = cls()
         for name in SCHEMAS:
             try:

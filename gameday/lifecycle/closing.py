@@ -18,6 +18,7 @@ from gameday.history.events import (
     StepEnded,
     StepStarted,
 )
+from gameday.history.frame_writer import write_frames
 from gameday.history.journal import History
 from gameday.observe.collect import collect
 from gameday.observe.node_states import note_nodes_after
@@ -101,10 +102,10 @@ def _is_last_word_a_look(history: History) -> bool:
 
 
 def save_frames(run: Run) -> None:
-    """Collect the frames and write them into the run's folder."""
+    """Collect what the frames are made of, and let them be written into the run's folder."""
     folder = run.record.folder
     try:
-        collect(run).save(folder / "frames")
+        write_frames(collect(run), folder / "frames")
     except OSError as error:
         run.problem(f"the frames cannot be written: {error.filename or folder}: {error.strerror}")
 

@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-import pandas as pd
-
 from gameday.cluster.prometheus import Prometheus, Series
-from gameday.history.frames import SCHEMAS, conform
+from gameday.history.frames import Columns, columns_of
 from gameday.observe.api_server_metrics import API_SERVER_JOB, API_SERVER_METRICS, SERVER_LABEL, Metric
 from gameday.observe.samples import FrameRows, read_samples
 
@@ -37,24 +35,20 @@ def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> F
     matchers = f'job="{API_SERVER_JOB}"'
     found = [read_samples(prometheus, _names(part), matchers, start, end) for part in parts]
     steps = [part.step_s for part in found if part.step_s is not None]
-    rows = api_server_frame(series for part in found for series in part.series)
+    rows = api_server_columns(series for part in found for series in part.series)
     return FrameRows(rows, " and ".join(part.query for part in found), max(steps, default=None))
 
 
-def api_server_frame(series: Iterable[Series]) -> pd.DataFrame:
-    """Return the rows of the frame `api_server`, ordered by metric, server, labels and time.
-
-    NaN, which says "no value", is left out.
-    """
-    columns: dict[str, list[object]] = {name: [] for name in SCHEMAS["api_server"]}
+def api_server_columns(series: Iterable[Series]) -> Columns:
+    """Return the columns of the frame `api_server`; NaN, which says "no value", is left out."""
+    columns = columns_of("api_server")
     for one in series:
         points = [(at, value) for at, value in one.points if not math.isnan(value)]
-        columns["time"] += [pd.Timestamp(at) for at, _ in points]
+        columns["time"] += [at for at, _ in points]
         columns["value"] += [value for _, value in points]
         for column, text in _constant(one.name, one.labels).items():
             columns[column] += [text] * len(points)
-    order = ["metric", "server", *_LABELS, "labels", "time"]
-    return conform("api_server", pd.DataFrame(columns)).sort_values(order, ignore_index=True)
+    return columns
 
 
 def _is_wide(metric: Metric) -> bool:

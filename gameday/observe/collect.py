@@ -1,4 +1,4 @@
-"""Fill the frames once, at the end: asking for the whole run costs less than watching it."""
+"""Read what the frames are made of once, at the end: asking for the whole run costs less than watching it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import pandas as pd
-
 from gameday.errors import AdapterError
 from gameday.history.events import FrameRead, GpusIdentified, PodStepsLogged
-from gameday.history.frames import Frames, conform, empty
+from gameday.history.frames import Columns, columns_of
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.api_server_samples import read_api_server
 from gameday.observe.dcgm import RUN_METRICS, gpus_of
 from gameday.observe.prometheus_pace import note_if_behind
-from gameday.observe.samples import metrics_frame, read_samples
+from gameday.observe.samples import metrics_columns, read_samples
 from gameday.observe.scheduler_samples import read_scheduler
 from gameday.run.agents import SAMPLE_EVERY_S, samples_nvml
 from gameday.run.run import Run
@@ -29,40 +27,40 @@ _MOST_LOG_LINES_PER_NODE = 1000
 class _Read:
     """A frame, and how it was read."""
 
-    rows: pd.DataFrame
+    rows: Columns
     server: str
     query: str
     step_s: float | None = None
 
 
-def collect(run: Run) -> Frames:
-    """Return metrics, alerts, log lines and pods of the targets from the baseline's start until now.
+def collect(run: Run) -> dict[str, Columns]:
+    """Return by frame: metrics, alerts, log lines and pods of the targets from the baseline's start until now.
 
     A server that does not answer costs its own frame, not the others.
     """
-    pods = conform("pods", run.nodes.pod_states.rows())
+    pods = columns_of("pods", run.nodes.pod_states.rows())
     nodes = tuple(target.node for target in chosen_targets(run.history()))
     if not nodes:
-        return Frames(pods=pods)
+        return {"pods": pods}
     start, end = run.record.started - run.plan.baseline.window, datetime.now(UTC)
     note_if_behind(run, run.record.started, end)
     selection = " or ".join(f"spec.nodeName={node}" for node in nodes)
     watch = _Read(pods, "Kubernetes", f"watch of pods with {selection} and of this run's own")
-    return Frames(
-        pods=_frame(run, "pods", run.record.started, end, lambda: watch),
-        metrics=_frame(run, "metrics", start, end, lambda: _metrics(run, nodes, start, end)),
-        nvml=_nvml(run, start, end),
-        alerts=_frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
-        logs=_frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
-        api_server=_api_server(run, start, end),
-        scheduler=_scheduler(run, start, end),
-    )
+    return {
+        "pods": _frame(run, "pods", run.record.started, end, lambda: watch),
+        "metrics": _frame(run, "metrics", start, end, lambda: _metrics(run, nodes, start, end)),
+        "nvml": _nvml(run, start, end),
+        "alerts": _frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
+        "logs": _frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
+        "api_server": _api_server(run, start, end),
+        "scheduler": _scheduler(run, start, end),
+    }
 
 
-def _api_server(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+def _api_server(run: Run, start: datetime, end: datetime) -> Columns:
     """Read the API servers' own metrics, which only faults that load them are judged by."""
     if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
-        return empty("api_server")
+        return columns_of("api_server")
 
     def read() -> _Read:
         found = read_api_server(run.servers.prometheus, start, end)
@@ -71,10 +69,10 @@ def _api_server(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
     return _frame(run, "api_server", start, end, read)
 
 
-def _scheduler(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+def _scheduler(run: Run, start: datetime, end: datetime) -> Columns:
     """Read the schedulers' own metrics, which only a load of pods is described by."""
     if not run.history().of(PodStepsLogged):
-        return empty("scheduler")
+        return columns_of("scheduler")
 
     def read() -> _Read:
         found = read_scheduler(run.servers.prometheus, start, end)
@@ -83,22 +81,22 @@ def _scheduler(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
     return _frame(run, "scheduler", start, end, read)
 
 
-def _nvml(run: Run, start: datetime, end: datetime) -> pd.DataFrame:
+def _nvml(run: Run, start: datetime, end: datetime) -> Columns:
     """Return what the samplers saw, where the plan lets them look."""
     if not samples_nvml(run.plan):
-        return empty("nvml")
-    rows = conform("nvml", run.nvml.rows())
+        return columns_of("nvml")
+    rows = columns_of("nvml", run.nvml.rows())
     read = _Read(rows, "NVML", f"the agent's reading of every GPU, each {SAMPLE_EVERY_S:g} s")
     return _frame(run, "nvml", start, end, lambda: read)
 
 
-def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> pd.DataFrame:
+def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> Columns:
     """Read one frame and note how; an empty one where its server does not answer."""
     try:
         found = read()
     except AdapterError as error:
         run.problem(f"frame {name} is missing: {error}")
-        return empty(name)
+        return columns_of(name)
     run.note(
         FrameRead(
             frame=name,
@@ -107,7 +105,7 @@ def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[
             start=start,
             end=end,
             step_s=found.step_s,
-            rows=len(found.rows),
+            rows=len(found.rows["time"]),
         )
     )
     return found.rows
@@ -120,7 +118,7 @@ def _metrics(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> 
     for node in nodes:
         if gpus := gpus_of(series.labels for series in found.series if series.labels.get(label) == node):
             run.note(GpusIdentified(node=node, gpus=gpus))
-    return _Read(metrics_frame(found.series, node_label=label), "Prometheus", found.query, found.step_s)
+    return _Read(metrics_columns(found.series, node_label=label), "Prometheus", found.query, found.step_s)
 
 
 def _alerts(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Read:
@@ -128,7 +126,7 @@ def _alerts(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _
     note_missed_alerts(run, nodes, found.series)
     rows: list[dict[str, object]] = [
         {
-            "time": pd.Timestamp(at),
+            "time": at,
             "alert": series.labels.get("alertname", ""),
             "state": series.labels.get("alertstate", ""),
             "node": node_of(run, series.labels) or "",
@@ -137,7 +135,7 @@ def _alerts(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _
         for series in found.series
         for at, _ in series.points
     ]
-    return _Read(conform("alerts", rows), "Prometheus", found.query, found.step_s)
+    return _Read(columns_of("alerts", rows), "Prometheus", found.query, found.step_s)
 
 
 def _logs(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Read:
@@ -145,5 +143,5 @@ def _logs(run: Run, nodes: Sequence[str], start: datetime, end: datetime) -> _Re
     for node in nodes:
         lines = run.servers.loki.node_lines(node, containing="", start=start, end=end)
         newest = lines[-_MOST_LOG_LINES_PER_NODE:]
-        rows += [{"time": pd.Timestamp(line.at), "node": node, "line": line.text} for line in newest]
-    return _Read(conform("logs", rows), "Loki", f"{run.profile.loki_selector} of each target")
+        rows += [{"time": line.at, "node": node, "line": line.text} for line in newest]
+    return _Read(columns_of("logs", rows), "Loki", f"{run.profile.loki_selector} of each target")

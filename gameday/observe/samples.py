@@ -1,4 +1,4 @@
-"""The samples that Prometheus stored in a window, and the rows of the frame `metrics` made of them.
+"""The samples that Prometheus stored in a window, and the columns of the frame `metrics` made of them.
 
 A range query would repeat each sample at every step until the next one. Its rows are no samples, and anything counted
 of them (gaps, a baseline's spread) would be about the steps and not about the GPU.
@@ -11,10 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import pandas as pd
-
 from gameday.cluster.prometheus import Prometheus, Series
-from gameday.history.frames import conform
+from gameday.history.frames import Columns, columns_of
 
 MOST_SAMPLES = 300_000
 """Eight GPUs with the metrics a run keeps, for the longest window of a post-mortem (a day), at a scrape every 15 s, are
@@ -36,7 +34,7 @@ class StoredSamples:
 class FrameRows:
     """The samples of a window as the rows of a frame."""
 
-    rows: pd.DataFrame
+    rows: Columns
     query: str
     step_s: float | None
     """The widest step between samples; None: every sample there is, with its own time."""
@@ -72,8 +70,8 @@ def read_samples(
     return StoredSamples(selector, prometheus.query_range(selector, start, end, step), step.total_seconds())
 
 
-def metrics_frame(series: Iterable[Series], *, node_label: str, gpu_label: str = "gpu") -> pd.DataFrame:
-    """Return the rows of the frame `metrics`: time, node, gpu, metric, value.
+def metrics_columns(series: Iterable[Series], *, node_label: str, gpu_label: str = "gpu") -> Columns:
+    """Return the columns of the frame `metrics`: time, node, gpu, metric, value.
 
     NaN is how exporters say "no value": such points are left out, because absent data is an absent row.
 
@@ -81,20 +79,19 @@ def metrics_frame(series: Iterable[Series], *, node_label: str, gpu_label: str =
         series: A series without a name, such as the result of an expression, has the metric "".
         node_label: The cluster profile's `prometheus_node_label`; a series without it has the node "".
         gpu_label: The label that holds the GPU's index; a series without it has the gpu "".
-
-    Returns:
-        The rows ordered by metric, node, gpu and time.
     """
-    rows: list[dict[str, object]] = [
-        {
-            "time": pd.Timestamp(at),
-            "node": one.labels.get(node_label, ""),
-            "gpu": one.labels.get(gpu_label, ""),
-            "metric": one.name,
-            "value": value,
-        }
-        for one in series
-        for at, value in one.points
-        if not math.isnan(value)
-    ]
-    return conform("metrics", rows).sort_values(["metric", "node", "gpu", "time"], ignore_index=True)
+    return columns_of(
+        "metrics",
+        (
+            {
+                "time": at,
+                "node": one.labels.get(node_label, ""),
+                "gpu": one.labels.get(gpu_label, ""),
+                "metric": one.name,
+                "value": value,
+            }
+            for one in series
+            for at, value in one.points
+            if not math.isnan(value)
+        ),
+    )

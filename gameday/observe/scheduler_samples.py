@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 
-import pandas as pd
-
 from gameday.cluster.prometheus import Prometheus, Series
-from gameday.history.frames import SCHEMAS, conform
+from gameday.history.frames import Columns, columns_of
 from gameday.observe.api_server_metrics import SCHEDULER_JOB, SCHEDULER_METRICS, SERVER_LABEL
 from gameday.observe.samples import FrameRows, read_samples
 
@@ -29,21 +27,20 @@ def read_scheduler(prometheus: Prometheus, start: datetime, end: datetime) -> Fr
     """
     names = tuple(name for metric in SCHEDULER_METRICS for name in metric.series)
     found = read_samples(prometheus, names, f'job="{SCHEDULER_JOB}"', start, end)
-    return FrameRows(scheduler_frame(found.series), found.query, found.step_s)
+    return FrameRows(scheduler_columns(found.series), found.query, found.step_s)
 
 
-def scheduler_frame(series: Iterable[Series]) -> pd.DataFrame:
-    """Return the rows of the frame `scheduler`, ordered by metric, server, labels and time; NaN is left out."""
-    columns: dict[str, list[object]] = {name: [] for name in SCHEMAS["scheduler"]}
+def scheduler_columns(series: Iterable[Series]) -> Columns:
+    """Return the columns of the frame `scheduler`; NaN is left out."""
+    columns = columns_of("scheduler")
     for one in series:
         labels = sorted((name, text) for name, text in one.labels.items() if name not in _OF_THE_SCRAPE)
         for at, value in one.points:
             if not math.isnan(value):
-                columns["time"].append(pd.Timestamp(at))
+                columns["time"].append(at)
                 columns["server"].append(one.labels.get(SERVER_LABEL, ""))
                 columns["metric"].append(one.name)
                 columns["le"].append(one.labels.get("le", ""))
                 columns["labels"].append(",".join(f"{name}={text}" for name, text in labels if name != "le"))
                 columns["value"].append(value)
-    order = ["metric", "server", "labels", "le", "time"]
-    return conform("scheduler", pd.DataFrame(columns)).sort_values(order, ignore_index=True)
+    return columns

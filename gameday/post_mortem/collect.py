@@ -35,9 +35,9 @@ from gameday.history.events import (
     TaintSeen,
     TargetsChosen,
 )
-from gameday.history.frames import Frames, conform
+from gameday.history.frames import Frames, conform, frame_of
 from gameday.observe.dcgm import METRICS
-from gameday.observe.samples import StoredSamples, metrics_frame, read_samples
+from gameday.observe.samples import StoredSamples, metrics_columns, read_samples
 from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_of, with_notifications
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, SourceReading, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
@@ -171,7 +171,7 @@ def _metrics(reading: _Reading) -> None:
 
     found = reading.read(METRICS_SOURCE, ask, lambda found: f"{len(found.series)} series" if found.series else "")
     if found and found.series:
-        reading.frames.metrics = metrics_frame(found.series, node_label=label)
+        reading.frames.metrics = frame_of("metrics", metrics_columns(found.series, node_label=label))
         reading.frames.pods = _pods(found.series, reading.node)
         reading.events.append(
             FrameRead(

@@ -3,7 +3,3 @@
 `render` works a year later with no cluster. A section is a module in
 `sections/` and a template of the same name in `templates/report/`.
 """
-
-from gameday.report.render import Rendered, render
-
-__all__ = ["Rendered", "render"]

@@ -21,9 +21,9 @@ from gameday.history.events import (
     StepStarted,
     TaintSeen,
 )
-from gameday.report.charts import Tick, time_ticks
 from gameday.report.noticed import signal_verdicts
 from gameday.report.run_folder import RunFolder
+from gameday.report.ticks import Tick, time_ticks
 from gameday.values.results import Step
 
 MOST_LANES = 60

@@ -12,20 +12,22 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from ipaddress import AddressValueError, IPv6Address
-from typing import Any, Literal, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_origin
 from urllib.parse import urlsplit
 
-import pandas as pd
 from pydantic import BaseModel
 
-from gameday.checks import run_checks
 from gameday.checks.outcome import fold_outcome
+from gameday.checks.run import run_checks
 from gameday.documents.source import parse
 from gameday.errors import DocumentError
 from gameday.history.events import AlertSeen, GuardChecked, NodeReplaced, RunStarted
 from gameday.history.frames import SCHEMAS, Frames
 from gameday.history.journal import History
 from gameday.report.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Clean = Callable[[str], str]
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import pandas as pd
 from pydantic import ConfigDict, ValidationError
 
-from gameday.checks import run_checks
 from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text, target_nodes
 from gameday.checks.outcome import RunResult, fold_outcome
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import NotesError
 from gameday.history.events import DetectorConsulted, FaultInjected, FaultUndone, GuestNamed, Record, RunStarted
@@ -28,6 +27,9 @@ from gameday.plan.models import FaultParameters, Plan
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
 from gameday.text import printable, without_secrets
+
+if TYPE_CHECKING:
+    import pandas as pd
 from gameday.values.models import FrozenModel
 
 _GUEST_LINES = 200

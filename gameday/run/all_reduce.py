@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from gameday.agent.all_reduce import LONGEST_S
+from gameday.agent.all_reduce_limits import LONGEST_S
 from gameday.agent.task import AllReduceTask, RendezvousNote
 from gameday.errors import KubernetesError, StepFailedError
 from gameday.faults.base import CanaryJob

@@ -172,7 +172,7 @@ def test_a_peer_that_dies_leaves_it_unknown_with_its_name_and_the_time(tmp_path:
 def test_a_link_that_carries_nothing_any_more_is_cut_off_at_what_came_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(role, "_ROUND_LIMIT_S", 0.3)
+    monkeypatch.setattr(role, "ROUND_LIMIT_S", 0.3)
 
     def stall(waits: RendezvousNote) -> None:
         channel, listening = joined(waits)

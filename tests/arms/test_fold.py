@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.arms.fold import arm_result
-from gameday.checks import run_checks
 from gameday.checks.outcome import RunOutcome, RunResult, fold_outcome
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Aborted, AlertSeen, FaultUndone, RunEnded, TaintSeen
 from gameday.history.frames import Frames

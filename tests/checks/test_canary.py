@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import CanaryMeasured, FaultInjected
 from gameday.history.frames import Frames

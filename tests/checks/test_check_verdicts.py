@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gameday.checks import run as run_module
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import (
     AlertSeen,

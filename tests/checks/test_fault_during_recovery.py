@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.history.frames import Frames

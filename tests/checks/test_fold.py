@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gameday.checks import run_checks
 from gameday.checks.outcome import RunOutcome, RunResult, exit_code, fold_outcome, nodes_left_quarantined
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Aborted, FaultInjected, FaultUndone, IntentRecorded, NodeSeen, Refused, RunEnded
 from gameday.history.frames import Frames

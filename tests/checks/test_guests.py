@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import (
     BystanderChanged,

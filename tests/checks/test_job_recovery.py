@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected, JobStepSeen, StepStarted
 from gameday.history.frames import Frames

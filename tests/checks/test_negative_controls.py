@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, FaultInjected, NodeSeen, TaintSeen
 from gameday.history.frames import Frames

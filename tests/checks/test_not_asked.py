@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gameday.checks import run_checks
 from gameday.checks.outcome import RunOutcome, fold_outcome
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import IntentRecorded, QaChecked, StepStarted, TaintSeen, WorkloadSeen
 from gameday.history.frames import Frames
-from gameday.report import render
 from gameday.report.junit import junit
 from gameday.report.noticed import noticed
+from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import Noticed
 from gameday.values.results import Step, StepOutcome

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status
 from gameday.history.events import PodStepsLogged
 from gameday.history.frames import Frames

@@ -15,10 +15,10 @@ from gameday.coverage.run_row import KEPT_FILE, ROW_FILE, render_run
 from gameday.digest.digest import Digest, digest_of, render_digest
 from gameday.history.events import Aborted, AlertSeen, Refused, RunEnded, RunStarted
 from gameday.history.journal import Journal
-from gameday.report import render
 from gameday.report.compare import trends
 from gameday.report.durations import durations
 from gameday.report.earlier_runs import MOST_RUNS, earlier_runs
+from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import DurationKind

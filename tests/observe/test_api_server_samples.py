@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gameday.cluster.prometheus import Sample, Series
-from gameday.history.frames import SCHEMAS, Frames
+from gameday.history.frames import SCHEMAS, Frames, frame_of
 from gameday.observe.api_server_metrics import EXECUTING_REQUESTS, REQUESTS, RESIDENT_MEMORY
-from gameday.observe.api_server_samples import api_server_frame, read_api_server
+from gameday.observe.api_server_samples import api_server_columns, read_api_server
 from gameday.observe.samples import MOST_SAMPLES
 
 END = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -49,7 +49,7 @@ class Prometheus:
 
 
 def test_a_row_has_its_server_its_metric_and_the_labels_that_the_metric_has() -> None:
-    frame = api_server_frame([MEMORY, EXECUTING, LISTS])
+    frame = frame_of("api_server", api_server_columns([MEMORY, EXECUTING, LISTS]))
     assert list(frame.columns) == list(SCHEMAS["api_server"])
     assert frame["server"].unique().tolist() == ["kube-apiserver-2"]
     (executing,) = frame[frame["metric"] == EXECUTING_REQUESTS.name].to_dict("records")
@@ -63,8 +63,8 @@ def test_a_row_has_its_server_its_metric_and_the_labels_that_the_metric_has() ->
 
 
 def test_no_value_is_no_row() -> None:
-    assert api_server_frame([series(RESIDENT_MEMORY.name, math.nan, 1.0)])["value"].tolist() == [1.0]
-    assert api_server_frame([]).empty
+    assert api_server_columns([series(RESIDENT_MEMORY.name, math.nan, 1.0)])["value"] == [1.0]
+    assert frame_of("api_server", api_server_columns([])).empty
 
 
 def test_many_counters_cannot_thin_out_the_seats() -> None:
@@ -77,11 +77,11 @@ def test_many_counters_cannot_thin_out_the_seats() -> None:
     assert 'job="apiserver"' in seats
     assert "_bucket" not in seats + counters
     assert found.step_s is not None
-    assert len(found.rows) == 4
+    assert len(found.rows["time"]) == 4
 
 
 def test_the_frame_is_read_as_it_was_saved(tmp_path: Path) -> None:
-    frame = api_server_frame([MEMORY, EXECUTING, LISTS])
+    frame = frame_of("api_server", api_server_columns([MEMORY, EXECUTING, LISTS]))
     Frames(api_server=frame).save(tmp_path)
     assert Frames.load(tmp_path).api_server.equals(frame)
 

@@ -9,7 +9,7 @@ import pytest
 
 from gameday.history.frames import Frames
 from gameday.plan.purpose import Goal, Purpose
-from gameday.report import render
+from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.page import Page

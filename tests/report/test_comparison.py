@@ -13,9 +13,9 @@ import pytest
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.history.events import RECORD, AlertSeen, HopSeen, RunStarted
-from gameday.report import render
 from gameday.report.compare import trends
 from gameday.report.earlier_runs import MOST_RUNS, earlier_runs
+from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import DurationKind, Noticed, RunDuration, Summary, read_summary

@@ -11,8 +11,8 @@ import pytest
 
 from gameday.checks.memory_slope import HEAP, STARTED
 from gameday.history.frames import Frames
-from gameday.report import render
 from gameday.report.figure import figures_of
+from gameday.report.render import render
 from tests.report import run_builder as build
 from tests.report.page import Page
 from tests.support.stages import BASE, frame, grown, scraped, staged

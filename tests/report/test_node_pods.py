@@ -10,7 +10,7 @@ import pytest
 
 from gameday.history.events import AllocatableSeen, ConditionSeen
 from gameday.history.frames import Frames
-from gameday.report import render
+from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.page import Page

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from gameday.history.frames import Frames, conform
-from gameday.report import render
+from gameday.report.render import render
 from tests.report import run_builder as build
 from tests.report.page import Page
 

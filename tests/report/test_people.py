@@ -12,8 +12,8 @@ import pytest
 from gameday.errors import NotesError
 from gameday.history.events import RECORD, RunStarted
 from gameday.history.frames import Frames
-from gameday.report import render
 from gameday.report.notes import read_notes, write_form
+from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.page import Page

@@ -17,8 +17,8 @@ from gameday.history.events import (
     RunStarted,
     TargetsChosen,
 )
-from gameday.report import render
 from gameday.report.redact import redacted
+from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.text import without_secrets
 from gameday.values.nodes import Target

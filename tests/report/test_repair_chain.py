@@ -9,10 +9,10 @@ from typing import Any
 
 from gameday.history.events import NodeReplaced, QaLeftOut, RepairHopSeen
 from gameday.history.journal import History
-from gameday.report import render
 from gameday.report.durations import durations
 from gameday.report.lanes import story_lanes
 from gameday.report.narration import narrate
+from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import DurationKind
 from gameday.values.results import RepairHop

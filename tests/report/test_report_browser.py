@@ -11,7 +11,7 @@ import pytest
 
 from gameday.league.page import write_league
 from gameday.rehearsal.programs import search
-from gameday.report import render
+from gameday.report.render import render
 from tests.league.builders import NPD
 from tests.league.builders import fault as league_fault
 from tests.league.builders import record as league_record

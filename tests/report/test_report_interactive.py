@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gameday.report import render
+from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.test_report_browser import browser  # noqa: F401

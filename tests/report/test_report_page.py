@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from gameday.history.events import FaultInjected, HopSeen, QaChecked
-from gameday.report import render
-from gameday.report.render import section_modules
+from gameday.report.render import render, section_modules
 from tests.report import run_builder as build
 from tests.report.page import Page
 
@@ -251,7 +250,7 @@ def test_the_engine_of_the_report_imports_no_fault_and_no_client():
     import sys
 
     code = (
-        "import sys; from gameday.report import render; from gameday.report.render import section_modules;"
+        "import sys; from gameday.report.render import render; from gameday.report.render import section_modules;"
         "section_modules(); "
         "print([m for m in sys.modules if m.split('.')[0] in ('kubernetes','httpx','prefect','aiohttp')"
         " or m.startswith(('gameday.faults','gameday.cluster','gameday.rehearsal','gameday.agent'))])"

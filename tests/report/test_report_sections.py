@@ -23,12 +23,12 @@ from gameday.history.events import (
     TaintSeen,
 )
 from gameday.history.frames import Frames, conform
-from gameday.report import render
-from gameday.report.charts import nice_step, time_ticks
 from gameday.report.lanes import Lanes, signal_lanes, story_lanes
+from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.samples import robust_z, statistics
 from gameday.report.sections import alerts, gpus
+from gameday.report.ticks import nice_step, time_ticks
 from tests.report import run_builder as build
 from tests.report.page import Page
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from gameday.checks.facts import first_fault, target_nodes
 from gameday.checks.verdict import Status
 from gameday.history.events import AlertSeen, CordonSeen, HopSeen, StepStarted
-from gameday.report.charts import Tick, time_ticks
 from gameday.report.noticed import first_taint, signal_verdicts
 from gameday.report.run_folder import RunFolder
+from gameday.report.ticks import Tick, time_ticks
 from gameday.values.results import Hop, Step
 
 ORDER = 50

@@ -18,10 +18,10 @@ from gameday.history.events import (
     StepEnded,
     StepStarted,
 )
-from gameday.report.charts import Tick, time_ticks
 from gameday.report.lanes import Lanes, signal_lanes
 from gameday.report.narration import CLEANLINESS_TONE, narrate
 from gameday.report.run_folder import RunFolder
+from gameday.report.ticks import Tick, time_ticks
 from gameday.text import without_secrets
 from gameday.values.results import Cleanliness, Step, StepOutcome
 

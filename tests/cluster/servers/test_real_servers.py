@@ -13,8 +13,9 @@ from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
+from gameday.history.frames import frame_of
 from gameday.observe import samples as observed_samples
-from gameday.observe.samples import metrics_frame, read_samples
+from gameday.observe.samples import metrics_columns, read_samples
 
 from .conftest import Answer, Observability, Stub, eventually
 
@@ -108,14 +109,14 @@ def test_a_range_becomes_a_frame_without_nan(exporter: Stub, prometheus: Prometh
     series = prometheus.query_range(
         'broken{Hostname=~"n2|n3"}', now - timedelta(seconds=10), now, timedelta(milliseconds=200)
     )
-    frame = metrics_frame(series, node_label="Hostname")
+    frame = frame_of("metrics", metrics_columns(series, node_label="Hostname"))
     assert set(frame["node"]) == {"n2"}, "a NaN is no observation"
     assert set(frame["gpu"]) == {"3"}
     assert set(frame["metric"]) == {"broken"}
     assert set(frame["value"]) == {7.0}
     assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
     assert frame["time"].is_monotonic_increasing
-    assert metrics_frame([], node_label="Hostname").empty
+    assert frame_of("metrics", metrics_columns([], node_label="Hostname")).empty
 
 
 def test_samples_are_read_as_they_are_stored_and_resampled_only_where_there_are_too_many(
