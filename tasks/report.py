@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from prefect.artifacts import create_markdown_artifact
 
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
-from gameday.coverage.run_row import render_run
+from gameday.coverage.rendering import RenderedRun, render_apart
 from gameday.history.frames import Frames
-from gameday.report.notes import write_form
-from gameday.report.render import Rendered
-from gameday.report.run_markdown import run_markdown
 from gameday.run.record import RunRecord
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import served_url, where_prefect_answers
@@ -26,8 +21,7 @@ def report(record: RunRecord) -> RunResult:
     cluster.
     """
     try:
-        rendered = render_run(record.folder, datetime.now(UTC))
-        write_form(record.folder, "gameday report")
+        rendered = render_apart(record.folder, served_url((record.folder / "report.html").resolve()))
     except OSError as error:
         history = record.journal.history()
         result = fold_outcome(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
@@ -37,8 +31,6 @@ def report(record: RunRecord) -> RunResult:
     return rendered.result
 
 
-def _publish(rendered: Rendered) -> None:
-    page = rendered.html.resolve()
-    words = run_markdown(rendered.run, page, served_url(page))
+def _publish(rendered: RenderedRun) -> None:
     with where_prefect_answers():
-        create_markdown_artifact(key="report", markdown=words, description=rendered.result.why)
+        create_markdown_artifact(key="report", markdown=rendered.words, description=rendered.result.why)
