@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.checks.outcome import RunOutcome
+from gameday.checks.outcome import RunOutcome, fold_outcome
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import RunEnded
+from gameday.history.events import RunEnded, RunStarted
+from gameday.history.journal import History, read_history
 from gameday.report.next_command import next_command
 from gameday.report.run_folder import load_run_folder
 from gameday.text import printable
 
+_VERDICTS = TypeAdapter(tuple[Verdict, ...])
 _NARROW = 90
 """Columns below which four columns of words would fold into ribbons."""
 _STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow", Status.NOT_ASKED: "dim"}
@@ -24,21 +27,30 @@ _STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow",
 
 def print_result(console: Console, folder: Path) -> int:
     """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code."""
-    loaded = load_run_folder(folder)
-    result = loaded.result
+    history, verdicts = _judged(folder)
+    result = fold_outcome(history, verdicts)
     if result.outcome is not RunOutcome.REFUSED:  # nothing was measured: every row would say the same
-        console.print(_table(loaded.verdicts, narrow=console.width < _NARROW))
+        console.print(_table(verdicts, narrow=console.width < _NARROW))
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     console.print(
         Text.assemble((result.outcome.upper(), f"bold {style}"), f"  cluster {result.cleanliness}  "),
         Text(printable(result.why)),
         soft_wrap=True,
     )
-    if following := next_command(loaded.started, result, ended=loaded.history.last(RunEnded) is not None):
+    if following := next_command(history.first(RunStarted), result, ended=history.last(RunEnded) is not None):
         console.print(Text(following.why), soft_wrap=True)
         console.print(Text(f"    {printable(following.command)}", style="bold"), soft_wrap=True)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
     return result.exit_code
+
+
+def _judged(folder: Path) -> tuple[History, tuple[Verdict, ...]]:
+    """Return what the report was drawn from; only a run whose verdicts were not written is judged again, by pandas."""
+    try:
+        return read_history(folder / "history.jsonl"), _VERDICTS.validate_json((folder / "verdicts.json").read_bytes())
+    except (OSError, ValueError):
+        run = load_run_folder(folder)
+        return run.history, run.verdicts
 
 
 def _table(verdicts: Sequence[Verdict], *, narrow: bool) -> Table:
