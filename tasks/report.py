@@ -17,18 +17,23 @@ from gameday.tasks.artifacts import served_url, where_prefect_answers
 def report(record: RunRecord) -> RunResult:
     """Render report.html, leave the form for people's notes beside it, and show the run in short in Prefect.
 
-    Where the folder cannot be written the result comes from the history in memory: a full disk must not hide a dirty
-    cluster.
+    Where the folder cannot be written, or the process that renders is killed, the result comes from the history in
+    memory: neither must hide a dirty cluster.
     """
     try:
         rendered = render_apart(record.folder, served_url((record.folder / "report.html").resolve()))
     except OSError as error:
-        history = record.journal.history()
-        result = fold_outcome(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
-        why = f"{result.why} The report cannot be written: {error.filename}: {error.strerror}."
-        return result.model_copy(update={"why": why})
+        return _result_in_memory(record, f"{error.filename}: {error.strerror}")
+    except RuntimeError as error:
+        return _result_in_memory(record, str(error))
     _publish(rendered)
     return rendered.result
+
+
+def _result_in_memory(record: RunRecord, problem: str) -> RunResult:
+    history = record.journal.history()
+    result = fold_outcome(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
+    return result.model_copy(update={"why": f"{result.why} The report cannot be written: {problem}."})
 
 
 def _publish(rendered: RenderedRun) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from gameday import errand
+from gameday import child_process
 from gameday.checks.outcome import RunResult
 
 
-class _Order(BaseModel):
+class _Request(BaseModel):
     folder: Path
     url: str | None
 
@@ -34,16 +34,16 @@ def render_apart(folder: Path, url: str | None) -> RenderedRun:
         OSError: The report cannot be written.
         RuntimeError: A bug of ours; its note holds the traceback.
     """
-    order = _Order(folder=folder, url=url).model_dump_json().encode()
-    return RenderedRun.model_validate_json(errand.send(__name__, order))
+    request = _Request(folder=folder, url=url).model_dump_json().encode()
+    return RenderedRun.model_validate_json(child_process.ask(__name__, request))
 
 
-def _render(order: bytes) -> bytes:
+def _render(request: bytes) -> bytes:
     from gameday.coverage.run_row import render_run  # noqa: PLC0415 - the process that ends needs it, and no other
     from gameday.report.notes import write_form  # noqa: PLC0415
     from gameday.report.run_markdown import run_markdown  # noqa: PLC0415
 
-    wanted = _Order.model_validate_json(order)
+    wanted = _Request.model_validate_json(request)
     rendered = render_run(wanted.folder, datetime.now(UTC))
     write_form(wanted.folder, "gameday report")
     words = run_markdown(rendered.run, rendered.html.resolve(), wanted.url)
@@ -51,4 +51,4 @@ def _render(order: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    errand.answer(_render)
+    child_process.answer(_render)

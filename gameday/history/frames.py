@@ -1,7 +1,7 @@
 """The frames of a run: long-form observations, saved as Parquet beside the report.
 
 Absent data is an absent row, never 0. The first frame that is made imports pandas, which weighs as much as Prefect.
-A game-day makes none in its own process (gameday/errand.py).
+A game-day makes none in its own process (gameday/child_process.py).
 """
 
 from __future__ import annotations

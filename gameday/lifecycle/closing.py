@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -123,7 +122,7 @@ def note_costs(record: RunRecord, servers: Servers) -> None:
     for cost in servers.costs():
         record.note(cost)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    record.note(OwnCost(cpu_s=time.process_time() - record.cpu_at_start_s, peak_rss_bytes=peak))
+    record.note(OwnCost(cpu_s=record.cpu_s, peak_rss_bytes=peak))
 
 
 def worst_cleanliness(history: History) -> Cleanliness:

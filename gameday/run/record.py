@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -46,9 +47,14 @@ class RunRecord:
         self.abort = Abort()
         self.started = datetime.now(UTC)
         self.started_boottime_s = boottime_s()
-        self.cpu_at_start_s = time.process_time()
+        self._cpu_at_start_s = _cpu_s()
         self._step = Step.BASELINE
         self._errands: list[Callable[[], None]] = []
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds since the run's start, of its process and of the children that ended."""
+        return _cpu_s() - self._cpu_at_start_s
 
     @property
     def plan(self) -> Plan:
@@ -152,3 +158,8 @@ def new_run_id() -> str:
     common to all machines that may begin a run.
     """
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

@@ -37,5 +37,5 @@ class OwnCost(EventModel):
     """The run's cost to the machine it ran on, from its start to the closing of its frames."""
 
     kind: Literal["own_cost"] = "own_cost"
-    cpu_s: float = Field(description="seconds of processor, user and system, of the process the run was in")
+    cpu_s: float = Field(description="seconds of processor of the run's process, and of its children that ended")
     peak_rss_bytes: int = Field(description="the most memory that process ever held")

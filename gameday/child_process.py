@@ -16,19 +16,19 @@ _OS_ERROR = 74
 """EX_IOERR of sysexits.h: the answer is an OSError."""
 
 
-def send(module: str, order: bytes) -> bytes:
-    """Let `python -m module` answer an order, and return what it answered.
+def ask(module: str, request: bytes) -> bytes:
+    """Let `python -m module` do a piece of work, and return its answer.
 
     Args:
         module: A module whose main part calls `answer`.
-        order: What its standard input is.
+        request: What its standard input is.
 
     Raises:
         OSError: The work ended with it, or the process cannot be started.
         RuntimeError: The work ended with another error, which is a bug of ours, or something killed the process.
     """
     argv = [sys.executable, "-m", module]
-    done = subprocess.run(argv, input=order, capture_output=True, start_new_session=True, check=False)
+    done = subprocess.run(argv, input=request, capture_output=True, start_new_session=True, check=False)
     if done.returncode == _OS_ERROR:
         raise OSError(*json.loads(done.stdout))
     said = done.stderr.decode(errors="replace")
@@ -42,7 +42,7 @@ def send(module: str, order: bytes) -> bytes:
 
 
 def answer(work: Callable[[bytes], bytes]) -> None:
-    """Do the work that `send` asked for; what it prints goes to standard error."""
+    """Do the work that `ask` asked for; what it prints goes to standard error."""
     try:
         with redirect_stdout(sys.stderr):
             answered = work(sys.stdin.buffer.read())
