@@ -29,6 +29,7 @@ from gameday.cli.rehearsal import (
 )
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +88,9 @@ def coverage(
     within: Within = None,
     approved_by: ApprovedBy = None,
     again: Again = None,
-    nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
+    nodes: Annotated[
+        int, typer.Option(min=2, max=MAX_NODES, help="With --rehearse: virtual GPU nodes.")
+    ] = _VIRTUAL_NODES,
     gpus: Gpus = 8,
     detector: Watcher = None,
     cluster: Cluster = "embedded",

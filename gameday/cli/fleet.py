@@ -17,6 +17,7 @@ from gameday.cli.play_season import cluster_profile, duration_of
 from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, embedded
 from gameday.errors import CommandError, RefusedError
 from gameday.exit_codes import ExitCode
+from gameday.rehearsal.nodes import MAX_NODES
 from gameday.text import printable
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def fleet(
     unlabel: Annotated[
         bool, typer.Option("--unlabel", help="Take our labels of GPU classes off all nodes; nothing is measured.")
     ] = False,
-    nodes: Annotated[int, typer.Option(min=1, max=1000, help="With --rehearse: virtual GPU nodes.")] = 8,
+    nodes: Annotated[int, typer.Option(min=1, max=MAX_NODES, help="With --rehearse: virtual GPU nodes.")] = 8,
     gpus: Gpus = 8,
     slow: Slow = 0,
     seed: Annotated[int, typer.Option(help="With --rehearse: chooses the slow GPUs.")] = 1,

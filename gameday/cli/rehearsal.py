@@ -46,6 +46,7 @@ from gameday.cli.lab_options import (
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.rehearsal.nodes import MAX_NODES
 from gameday.values.nodes import NodeRole
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ _OURS = "gameday"
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
 
-Nodes = Annotated[int, typer.Option(min=1, max=1000, help="Virtual GPU nodes.")]
+Nodes = Annotated[int, typer.Option(min=1, max=MAX_NODES, help="Virtual GPU nodes.")]
 Gpus = Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")]
 Watcher = Annotated[
     str | None,

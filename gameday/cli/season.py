@@ -18,6 +18,7 @@ from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
 from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, Watcher, check_fit, embedded
 from gameday.errors import CommandError
+from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from gameday.season.record import RandomSettings
@@ -65,7 +66,9 @@ def season(
         bool, typer.Option("--dry-run", help="Only print what would be played, when and where; changes nothing.")
     ] = False,
     rehearse: Rehearse = False,
-    nodes: Annotated[int, typer.Option(min=2, max=1000, help="With --rehearse: virtual GPU nodes.")] = _VIRTUAL_NODES,
+    nodes: Annotated[
+        int, typer.Option(min=2, max=MAX_NODES, help="With --rehearse: virtual GPU nodes.")
+    ] = _VIRTUAL_NODES,
     gpus: Gpus = 8,
     detector: Watcher = None,
     cluster: Cluster = "embedded",

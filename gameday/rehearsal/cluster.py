@@ -32,6 +32,7 @@ from gameday.rehearsal.folder import STATE, HeldFolder
 from gameday.rehearsal.lab.programs import find_balancer, find_programs, find_topology_scheduler
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.status import ready_urls
+from gameday.rehearsal.lease_duration import monitor_grace_s
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.gpu_operator import RUNTIME_CLASS, GpuOperator
 from gameday.rehearsal.observability import (
@@ -53,6 +54,7 @@ from gameday.rehearsal.prefect_server import (
     server_argv,
     server_environment,
 )
+from gameday.rehearsal.scrape_pace import LARGE
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.slow_gpus import SlowGpu
 from gameday.rehearsal.startup import start_errors
@@ -160,7 +162,7 @@ class RehearsalCluster:
         self.size = size
         self.detector = detector
         self.control_plane = control_plane
-        self._lab = lab
+        self._lab = lab.for_nodes(size.nodes + size.client_nodes)
         self._with_prefect = prefect
         self._fake_detector = fake_detector
         self._with_repair = repair
@@ -284,6 +286,8 @@ class RehearsalCluster:
             self._mark_nodes(seeder)
             trained = self.size.nodes - self.size.spare - self.size.hold_outs
             seeder.training(trained, self.size.gpus, dra=self._lab.dra)
+            if self.size.nodes > LARGE:
+                seeder.await_training()  # its start keeps the nodes' process busy for a minute
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line()
         if fake_detector:
@@ -398,6 +402,8 @@ class RehearsalCluster:
             str(self._credentials / "scheduler.kubeconfig"),
             "--kubeconfig-controllers",
             str(self._credentials / "controllers.kubeconfig"),
+            "--node-monitor-grace",
+            str(monitor_grace_s(self.size.nodes + self.size.client_nodes)),
             module="kubesim.controllers",
         )
 

@@ -50,12 +50,15 @@ FAKE_DETECTOR_RBAC = Path(__file__).parent / "fake_detector" / "rbac.yaml"
 _NAMESPACE = "gameday"
 _RUNTIME_API = "node.k8s.io/v1"
 _TRAINING = "training"
+_JOBS = f"/apis/batch/v1/namespaces/{_TRAINING}/jobs"
 _TOKEN_SECONDS = 24 * 3600
 _TIMEOUT_S = 30.0
 _NOT_READY = "node.kubernetes.io/not-ready"
 _STALLED_AFTER_S = 120
 # Five pods a node are nothing here, and 5,000 on a thousand nodes.
 _COMPONENTS_UP_TO = 32
+_MOST_PODS_OF_A_JOB = 512  # our choice: a job's controller reads all pods of the job whenever one of them changes
+_TRAINS_WITHIN_S = 300
 OFFENDER_LABEL = "gameday.dev/repeat-offender"
 """The label by which a plan chooses the node that was repaired again and again."""
 WEAKLY_COOLED_LABEL = "gameday.dev/weakly-cooled"
@@ -252,7 +255,7 @@ class Seeder:
         self._create(f"/apis/{API_GROUP}/v1/deviceclasses", device_class())
 
     def training(self, nodes: int, gpus: int, *, dra: bool = False) -> None:
-        """Two training jobs that keep three quarters of the GPUs busy, so that charts show a living cluster.
+        """Keep three quarters of the GPUs busy with two kinds of training jobs, so that charts show a living cluster.
 
         A quarter stays free: resubmitted jobs and canaries must have a place, or
         their waiting would prove nothing about taints. Nodes of one GPU stay empty.
@@ -262,9 +265,28 @@ class Seeder:
             if share and dra:
                 templates = f"/apis/{API_GROUP}/v1/namespaces/{_TRAINING}/resourceclaimtemplates"
                 self._create(templates, claim_template(name, share))
-            if share:
-                job = _training_job(name, nodes, share, load, dra=dra)
-                self._create(f"/apis/batch/v1/namespaces/{_TRAINING}/jobs", job)
+            for first in range(0, nodes if share else 0, _MOST_PODS_OF_A_JOB):
+                pods = min(_MOST_PODS_OF_A_JOB, nodes - first)
+                job = _training_job(name, pods, share, load, dra=dra)
+                if first:
+                    job["metadata"]["name"] = f"{name}-{first}"
+                self._create(_JOBS, job)
+
+    def await_training(self) -> None:
+        """Wait until every pod of the training jobs runs; raises SeedError where they do not within five minutes."""
+        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(_TRAINS_WITHIN_S)}
+        missing: dict[str, int] = {}
+        try:
+            with self._http.stream("GET", _JOBS, params=query, timeout=_TRAINS_WITHIN_S + _TIMEOUT_S) as answer:
+                for line in answer.iter_lines():
+                    job = json.loads(line)["object"]
+                    ready = job.get("status", {}).get("ready", 0)
+                    missing[job["metadata"]["name"]] = job["spec"]["parallelism"] - ready
+                    if not any(missing.values()):
+                        return
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            raise SeedError(f"watch of {_JOBS}: {type(error).__name__}: {error}") from None
+        raise SeedError(f"{sum(missing.values())} pods of training jobs do not run within {_TRAINS_WITHIN_S} s")
 
     def weakly_cooled(self, node: str) -> None:
         """Give a node the label of one whose cooling is weak; raises SeedError."""

@@ -41,6 +41,7 @@ class Lab:
         `client_nodes` is the number of nodes without GPUs besides, for API clients.
         """
         self.folder = folder.resolve()
+        settings = settings.for_nodes(nodes + client_nodes)
         self.control_plane = ControlPlane(self.folder / "control-plane", settings, say)
         self.admin_kubeconfig = self.control_plane.folder / "admin.kubeconfig"
         self._nodes = nodes

@@ -24,6 +24,12 @@ from gameday.plan.rehearsal import (
     LabComponent,
     MemoryLimit,
 )
+from gameday.rehearsal.lease_duration import monitor_grace_s
+
+_STOCK_UP_TO = 1000
+"""Number of nodes beyond which the Leases last longer than stock ones (`lease_duration_s`)."""
+_LARGE_QPS = 300
+"""Requests per second of the controller-manager for more nodes; two or three take the first taint off one."""
 
 
 def server_name(number: int) -> str:
@@ -84,6 +90,21 @@ class LabSettings(DocumentModel):
         dra = ["--dra", f"--dra-xid-effect={self.dra_xid_effect}"] if self.dra else []
         interval = f"--topology-interval={self.topology_interval.total_seconds():g}"
         return [*dra, *([interval] if self.topology else [])]
+
+    def for_nodes(self, nodes: int) -> LabSettings:
+        """Return the settings for so many virtual nodes, whose Leases last longer where they are many.
+
+        What was asked for stays. A stock controller-manager takes the first taint off nine nodes a second.
+        """
+        if nodes <= _STOCK_UP_TO:
+            return self
+        asked = self.flags.get(LabComponent.CONTROLLER_MANAGER, {})
+        flags = {"node-monitor-grace-period": f"{monitor_grace_s(nodes)}s"} | asked
+        changes = {
+            "flags": {**self.flags, LabComponent.CONTROLLER_MANAGER: flags},
+            "controller_manager_qps": self.controller_manager_qps or _LARGE_QPS,
+        }
+        return self.model_copy(update=changes)
 
     @property
     def has_balancer(self) -> bool:

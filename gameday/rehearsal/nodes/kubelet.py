@@ -58,6 +58,7 @@ class Kubelet(MachineListener):
         registering: asyncio.Semaphore,
         dra: DraXidEffect | None,
         topology_interval_s: float | None,
+        lease_s: int,
         gpu_operator: GpuOperator = GpuOperator.NONE,
     ) -> None:
         """Prepare the kubelet.
@@ -65,7 +66,7 @@ class Kubelet(MachineListener):
         `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
         `registering` bounds how many register at once; `dra`: the effect of its DRA driver's
         taint for an Xid; None: it has no such driver; `topology_interval_s`: the interval of its topology updater;
-        None: it has none; `gpu_operator`: how containers come by its GPUs.
+        None: it has none; `lease_s`: the duration of its Lease; `gpu_operator`: how containers come by its GPUs.
         """
         self.machine = machine
         self.api = api
@@ -91,7 +92,7 @@ class Kubelet(MachineListener):
         self._node_gone = False
         self._facts = facts
         self._conditions = Conditions()
-        self._lease = NodeLease(api, facts.name)
+        self._lease = NodeLease(api, facts.name, lease_s)
         self._uid = ""
         self._not_ready: str | None = None
         self._sent_status: Object = {}  # the machine's status that the server has

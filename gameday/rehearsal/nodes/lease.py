@@ -1,4 +1,4 @@
-"""A node's Lease: renewed every ten seconds, it shows the cluster that the kubelet lives."""
+"""A node's Lease: renewed four times within its duration, it shows the cluster that the kubelet lives."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+from gameday.rehearsal.lease_duration import RENEWALS
 from kubesim.client import ApiClient, Object
 from kubesim.clock import now_utc, rfc3339_micro
 from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-LEASE_DURATION_S = 40  # kubelet's nodeLeaseDurationSeconds
-RENEW_S = 10.0  # a quarter of it, also the time within which a renewal must be answered
+_ANSWERED_WITHIN_S = 10.0  # kubelet's: a quarter of the usual duration
 _RETRY_S = (0.2, 7.0)  # kubelet's: k8s.io/component-helpers apimachinery/lease
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -22,13 +22,16 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 class NodeLease:
     """A node's Lease; `node_uid` is the Node that owns it, so that it goes with the Node.
 
+    `duration_s` is its leaseDurationSeconds.
+
     A renewal is one PUT of the object as the server last returned it. An error keeps that object: to read and
     create anew after each error would send three requests in the place of one, and an API server that is slow under the
     load of thousands of nodes never recovers.
     """
 
-    def __init__(self, api: ApiClient, node: str) -> None:
+    def __init__(self, api: ApiClient, node: str, duration_s: int) -> None:
         self.node_uid = ""
+        self._duration_s = duration_s
         self._api = api
         self._node = node
         self._path = f"{_LEASES}/{node}"
@@ -38,7 +41,8 @@ class NodeLease:
         """Renew until cancelled, whenever `allowed` returns."""
         await asyncio.sleep(random.uniform(0, 1))  # noqa: S311 - spreads the first ones
         # Nodes that registered together must not renew together: the second renewals are spread over a whole period.
-        wait_s = random.uniform(0, RENEW_S)  # noqa: S311 - as above
+        renew_s = self._duration_s / RENEWALS
+        wait_s = random.uniform(0, renew_s)  # noqa: S311 - as above
         pause_s = _RETRY_S[0]
         while True:
             await allowed()
@@ -50,7 +54,7 @@ class NodeLease:
                 pause_s = min(pause_s * 2, _RETRY_S[1])
                 continue
             await asyncio.sleep(wait_s * random.uniform(0.96, 1.04))  # noqa: S311 - kubelet's jitter
-            wait_s, pause_s = RENEW_S, _RETRY_S[0]
+            wait_s, pause_s = renew_s, _RETRY_S[0]
 
     async def renew(self) -> None:
         """Renew once: one PUT, and more only where the Lease is new, gone, or written by somebody else.
@@ -78,7 +82,7 @@ class NodeLease:
         """Update the whole object, as kubelet does: for the API server half the work of a patch. Raises ApiError."""
         meta = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
         renewed = {**lease, "metadata": meta, "spec": {**lease.get("spec", {}), **self._spec()}}
-        self._last = await self._api.request("PUT", self._path, renewed, timeout_s=RENEW_S)
+        self._last = await self._api.request("PUT", self._path, renewed, timeout_s=_ANSWERED_WITHIN_S)
 
     async def _create(self) -> Object:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self.node_uid}
@@ -93,6 +97,6 @@ class NodeLease:
     def _spec(self) -> Object:
         return {
             "holderIdentity": self._node,
-            "leaseDurationSeconds": LEASE_DURATION_S,
+            "leaseDurationSeconds": self._duration_s,
             "renewTime": rfc3339_micro(now_utc()),
         }

@@ -23,6 +23,7 @@ from gameday.rehearsal.nodes.snapshot import snapshot
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
 from gameday.rehearsal.nodes.ways import Ways
 from gameday.rehearsal.nodes.work import end_work, run_work
+from gameday.rehearsal.scrape_pace import WORKED_ON, WORKED_ON_TARGETS, scrape_every_s
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 WAYS: web.AppKey[Ways] = web.AppKey("ways", Ways)
@@ -102,6 +103,8 @@ def application(nodes: VirtualNodes) -> web.Application:
     app.router.add_get("/guests", _guests)
     app.router.add_get("/guests/{instance}/output", _guest_output)
     app.router.add_get("/metrics", _metrics)
+    app.router.add_get(WORKED_ON, _metrics_of_worked_on)
+    app.router.add_get(WORKED_ON_TARGETS, _targets_of_worked_on)
     app.router.add_get("/dcgm", _dcgm)
     app.router.add_get("/node-exporter/metrics", _node_metrics)
     return app
@@ -312,13 +315,32 @@ def _model(model: BaseModel) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics of all nodes; ?node= and ?name= (each may be repeated) narrow them for large rehearsals."""
+    return await _exposed(request, request.query.getall("node", None))
+
+
+async def _metrics_of_worked_on(request: web.Request) -> web.StreamResponse:
+    """Serve the metrics of the nodes that game-days work on; ?name= narrows them."""
+    return await _exposed(request, sorted(request.app[NODES].worked_on))
+
+
+async def _targets_of_worked_on(request: web.Request) -> web.Response:
+    """Answer Prometheus' discovery by HTTP: the page of the nodes that game-days work on, at a pace for their number.
+
+    The samples have the labels of the job for all nodes, of which they are the same series.
+    """
+    every = f"{scrape_every_s(len(request.app[NODES].worked_on)):g}s"
+    labels = {"job": "dcgm-exporter", "__scrape_interval__": every, "__scrape_timeout__": every}
+    return web.json_response([{"targets": [request.host], "labels": labels}])
+
+
+async def _exposed(request: web.Request, nodes: list[str] | None) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-    await response.prepare(request)
-    nodes, names = request.query.getall("node", None), request.query.getall("name", None)
-    for piece in request.app[NODES].exposition.render(nodes, names):
-        await response.write(piece)
-        await asyncio.sleep(0)  # heartbeats and hosts go on between two metrics of 8,000 GPUs
-    await response.write_eof()
+    with suppress(ConnectionResetError):  # a Prometheus that gave up waits for no page
+        await response.prepare(request)
+        for piece in request.app[NODES].exposition.render(nodes, request.query.getall("name", None)):
+            await response.write(piece)
+            await asyncio.sleep(0)  # heartbeats and hosts go on between two metrics of 8,000 GPUs
+        await response.write_eof()
     return response
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gameday.cluster.manifests import RUN_LABEL
 from gameday.plan.rehearsal import DraXidEffect
+from gameday.rehearsal.lease_duration import lease_duration_s
 from gameday.rehearsal.nodes.api_account import ApiAddress
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuHolder
@@ -108,6 +110,8 @@ class VirtualNodes:
         identities = [gpu_identities(name, settings.gpus) for name in names]
         self.exposition = Exposition(self.cache, names, identities, settings.exporter)
         self.kubelets: dict[str, Kubelet] = {}
+        self.worked_on: set[str] = set()
+        """Names of the nodes on which a game-day has had a pod."""
         self.guests: Guests | None = None  # set where a guest watches
 
     @asynccontextmanager
@@ -145,6 +149,7 @@ class VirtualNodes:
                 registering=registering,
                 dra=self._settings.dra_xid_effect if self._settings.dra else None,
                 topology_interval_s=self._settings.topology_interval_s,
+                lease_s=lease_duration_s(len(self.machines)),
                 gpu_operator=self._settings.gpu_operator if machine.gpus else GpuOperator.NONE,
             )
         types = f"{INSTANCE_TYPE_LABEL} in ({INSTANCE_TYPE},{CLIENT_INSTANCE_TYPE})"
@@ -227,7 +232,10 @@ class VirtualNodes:
         return found
 
     def _seen(self, pod: Object) -> None:
-        if kubelet := self.kubelets.get(pod["spec"].get("nodeName", "")):
+        node = pod["spec"].get("nodeName", "")
+        if kubelet := self.kubelets.get(node):
+            if RUN_LABEL in pod["metadata"].get("labels", {}):
+                self.worked_on.add(node)
             kubelet.pod_seen(pod)
 
     def _gone(self, pod: Object) -> None:

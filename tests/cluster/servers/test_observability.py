@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.errors import ProgramMissingError
+from gameday.observe.dcgm import RUN_METRICS
 from gameday.rehearsal import programs
 from gameday.rehearsal.observability import (
     Credentials,
@@ -20,6 +21,7 @@ from gameday.rehearsal.observability import (
     scrape_jobs,
 )
 from gameday.rehearsal.programs import find_program, install_hint
+from gameday.rehearsal.scrape_pace import WORKED_ON, WORKED_ON_TARGETS
 from tests.alerts.shipped import run_tool
 
 
@@ -66,7 +68,7 @@ def test_the_hint_without_os_release_names_the_package_manager(tmp_path: Path) -
 
 
 def test_the_pace_slows_down_with_the_size_of_the_cluster() -> None:
-    assert (pace(1).scrape_s, pace(32).scrape_s, pace(1000).scrape_s, pace(5000).scrape_s) == (1, 1, 15, 15)
+    assert (pace(1).scrape_s, pace(32).scrape_s, pace(1000).scrape_s, pace(5000).scrape_s) == (1, 1, 15, 30)
     paces = [pace(nodes).scrape_s for nodes in range(1, 1200)]
     assert paces == sorted(paces)
     assert all(pace(nodes).health_s <= 1 for nodes in (1, 100, 1000)), "the detector's metrics are never read slowly"
@@ -84,6 +86,20 @@ def test_each_scrape_job_has_its_own_pace(tmp_path: Path) -> None:
     assert config["alerting"]["alertmanagers"] == [{"static_configs": [{"targets": ["127.0.0.1:4"]}]}]
     assert program.ready_url == "http://127.0.0.1:3/-/ready"
     assert "--web.listen-address=127.0.0.1:3" in program.argv
+
+
+def test_of_thousands_of_nodes_only_those_worked_on_are_read_whole(tmp_path: Path) -> None:
+    jobs = scrape_jobs(5000, dcgm_address="127.0.0.1:1", health_address="127.0.0.1:2")
+    prometheus_program(tmp_path, port=3, nodes=5000, jobs=jobs, alertmanager_port=4)
+    file = tmp_path / "prometheus.yml"
+    config = YAML(typ="safe", pure=True).load(file.read_text())
+    every_node, worked_on = config["scrape_configs"][:2]
+    assert every_node["params"] == {"name": ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_XID_ERRORS"]}
+    assert every_node["scrape_interval"] == "30000ms"
+    assert worked_on["metrics_path"] == WORKED_ON
+    assert worked_on["http_sd_configs"][0]["url"] == f"http://127.0.0.1:1{WORKED_ON_TARGETS}"
+    assert {*RUN_METRICS, "DCGM_FI_DEV_ROW_REMAP_FAILURE"} <= {*worked_on["params"]["name"]}
+    assert run_tool("promtool", "check", "config", file).returncode == 0
 
 
 def test_a_cluster_with_another_detector_has_no_rules_of_our_controller(tmp_path: Path) -> None:

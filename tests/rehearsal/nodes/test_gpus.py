@@ -6,7 +6,8 @@ import pytest
 
 from gameday.host import clock_reasons
 from gameday.rehearsal.nodes import gpus
-from tests.rehearsal.nodes.conftest import Rack
+from gameday.rehearsal.nodes.gpus import GpuFleet
+from tests.rehearsal.nodes.conftest import Clock, Rack
 
 
 def settle(rack: Rack, seconds: int = 200) -> None:
@@ -144,3 +145,15 @@ async def test_measured_load_shows_a_healthy_h100_and_a_pods_share(rack: Rack) -
     assert shared.gemm_tflops < 0.7 * alone.gemm_tflops
     machine.lose_gpu(0)
     assert (await machine.measure_load(0, 0.1)).gemm_tflops is None
+
+
+def test_a_large_fleet_takes_no_step_for_every_pod_that_starts() -> None:
+    clock = Clock()
+    fleet = GpuFleet([f"n-{number}" for number in range(5000)], 8, clock)
+    fleet.set_work_load((0, 0), 1.0)
+    clock.pass_by(0.04)
+    fleet.set_work_load((1, 0), 1.0)
+    assert not fleet.worked_s.any()
+    clock.pass_by(0.02)
+    fleet.advance()
+    assert fleet.worked_s[0, 0] == pytest.approx(0.06, rel=0.2), "the time that was waited for is not lost"
