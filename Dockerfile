@@ -2,7 +2,8 @@
 #
 #   docker build --build-arg VERSION=0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" -t REGISTRY/gameday:0.1.0 .
 #
-# docs/install.md says what it needs and how to give it the GPU libraries (--target gpu).
+# docs/install.md says what it needs and how to give it the GPU libraries (--target gpu). `make image` builds it without
+# a registry. Of the base it takes python3 with venv, and Debian's essential programs.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -11,7 +12,8 @@ WORKDIR /src
 # First, so that this layer lasts until the lock changes. --no-deps: the lock is complete. Only wheels: nothing is
 # compiled here.
 COPY requirements.lock ./
-RUN pip download --quiet --require-hashes --no-deps --only-binary :all: --dest /wheels --requirement requirements.lock
+RUN python3 -m venv /build \
+    && /build/bin/pip download --quiet --require-hashes --no-deps --only-binary :all: --dest /wheels --requirement requirements.lock
 COPY LICENSE README.md prefect.yaml pyproject.toml ./
 COPY deploy deploy
 COPY docs/runbooks docs/runbooks
@@ -23,10 +25,9 @@ COPY tasks tasks
 COPY templates templates
 # The build back end is the lock's as well. No index from here on: what is installed was checked against its hash above,
 # and of the lock only what the program itself needs goes into the image.
-RUN python -m venv /build \
-    && /build/bin/pip install --quiet --no-index --find-links /wheels hatchling \
+RUN /build/bin/pip install --quiet --no-index --find-links /wheels hatchling \
     && /build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && python -m venv --without-pip /opt/gameday \
+    && python3 -m venv --without-pip /opt/gameday \
     && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels gpu-gameday \
     && /build/bin/pip --python /opt/gameday/bin/python check \
     # A tenth of the image: pandas', numpy's and pyarrow's own tests.
@@ -45,7 +46,7 @@ RUN /build/bin/pip download --quiet --require-hashes --no-deps --only-binary :al
 FROM ${BASE} AS cuda-error
 WORKDIR /src
 COPY requirements-cc.lock ./
-RUN python -m venv /cc && /cc/bin/pip install --quiet --no-cache-dir --require-hashes --no-deps --only-binary :all: -r requirements-cc.lock
+RUN python3 -m venv /cc && /cc/bin/pip install --quiet --no-cache-dir --require-hashes --no-deps --only-binary :all: -r requirements-cc.lock
 COPY deploy deploy
 RUN /cc/bin/python -m ziglang cc -target "$(uname -m)-linux-gnu.2.17" -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -s \
     -o /libgameday-cuda-error.so deploy/cuda-error/cuda_error.c -ldl -pthread
@@ -62,7 +63,8 @@ COPY --from=cuda-error /libgameday-cuda-error.so /opt/gameday/lib/
 # The agent enters the host's namespaces with nsenter, and its readiness probe is a cat: a base without them fails here
 # and not on the node.
 RUN nsenter --version && cat --version \
-    && useradd --uid 65532 --user-group --home-dir /var/lib/gameday --create-home --shell /usr/sbin/nologin gameday
+    && groupadd --gid 65532 gameday \
+    && useradd --key UID_MAX=65532 --uid 65532 --gid gameday --home-dir /var/lib/gameday --create-home --shell /usr/sbin/nologin gameday
 # USER: clusters that choose the user ID leave it without a name, and a report names its operator.
 ENV PATH=/opt/gameday/bin:$PATH \
     PYTHONUNBUFFERED=1 \

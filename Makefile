@@ -15,7 +15,7 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm lab lab-release lab-topology lab-version alerts docs lock clean
+.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm lab lab-release lab-topology lab-version image alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
@@ -121,6 +121,10 @@ lab-topology:
 # Another release of Kubernetes: make lab-version VERSION=v1.38.0, then make lab
 lab-version:
 	@$(LAB) pin "$(VERSION)"
+
+# The image, with Buildah on a base from Debian's archive: minutes, so it is no part of CI. make image ARGS=gpu
+image:
+	@scripts/build_image.sh $(ARGS)
 
 # The PrometheusRule manifest is made from the rule file; a test tells when this was forgotten.
 alerts: setup
