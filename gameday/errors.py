@@ -109,6 +109,8 @@ class DocumentError(GamedayError):
 class ProfileError(GamedayError):
     """A cluster profile cannot be used; the message names the file, the key and what to do."""
 
+    code = ExitCode.USAGE
+
 
 class NotesError(GamedayError):
     """notes.yaml cannot be used; the message names the file, the line and what to do."""
@@ -257,6 +259,8 @@ class RehearsalError(GamedayError):
 
 class StartError(RehearsalError):
     """The rehearsal or the lab could not be started; the message says which part, why, and where its log is."""
+
+    code = ExitCode.REFUSED
 
 
 class SeedError(RehearsalError):

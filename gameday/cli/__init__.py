@@ -21,7 +21,7 @@ import typer
 
 from gameday import __version__
 from gameday.cli.help_page import HelpGroup
-from gameday.errors import CommandError, DocumentError, IncompleteInstallationError, ProfileError
+from gameday.errors import CommandError, DocumentError, IncompleteInstallationError, ProfileError, StartError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable, printable_lines
 
@@ -121,8 +121,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain(error: BaseException) -> int:
     match error:
-        case CommandError() | ProfileError():
-            return _fail(str(error), error.code if isinstance(error, CommandError) else ExitCode.USAGE)
+        case CommandError() | ProfileError() | StartError():
+            return _fail(str(error), error.code)
         case DocumentError():
             print(error, file=sys.stderr)
             return ExitCode.USAGE

@@ -84,7 +84,6 @@ def up(
     dra: Dra = False,
 ) -> int:
     """Start a lab and keep it running until Ctrl-C or `gameday lab down`. What crashes is started again."""
-    from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
 
@@ -102,8 +101,6 @@ def up(
             is_up = True
             _print_how_to(out, lab, nodes)
             lab.supervise()
-        except StartError as error:
-            raise CommandError(str(error), ExitCode.REFUSED) from None
         except KeyboardInterrupt:
             if not is_up:
                 raise

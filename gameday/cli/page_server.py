@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gameday.cluster.quiet_http import QuietHandler, QuietServer
+from gameday.rehearsal.ports import no_port
 
 _LOOPBACK = "127.0.0.1"
 
@@ -27,10 +28,14 @@ def served_pages(reports: Path) -> Iterator[str]:
         reports: The folder; it need not be there yet.
 
     Raises:
-        OSError: No port is free.
+        StartError: No port is free.
     """
     root = reports.resolve()
-    with _Server((_LOOPBACK, 0), partial(_Pages, directory=str(root))) as server:
+    try:
+        listening = _Server((_LOOPBACK, 0), partial(_Pages, directory=str(root)))
+    except OSError as error:
+        raise no_port(error) from None
+    with listening as server:
         threading.Thread(target=server.serve_forever, name="pages", daemon=True).start()
         try:
             yield f"http://{_LOOPBACK}:{server.server_port}/"

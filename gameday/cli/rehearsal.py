@@ -44,7 +44,7 @@ from gameday.cli.lab_options import (
     SchedulerQps,
 )
 from gameday.cli.long_running import end_holder, running_state
-from gameday.errors import CommandError
+from gameday.errors import CommandError, StartError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.nodes import MAX_NODES
 from gameday.values.nodes import NodeRole
@@ -269,10 +269,9 @@ def embedded(
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
 
-    `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has and for a cluster that does
-    not start.
+    `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has, StartError for a cluster
+    that does not start.
     """
-    from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
@@ -292,8 +291,8 @@ def embedded(
         slow_gpus,
         gpu_classes,
     )
-    here = Embedded(
-        RehearsalCluster(
+    try:
+        running = RehearsalCluster(
             folder,
             size,
             watcher,
@@ -307,16 +306,16 @@ def embedded(
             guest=guest,
             kube_state_metrics=kube_state_metrics,
         )
-    )
+    except StartError:
+        folder.rmdir()
+        raise
+    here = Embedded(running)
     try:
         _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
         # Prefect and pandas load for seconds, just as the cluster does.
         threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
         with running_cluster(here.cluster, out), _prefect_of(here.cluster):
             yield here
-    except StartError as error:
-        here.code = ExitCode.REFUSED
-        raise CommandError(str(error), here.code) from None
     except KeyboardInterrupt:
         here.code = ExitCode.ABORTED
         raise
@@ -355,7 +354,6 @@ def up(
     kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
-    from gameday.errors import StartError  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
@@ -385,16 +383,13 @@ def up(
         kube_state_metrics=kube_state_metrics,
     )
     ended = threading.Event()
-    try:
-        with running_cluster(running, out):
-            for which in _SIGNALS:
-                signal.signal(which, lambda *_: ended.set())
-            _print_how_to(out, running)
-            while not ended.wait(1.0):
-                if died := running.dead():
-                    raise CommandError(f"{running.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
-    except StartError as error:
-        raise CommandError(str(error), ExitCode.REFUSED) from None
+    with running_cluster(running, out):
+        for which in _SIGNALS:
+            signal.signal(which, lambda *_: ended.set())
+        _print_how_to(out, running)
+        while not ended.wait(1.0):
+            if died := running.dead():
+                raise CommandError(f"{running.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
     return ExitCode.PASSED
 
 

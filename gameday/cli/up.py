@@ -29,7 +29,7 @@ from gameday.cli.rehearsal import (
     is_repaired,
     running_cluster,
 )
-from gameday.errors import ChildError, CommandError
+from gameday.errors import ChildError, CommandError, StartError
 from gameday.exit_codes import ExitCode
 from gameday.shipped import shipped_prefect_file
 
@@ -120,8 +120,6 @@ def up(
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
     the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
     """
-    from gameday.errors import StartError  # noqa: PLC0415
-
     out, ended = console(), threading.Event()
     try:
         with ExitStack() as stack:
@@ -144,7 +142,7 @@ def up(
                 if not worker.alive:
                     raise CommandError(f"{worker.error('died')}; the rest is ended", ExitCode.INTERNAL)
             _end_runs(out, worker)
-    except (StartError, ChildError) as error:
+    except ChildError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
     return ExitCode.PASSED
 
@@ -290,18 +288,21 @@ def _offered(folder: Path) -> list[str]:
 
 @contextmanager
 def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
-    """Run a worker of the pool for the block, once the server has heard of it. Raises ChildError.
+    """Run a worker of the pool for the block, once the server has heard of it.
 
     Args:
         folder: Folder for its log.
         reports: The folder whose pages are served.
         pages: Their base URL.
+
+    Raises:
+        ChildError: It did not start.
+        StartError: Its log cannot be written.
     """
     from gameday.cli.prefect_runs import is_heard  # noqa: PLC0415
     from gameday.rehearsal.children import Child  # noqa: PLC0415
     from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE  # noqa: PLC0415
 
-    folder.mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", _POOL, "--type", "process", "--name", _WORKER]
     environment = {
         **_WORKER_ENVIRONMENT,
@@ -310,7 +311,12 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
     }
     worker = Child("worker", argv, folder / "worker.log", environment, says_ready=False)
     began = datetime.now(UTC)
-    worker.start()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        worker.start()
+    except OSError as error:
+        why = f"{error.filename or folder}: {error.strerror}"
+        raise StartError(f"the worker's log cannot be written: {why}; name another folder with --folder") from None
     try:
         worker.await_condition(lambda: is_heard(_POOL, _WORKER, began), "is not heard by Prefect", every_s=0.5)
         yield worker

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from gameday.errors import ChildError
+from gameday.errors import ChildError, StartError
 
 log = logging.getLogger(__name__)
 
@@ -16,6 +17,12 @@ PORT_TAKEN = "address already in use"
 """strerror(EADDRINUSE) in lower case: Go, asyncio and Python's socket module all quote it."""
 _TRIES = 3
 _LOOPBACK = "127.0.0.1"
+_REMEDIES = {
+    errno.EADDRINUSE: "`ss -tanp` lists who holds them: end some of it, or widen the range of ports that Linux gives "
+    "away, as with `sudo sysctl net.ipv4.ip_local_port_range='1024 65535'`",
+    errno.EMFILE: "raise the limit of this shell with `ulimit -n 4096`",
+}
+"""The remedy by the errno of a bind to any free port (ip(7), socket(2))."""
 
 
 class HeldPorts:
@@ -27,14 +34,14 @@ class HeldPorts:
     """
 
     def __init__(self, count: int) -> None:
-        """Hold `count` free ports; raises OSError where none is free."""
+        """Hold `count` free ports; raises StartError where none is free."""
         self._sockets: list[socket.socket] = []
         try:
             for _ in range(count):
                 self._sockets.append(_bound())
-        except OSError:
+        except OSError as error:
             self.release()
-            raise
+            raise no_port(error) from None
         self.numbers = tuple(int(held.getsockname()[1]) for held in self._sockets)
 
     def __enter__(self) -> Self:
@@ -49,6 +56,12 @@ class HeldPorts:
         """Give the ports back. Idempotent."""
         while self._sockets:
             self._sockets.pop().close()
+
+
+def no_port(error: OSError) -> StartError:
+    """Return what to tell a person where Linux gave no free port away."""
+    remedy = _REMEDIES.get(error.errno or 0, "see whether this process may open sockets at all")
+    return StartError(f"no port of {_LOOPBACK} can be had ({error.strerror}): {remedy}; then start the command again")
 
 
 def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool], end: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from gameday.cli.page_server import served_pages
+from gameday.errors import StartError
 
 
 @pytest.fixture
@@ -61,3 +62,9 @@ def test_a_folder_that_comes_later_is_served(tmp_path: Path) -> None:
         (tmp_path / "later").mkdir()
         (tmp_path / "later" / "digest.html").write_text("weekly")
         assert httpx.get(f"{url}digest.html").text == "weekly"
+
+
+def test_where_no_port_can_be_had_nothing_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gameday.cli.page_server._LOOPBACK", "192.0.2.1")  # RFC 5737: an address of no machine
+    with pytest.raises(StartError, match="no port"), served_pages(tmp_path):
+        pytest.fail("serves")

@@ -51,6 +51,21 @@ def test_refused_before_anything_is_started(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [["up"], ["rehearsal", "up"], ["rehearse"]])
+def test_where_no_port_can_be_had_nothing_is_started(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").mkdir()  # `rehearse` makes it to see whether it may
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("gameday.rehearsal.ports._LOOPBACK", "192.0.2.1")  # RFC 5737: an address of no machine
+    assert run(arguments) == ExitCode.REFUSED
+    said = capsys.readouterr().err
+    assert said.startswith("gameday: no port of 192.0.2.1 can be had (Cannot assign requested address): ")
+    assert said.endswith("then start the command again\n")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "reports"]
+
+
 class Up:
     """A `gameday up` in a folder of its own, and its Prefect server."""
 

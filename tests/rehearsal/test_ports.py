@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.errors import ChildError
+from gameday.errors import ChildError, StartError
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program
 from gameday.rehearsal.ports import PORT_TAKEN, HeldPorts, start_on_free_ports
@@ -34,6 +36,25 @@ def test_released_ports_are_free_again() -> None:
         assert first != second
     with socket.socket() as anybody:
         anybody.bind(("127.0.0.1", first))
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EADDRINUSE, r"\(Address already in use\): `ss -tanp` .* `sudo sysctl net.ipv4.ip_local_port_range"),
+        (errno.EMFILE, r"\(Too many open files\): .* `ulimit -n 4096`"),
+        (errno.EPERM, r"\(Operation not permitted\): see whether this process may open sockets"),
+    ],
+)
+def test_where_no_port_can_be_had_each_cause_has_its_remedy(
+    number: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(StartError, match=rf"^no port of 127.0.0.1 can be had {said}"):
+        HeldPorts(1)
 
 
 def _prometheus(folder: Path, port: int) -> Child:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from gameday.errors import StartError
 from gameday.guests.order import GuestOrder
 from gameday.guests.placeholders import Placeholder, fill
 from gameday.rehearsal.nodes import guest_launcher
@@ -148,6 +149,9 @@ class Instance(MachineListener):
             self._process = process = self._start()
         except OSError as error:
             self._last_exit = f"not started: {error.strerror}"
+            return
+        except StartError as error:
+            self._last_exit = f"not started: {error}"
             return
         self._started = datetime.now(UTC)
         self._starts += 1
