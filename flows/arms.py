@@ -13,7 +13,7 @@ from pathlib import Path
 from prefect import flow
 from prefect.client.schemas.objects import State
 
-from gameday.errors import RefusedError
+from gameday.errors import DocumentError, RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
@@ -58,7 +58,8 @@ def comparison(
         trigger: The reason why this comparison is made.
         comparison_id: Beginning of the names of the comparison and of its game-days; none: from the time.
         command: Shell line that runs the same again, for the page.
-        approved_by: The person who approved, where the plan needs it. Leave empty to be asked on this run's page, once.
+        approved_by: Name of the person who approves in advance, where plan or cluster asks for it. Empty: this run's
+            page asks, once.
     """
     id = comparison_id or f"arms-{new_run_id()}"
     try:
@@ -84,6 +85,6 @@ def comparison(
                 left_out=(),
             )
             died = SeasonRuns(record, [chosen], approved.approval, profile, Path(reports)).play(opened)
-    except RefusedError as error:
+    except (DocumentError, RefusedError) as error:
         return refused_state(error)
     return season_state(compare(cluster, folder, died))

@@ -24,8 +24,9 @@ def digest(
 
     Args:
         reports: Folder of the runs' own folders.
-        days: Length of the window that ends now, in days.
-        publish_to: fsspec URL the pages are copied to, beside published runs; none: nowhere.
+        days: Length of the window that ends now, in days, 1 to 3660.
+        publish_to: fsspec URL the pages are copied to, where the runs are published, like s3://bucket/gamedays. Empty:
+            nowhere.
     """
     now = datetime.now(UTC)
     headline = render_pages(Path(reports), now - timedelta(days=days), now, publish_to)

@@ -60,9 +60,9 @@ def fleet(
 
     Args:
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
-        at_once: Nodes whose idle GPUs are measured at the same time, at most.
-        load: Time for which each GPU computes before it is measured, 2s to 1h. None: 30s.
-        against: Folder of an earlier fleet run; none: the newest of this cluster in `reports`.
+        at_once: The most nodes whose idle GPUs are measured at the same time, 1 to 100.
+        load: Time for which each GPU computes before it is measured, 2s to 1h. Empty: 30s.
+        against: Folder of an earlier fleet run to compare with. Empty: the newest of this cluster in `reports`.
         reports: Folder the run's own folder is made in.
         trigger: The reason why it is run.
         fleet_id: Name of the run; none: from the time.

@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import State
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
-from gameday.errors import ProfileError, StopRunError
+from gameday.errors import DocumentError, ProfileError, StopRunError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
@@ -71,21 +71,22 @@ def game_day(
         trigger: The reason why this run is made.
         run_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the report.
-        approved_by: The person who approved, where the plan needs it. Leave empty to be asked on the run's page.
+        approved_by: Name of the person who approves in advance, where plan or cluster asks for it. Empty: the run's
+            page asks.
         arm: The arm to play of a plan that has arms; the flow `comparison` plays all of them.
         member: Set by a season for its own runs; leave it empty.
     """
     log_no_judgement_as_a_crash()
     try:
         cluster = load_profile(profile)
-    except ProfileError as error:
+        guest = cluster.guest if member else None
+        watching = None if guest else cluster.detector
+        loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, watching).of_arm(arm)
+        loaded = played_by_guest(loaded, cluster) if guest else loaded
+    except (DocumentError, ProfileError) as error:
         refused, clean, code = RunOutcome.REFUSED, Cleanliness.CLEAN, ExitCode.REFUSED
         result = RunResult(outcome=refused, cleanliness=clean, exit_code=code, why=str(error))
         return judged_state(code, result.why, result)
-    guest = cluster.guest if member else None
-    watching = None if guest else cluster.detector
-    loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, watching).of_arm(arm)
-    loaded = played_by_guest(loaded, cluster) if guest else loaded
     record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         LiveLog(record.folder / HISTORY_FILE),

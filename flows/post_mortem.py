@@ -35,10 +35,10 @@ def post_mortem(
     Args:
         node: The node it happened on, as Kubernetes spells it.
         start: Beginning of the window, with its time zone.
-        end: End of the window; none: now.
+        end: End of the window, with its time zone. Empty: now.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         reports: Folder the incident's own folder is made in.
-        publish_to: fsspec URL the folder is copied to, like s3://bucket/gamedays; none: the profile's.
+        publish_to: fsspec URL the folder is copied to, like s3://bucket/gamedays. Empty: where the profile says.
     """
     now = datetime.now(UTC)
     try:

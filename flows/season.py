@@ -20,7 +20,7 @@ from pydantic import Field
 
 from gameday.cluster.profile import ClusterProfile
 from gameday.documents.fields import Duration
-from gameday.errors import RefusedError
+from gameday.errors import DocumentError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
 from gameday.flows.cluster import load_cluster
@@ -79,19 +79,21 @@ def season(
     """Break many things, each on a node of its own, and show which would have been noticed, by what, and how fast.
 
     Args:
-        plans: Shipped plans' names or paths of plan files; none: every shipped one that is not dangerous.
+        plans: Shipped plans' names or paths of plan files. Empty: every shipped one that is not dangerous.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
-        seed: Chooses the nodes: two seasons of one seed choose alike. None: 1, and for a random season a new one.
-        at_once: Nodes that may be broken at the same time, at most.
-        within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
-        budget: Makes the season random: plans, nodes and times are drawn from the seed until it is over, like 1h.
-            A dangerous plan is among them where the cluster's profile allows its fault. None: each plan once.
-        mean_gap: Mean of the gaps between the beginnings of a random season's game-days, like 10m. None: 5m.
+        seed: A whole number from which the nodes are drawn: the same number draws the same nodes again. Empty: 1, or a
+            new one for a random season.
+        at_once: The most nodes that are broken at the same time, 1 to 100.
+        within: Leave out plans that may wait longer than this for a signal, like 90s or 4m. Empty: no limit.
+        budget: Length of a random season, like 1h: until then plans, nodes and times are drawn from the seed, dangerous
+            plans included where the profile allows their faults. Empty: no random season; each plan is played once.
+        mean_gap: Mean time between the beginnings of a random season's game-days, like 10m. Empty: 5m.
         reports: Folder the season's and its runs' folders are made in.
         trigger: The reason why this season is run.
         season_id: Name of the season; none: from the time.
         command: Shell line that runs the same again, for the page.
-        approved_by: The person who approved the plans that need it. Leave empty to be asked on the season's page, once.
+        approved_by: Name of the person who approves in advance, where plan or cluster asks for it. Empty: the
+            season's page asks, once.
     """
     folder = Path(reports)
     id = season_id or f"season-{new_run_id()}"
@@ -123,7 +125,7 @@ def season(
             record.save(folder / id)
             died = SeasonRuns(record, chosen, approved.approval, profile, folder).play(opened)
             record.as_ended(opened.stopped, opened.taken_out, opened.late).save(folder / id)
-    except RefusedError as error:
+    except (DocumentError, RefusedError) as error:
         return refused_state(error)
     return season_state(coverage(cluster, folder / id, died))
 
@@ -165,7 +167,7 @@ def season_state(result: SeasonResult) -> State[SeasonResult]:
     return judged_state(result.exit_code, result.why, result)
 
 
-def refused_state(error: RefusedError) -> State[SeasonResult]:
+def refused_state(error: DocumentError | RefusedError) -> State[SeasonResult]:
     """Return the state in Prefect of a season, or a comparison, that was refused before anything was changed."""
-    why = f"Refused: {error.why}" + (f"; {error.hint}" if error.hint else "")
-    return season_state(SeasonResult(exit_code=ExitCode.REFUSED, why=why))
+    hint = f"; {error.hint}" if isinstance(error, RefusedError) and error.hint else ""
+    return season_state(SeasonResult(exit_code=ExitCode.REFUSED, why=f"Refused: {error}{hint}"))

@@ -49,13 +49,13 @@ def seasons(
 
     Args:
         clusters: Names of the clusters, each with a deployment season/on-NAME.
-        plans: Shipped plans' names or paths of plan files; none: every shipped one that is not dangerous.
-        seed: Chooses the nodes: two seasons of one seed choose alike.
-        at_once: Nodes that may be broken at the same time on each cluster, at most.
-        within: Leave out plans that may wait longer than this for a signal, like 4m; none: leave out no plan for it.
+        plans: Shipped plans' names or paths of plan files. Empty: every shipped one that is not dangerous.
+        seed: A whole number from which the nodes are drawn: the same number draws the same nodes again.
+        at_once: The most nodes of each cluster that are broken at the same time, 1 to 100.
+        within: Leave out plans that may wait longer than this for a signal, like 90s or 4m. Empty: no limit.
         reports: Folder that the folder of the page is made in.
-        begin_within: Longest time until a worker begins each season, like 10m; a later one is cancelled. None: 5m.
-        end_within: Longest time until all seasons have ended, like 4h; the page then has those that have. None: 8h.
+        begin_within: Longest time until a worker begins each season, like 10m; a later one is cancelled. Empty: 5m.
+        end_within: Longest time until all seasons have ended, like 4h; the page then has those that have. Empty: 8h.
     """
     id, began, abort = f"seasons-{new_run_id()}", datetime.now(UTC), Abort()
     parameters = {"plans": plans, "seed": seed, "at_once": at_once}

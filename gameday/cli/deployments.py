@@ -23,13 +23,15 @@ from gameday.errors import CommandError, DocumentError
 from gameday.tasks.cluster_seasons import deployment_of, pool_of
 
 _SET_BY_PROGRAMS = frozenset(
-    {"trigger", "run_id", "season_id", "fleet_id", "comparison_id", "command", "member", "reports"}
+    {"trigger", "run_id", "season_id", "fleet_id", "comparison_id", "command", "member", "arm", "reports"}
 )
 """Parameters of flows that the command line, a season, a schedule or a deployment sets, and nobody by hand."""
+_PLAYS_ARMS = "comparison"
+"""The flow that plays plans with arms."""
 _WORDS = {
     "plan": ("Plan", "What breaks, and what must notice it. `gameday plans` describes each."),
-    "plans": ("Plans", "What breaks; none: every shipped plan that is not dangerous. `gameday plans` describes each."),
-    "profile": ("Cluster", "The profile of the cluster; none: the worker's environment (GAMEDAY_*)."),
+    "plans": ("Plans", "What breaks. Empty: every shipped plan that is not dangerous. `gameday plans` describes each."),
+    "profile": ("Cluster", "Path of the cluster's profile, or block:NAME. Empty: the worker's `GAMEDAY_*` variables."),
 }
 """Title and description of the parameters whose values the form offers."""
 _POOL = "gameday"
@@ -95,9 +97,14 @@ class Choices:
     """The values that forms offer."""
 
     plans: Sequence[str]
-    """Shipped plans' names, and paths of plan files."""
-    profiles: Sequence[str]
-    """Paths or blocks of cluster profiles; the first is chosen where nobody chooses. Empty: the environment's."""
+    """Names of shipped plans, and paths of plan files, without arms."""
+    with_arms: Sequence[str]
+    """The same of plans with arms, which are played together."""
+    profiles: Mapping[str, str]
+    """The clusters' names by paths or blocks of their profiles; the first is chosen where nobody chooses.
+
+    Empty: the environment's.
+    """
     blocks: Sequence[str]
     """The other blocks of cluster profiles that the server has, which are offered, too."""
     reports: str
@@ -198,15 +205,16 @@ def _built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDep
     values = {"profile": next(iter(choices.profiles), None), "reports": choices.reports}
     own = {name: value for name, value in values.items() if value and name in schema.properties}
     built.parameters = own | one.parameters
-    schema.properties = dict(_shown(schema.properties, choices, built.parameters))
+    schema.properties = dict(_shown(built.flow_name, schema.properties, choices, built.parameters))
     return built
 
 
 def _shown(
-    properties: Mapping[str, dict[str, Any]], choices: Choices, defaults: Mapping[str, Any]
+    flow: str | None, properties: Mapping[str, dict[str, Any]], choices: Choices, defaults: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the parameters that a person sets, with the values to choose from where there are some."""
-    offered = {"plan": list(choices.plans), "profile": list(dict.fromkeys([*choices.profiles, *choices.blocks]))}
+    profiles = list(dict.fromkeys([*choices.profiles, *choices.blocks]))
+    offered = {"plan": list(choices.with_arms if flow == _PLAYS_ARMS else choices.plans), "profile": profiles}
     for name, written in properties.items():
         if name in _SET_BY_PROGRAMS:
             continue
@@ -214,8 +222,11 @@ def _shown(
         shown = _without_null(written) | {"title": title, "description": description}
         if values := offered.get(name):
             shown["enum"] = values
+        if name == "profile" and profiles:
+            named = ", ".join(f"`{source}` is {cluster}" for source, cluster in choices.profiles.items())
+            shown["description"] = "The cluster, by its profile" + (f": {named}." if named else ".")
         if name == "plans":
-            shown["items"] = {"type": "string", "enum": offered["plan"]}
+            shown["items"] = {"type": "string", "enum": [*choices.plans, *choices.with_arms]}
         if name == "clusters":
             shown["items"] = {"type": "string", "enum": list(choices.clusters)}
         if name in defaults:

@@ -29,7 +29,7 @@ from gameday.cli.rehearsal import (
     is_repaired,
     running_cluster,
 )
-from gameday.errors import ChildError, CommandError, StartError
+from gameday.errors import ChildError, CommandError, DocumentError, StartError
 from gameday.exit_codes import ExitCode
 from gameday.shipped import shipped_prefect_file
 
@@ -227,11 +227,12 @@ def _register(
 
     from gameday.cli.automations import update_automations  # noqa: PLC0415
     from gameday.cli.deployments import Choices, declared, per_cluster, register_deployments  # noqa: PLC0415
-    from gameday.cluster.profile import reachable  # noqa: PLC0415
+    from gameday.cluster.profile import block_name, load_profile, reachable  # noqa: PLC0415
 
     sources, blocks = [reachable(profile) for profile in profiles], _blocks()
     clusters = _named_clusters(sources or blocks) if pool_per_cluster else {}
-    choices = Choices(_offered(plans), sources, blocks, str(reports.resolve()), clusters)
+    profiles_by_source = {source: block_name(source) or load_profile(source).name for source in sources}
+    choices = Choices(*_offered(plans), profiles_by_source, blocks, str(reports.resolve()), clusters)
     wanted = [*declared(prefect_file or shipped_prefect_file()), *(per_cluster(clusters) if clusters else ())]
     try:
         names = register_deployments(wanted, choices, Path.cwd())
@@ -277,13 +278,26 @@ def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _offered(folder: Path) -> list[str]:
-    """Return the shipped plans' names, and the paths of the folder's own plans before them."""
+def _offered(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the plans without arms, and those with arms: the folder's own by their paths, then the shipped by name."""
     from gameday.plan.catalogue import control_plane_plans, shipped_plans  # noqa: PLC0415
     from gameday.shipped import shipped  # noqa: PLC0415
 
     own = [] if folder.resolve() == shipped("plans").resolve() else sorted(folder.glob("*.yaml"))
-    return [*(str(path.resolve()) for path in own), *shipped_plans(), *control_plane_plans()]
+    offered = {str(path.resolve()): path for path in own} | shipped_plans() | control_plane_plans()
+    with_arms = [name for name, path in offered.items() if _has_arms(path)]
+    return [name for name in offered if name not in with_arms], with_arms
+
+
+def _has_arms(plan: Path) -> bool:
+    """Return whether a plan has arms; one that cannot be read has none: its run says why it cannot be used."""
+    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.plan.load import load_plan  # noqa: PLC0415
+
+    try:
+        return bool(load_plan(plan, parameter_models()).arms)
+    except DocumentError:
+        return False
 
 
 @contextmanager

@@ -13,7 +13,11 @@ from gameday.errors import CommandError, DocumentError
 from gameday.shipped import shipped_prefect_file
 
 CHOICES = Choices(
-    plans=["/team/own.yaml", "xid-48"], profiles=["/p/eu.yaml", "/p/us.yaml"], blocks=["block:ap"], reports="/r"
+    plans=["/team/own.yaml", "xid-48"],
+    with_arms=["compare-remediations"],
+    profiles={"/p/eu.yaml": "eu", "/p/us.yaml": "us"},
+    blocks=["block:ap"],
+    reports="/r",
 )
 SHIPPED = {one.name: one for one in declared(shipped_prefect_file())}
 
@@ -24,17 +28,22 @@ def form(name: str, choices: Choices = CHOICES) -> dict[str, dict[str, object]]:
 
 def test_the_form_of_a_game_day_offers_plans_and_clusters_and_nothing_that_programs_set() -> None:
     shown = form("manual")
-    assert list(shown) == ["plan", "profile", "approved_by", "arm"]
+    assert list(shown) == ["plan", "profile", "approved_by"]
     assert (shown["plan"]["enum"], shown["plan"]["default"]) == (list(CHOICES.plans), "gpu-fell-off-the-bus")
     assert (shown["profile"]["title"], shown["profile"]["enum"]) == ("Cluster", [*CHOICES.profiles, "block:ap"])
     assert shown["profile"]["default"] == "/p/eu.yaml"
-    assert shown["arm"]["type"] == "string"
-    assert "default" not in shown["arm"]
+    assert shown["profile"]["description"] == "The cluster, by its profile: `/p/eu.yaml` is eu, `/p/us.yaml` is us."
+    assert shown["approved_by"]["type"] == "string"
+    assert "default" not in shown["approved_by"]
+
+
+def test_plans_with_arms_are_offered_where_their_arms_are_played_together() -> None:
+    assert form("arms")["plan"]["enum"] == ["compare-remediations"]
 
 
 def test_the_form_of_a_season_offers_plans_as_a_list() -> None:
     shown = form("weekly")
-    assert shown["plans"]["items"] == {"type": "string", "enum": list(CHOICES.plans)}
+    assert shown["plans"]["items"] == {"type": "string", "enum": [*CHOICES.plans, *CHOICES.with_arms]}
     assert shown["at_once"]["default"] == 2
     assert not {"trigger", "season_id", "command", "reports"} & set(shown)
 
@@ -49,7 +58,7 @@ def test_every_parameter_has_words_and_one_type(name: str) -> None:
 
 
 def test_without_a_profile_the_environment_describes_the_cluster() -> None:
-    built = _built(SHIPPED["manual"], Choices(["xid-48"], [], [], "/r"), Path("/work"))
+    built = _built(SHIPPED["manual"], Choices(["xid-48"], [], {}, [], "/r"), Path("/work"))
     assert built.parameters == {"reports": "/r"}
     assert "enum" not in built._parameter_openapi_schema.properties["profile"]
 

@@ -155,7 +155,7 @@ def profile(folder: Path) -> Path:
 
 def deploy_incident(folder: Path) -> None:
     incident = [one for one in declared(shipped_prefect_file()) if one.name == "incident"]
-    register_deployments(incident, Choices(["xid-48"], [str(profile(folder))], [], "/r"), folder)
+    register_deployments(incident, Choices(["xid-48"], [], {str(profile(folder)): "eu"}, [], "/r"), folder)
 
 
 class Chain:

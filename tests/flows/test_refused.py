@@ -1,4 +1,4 @@
-"""A profile that cannot be used ends a flow run as Refused, with the reason and what to do, and without a traceback."""
+"""A profile or plan that cannot be used ends a flow run as Refused, with reason and remedy, and without a traceback."""
 
 from __future__ import annotations
 
@@ -59,3 +59,19 @@ def test_a_kubeconfig_that_is_none(flow: Flow[..., Any], given: dict[str, Any], 
     assert "no usable Kubernetes configuration" in state.message
     assert "name a kubeconfig that `kubectl` can use" in state.message
     assert "planted-token" not in state.message
+
+
+@pytest.mark.parametrize(
+    ("flow", "given", "said"),
+    [
+        (game_day, {"plan": "compare-remediations"}, "the deployment `comparison/arms` plays them"),
+        (comparison, {"plan": "gpu-fell-off-the-bus"}, "`gameday run gpu-fell-off-the-bus` plays it as one game-day"),
+        (season, {"plans": ["xid-48-double-bit-ec"]}, "did you mean xid-48-double-bit-ecc?"),
+    ],
+)
+def test_a_plan_that_cannot_be_used(flow: Flow[..., Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(FILE.format(kubeconfig=tmp_path / "kubeconfig"))
+    state = ended(flow, given, str(profile), tmp_path)
+    assert state.name == "Refused"
+    assert said in state.message
