@@ -7,13 +7,14 @@ the same calls, and the caller waits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State
+from prefect.concurrency import _leases as leases
 from prefect.context import FlowRunContext
 from prefect.exceptions import Abort, ObjectNotFound
 from prefect.input import RunInput
@@ -34,10 +35,10 @@ class Answer(RunInput):
     """The answer of the person who is asked to approve; Prefect draws a form of it."""
 
     decision: Literal["approve", "refuse"] = Field(
-        description="approve: the fault is injected. refuse: nothing is broken, and the run ends"
+        description="`approve` starts what is described above. `refuse` leaves it out."
     )
-    name: str = Field(min_length=1, max_length=100, description="Your name, for the report")
-    comment: str = Field(default="", max_length=1000, description="A remark for the report")
+    name: str = Field(min_length=1, max_length=100, description="Your name, for the report.")
+    comment: str = Field(default="", max_length=1000, description="A remark for the report.")
 
     @property
     def approved(self) -> bool:
@@ -65,14 +66,19 @@ def ask(asker: str, question: str, timeout: timedelta, wait: Wait) -> Answer:
     if context is None or context.flow_run is None:
         raise RefusedError("nobody can be asked for approval outside a flow run", "give --approved-by NAME")
     id = context.flow_run.id
+    until = f"{datetime.now(UTC) + timeout:%Y-%m-%d %H:%M} UTC"
     state: State[Any] = Paused(
-        timeout_seconds=round((timeout + _SERVER_TIMEOUT_MARGIN).total_seconds()), pause_key=f"approval-{asker}"
+        timeout_seconds=round((timeout + _SERVER_TIMEOUT_MARGIN).total_seconds()),
+        pause_key=f"approval-{asker}",
+        message=f"Waits for approval until {until}: press Resume",
     )
     keys = keyset_from_paused_state(state)
     state.state_details.run_input_keyset = {str(part): key for part, key in keys.items()}
+    outlive_slot()
     with get_client(sync_client=True) as client:
         _pause(client, id, state)
-        Answer.with_initial_data(description=question).save(keys, flow_run_id=id)
+        asked = f"{question}\n\nNo answer until {until} counts as `refuse`."
+        Answer.with_initial_data(description=asked).save(keys, flow_run_id=id)
         url = f"{(PREFECT_UI_URL.value() or str(client.api_url)).rstrip('/')}/runs/flow-run/{id}"
         try:
             answer = wait(url, lambda: _read_answer(client, id, keys))
@@ -81,6 +87,21 @@ def ask(asker: str, question: str, timeout: timedelta, wait: Wait) -> Answer:
     if answer is None:
         raise RefusedError(f"nobody approved the run within {format_duration(timeout)}", "run it when somebody can")
     return answer
+
+
+def outlive_slot() -> None:
+    """Let this process live on without its deployment's concurrency slot, which a run loses when it is paused.
+
+    Prefect's server revokes the slot's lease then (ReleaseFlowConcurrencySlots in 3.8). Its engine renews the lease
+    every 225 s all the same, and breaks the run off where that fails; no setting changes it. Our own Lease in the
+    cluster still keeps a second game-day out.
+    """
+    leases._renew_concurrency_lease_with_retries = _no_renewal
+
+
+def _no_renewal(*_: object, **__: object) -> bool:
+    """Return what ends Prefect's thread that renews a lease, without an error."""
+    return False
 
 
 def _pause(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
