@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,6 +78,21 @@ def drawn(tmp_path_factory):
     return draw
 
 
+@dataclass
+class Printed:
+    """What Chromium prints on A4: the objects of its pages, and the headings in their order."""
+
+    pages: list[bytes]
+    headings: list[str]
+
+
+def printed(tab) -> Printed:
+    """Print a page as a person does; the outline of a PDF has the headings of its pages, the page's own last."""
+    pdf = tab.pdf(format="A4", outline=True, tagged=True)
+    titles = re.findall(rb"/Title \(([^)]*)\)", pdf)
+    return Printed(re.findall(rb"/Type /Page\b", pdf), [title.decode() for title in titles])
+
+
 def look(tab, html: Path) -> None:
     tab.goto(html.as_uri())
     assert tab.said == []
@@ -121,7 +137,23 @@ def test_no_name_is_cut_into_short_lines(opened, drawn, variant):
 def test_the_summary_is_short(opened, drawn, variant):
     look(opened, drawn(variant))
     assert opened.evaluate("document.documentElement.scrollHeight") < 4000
-    assert 1 <= len(re.findall(rb"/Type /Page\b", opened.pdf(format="A4"))) <= 6
+    assert len(printed(opened).pages) == {"passing": 1, "detector-off": 1, "killed": 2}[variant]
+
+
+@pytest.mark.parametrize("opened", [1440], indirect=True)
+def test_one_sheet_holds_the_summary_and_with_a_section_unfolded_all_of_it(opened, drawn):
+    look(opened, drawn("passing"))
+    sheet = printed(opened)
+    assert len(sheet.pages) == 1
+    # The verdict's own heading is for screen readers.
+    assert set(sheet.headings[:-1]) == {"Expectations", "Detection chain", "Actions", "Problems and gaps"}
+    opened.emulate_media(media="print")
+    assert opened.get_by_role("status").is_visible()
+    assert opened.locator("#verdict .lanes tbody tr").first.is_visible()
+    assert not opened.get_by_text("Seen by").first.is_visible()
+    opened.locator("#timeline summary").evaluate("one => one.parentElement.open = true")
+    assert opened.get_by_text("Seen by").first.is_visible()
+    assert "Timeline" in printed(opened).headings
 
 
 @pytest.mark.parametrize("variant", ["passing", "killed"])
