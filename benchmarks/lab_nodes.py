@@ -5,6 +5,7 @@ nodes beforehand, from the first one created to the last one Running; and what k
 happens. kwok's nodes are created by this program; its stages are those of its release that kwokctl takes by default
 ("fast", and heartbeats with Leases), read from the Go module that it was built from.
 It models no GPUs, no logs, no containers that end, no agent processes, and records no events; ours do all of that.
+Beyond 1,000 nodes all Leases last longer (`lease_duration_s`), kwok's as well.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from pathlib import Path
 import aiohttp
 
 from gameday.rehearsal.children import Child
+from gameday.rehearsal.lab.settings import STOCK
+from gameday.rehearsal.lease_duration import lease_duration_s, monitor_grace_s
 from gameday.rehearsal.programs import TOOLS
 from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.errors import ApiError
 from kubesim.kubeconfig import Kubeconfig
 
 _AT_ONCE = 16
-_PHASE_WITHIN_S = 120.0
-_SETTLE_S = 15.0  # one and a half renewals of a Lease: the work of starting up has ended
+_PHASE_WITHIN_S = 300.0
+_SETTLE_S = 15.0  # for 40 s of a Lease's duration, one and a half renewals: the work of starting up has ended
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KWOK_NODE = "kwok.x-k8s.io/node"
 _KWOK_MODULE = Path(__file__).parents[1] / "lab" / "kwok"
@@ -82,10 +85,10 @@ def _round(
     folder: Path, nodes: int, options: argparse.Namespace, number: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     players = [("ours", _ours), ("kwok", _kwok)]
-    with _lab(folder / "lab") as server:
+    with _lab(folder / "lab", nodes) as server:
         for kind, play in players[::-1] if number % 2 else players:
             yield kind, asyncio.run(_measure(server, play(server, nodes, folder), nodes, options))
-    with _embedded(folder / "embedded") as server:
+    with _embedded(folder / "embedded", nodes) as server:
         yield "embedded", asyncio.run(_measure(server, _ours(server, nodes, folder), nodes, options))
 
 
@@ -119,19 +122,20 @@ def _running(child: Child, *, says_ready: bool = False) -> Iterator[Child]:
 
 
 @contextmanager
-def _lab(folder: Path) -> Iterator[Server]:
+def _lab(folder: Path, nodes: int) -> Iterator[Server]:
     folder.mkdir(parents=True)
-    argv = [sys.executable, "-m", "gameday.rehearsal.lab", "--data-dir", str(folder)]
+    settings = STOCK.for_nodes(nodes).model_dump_json(exclude_defaults=True)
+    argv = [sys.executable, "-m", "gameday.rehearsal.lab", "--data-dir", str(folder), "--settings", settings]
     with _running(Child("lab", argv, folder / "lab.log"), says_ready=True):
         components = json.loads((folder / "components.json").read_text())
         yield Server(folder, {name: one["pid"] for name, one in components.items()})
 
 
 @contextmanager
-def _embedded(folder: Path) -> Iterator[Server]:
+def _embedded(folder: Path, nodes: int) -> Iterator[Server]:
     folder.mkdir(parents=True)
     argv = [sys.executable, "-m", "kubesim.apiserver", "--data-dir", str(folder)]
-    controllers = [sys.executable, "-m", "kubesim.controllers"]
+    controllers = [sys.executable, "-m", "kubesim.controllers", "--node-monitor-grace", str(monitor_grace_s(nodes))]
     for name in ("scheduler", "controllers"):
         controllers += [f"--kubeconfig-{name}", str(folder / f"{name}.kubeconfig")]
     with (
@@ -158,7 +162,8 @@ def _ours(server: Server, nodes: int, folder: Path) -> Player:
 
 def _kwok(server: Server, nodes: int, folder: Path) -> Player:
     argv = [str(TOOLS / "bin" / "kwok"), "--kubeconfig", str(server.folder / "admin.kubeconfig")]
-    argv += ["--manage-nodes-with-annotation-selector", f"{_KWOK_NODE}=fake", "--node-lease-duration-seconds", "40"]
+    argv += ["--manage-nodes-with-annotation-selector", f"{_KWOK_NODE}=fake"]
+    argv += ["--node-lease-duration-seconds", str(lease_duration_s(nodes))]
     module = ["go", "-C", str(_KWOK_MODULE), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"]
     stages = Path(subprocess.run(module, check=True, capture_output=True, text=True).stdout.strip())
     argv += [f"--config={stages / 'kustomize' / 'stage' / stage}" for stage in _KWOK_STAGES]
@@ -178,7 +183,7 @@ async def _measure(server: Server, player: Player, nodes: int, options: argparse
         try:
             row = await _registration(api, player, following, nodes)
             row |= await _pods(api, nodes, options)
-            row |= await _rest(api, server, player.child, options.steady)
+            row |= await _rest(api, server, player.child, following, nodes, options.steady)
         finally:
             player.child.end()
             await _clear(api, following)
@@ -192,6 +197,8 @@ class _Following:
         self._reflector = Reflector(api, path)
         self.store = self._reflector.store
         self.first_added: float | None = None
+        self.not_ready: set[str] = set()
+        """Names of the objects that were seen without being Ready."""
         self._changed = asyncio.Event()
         self._reflector.on(self._event, lambda _, obj: self._event(obj), self._event)
 
@@ -206,7 +213,9 @@ class _Following:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
-    def _event(self, _: Object) -> None:
+    def _event(self, seen: Object) -> None:
+        if not _is_ready(seen):
+            self.not_ready.add(seen["metadata"]["name"])
         self.first_added = self.first_added or time.monotonic()
         self._changed.set()
 
@@ -282,19 +291,29 @@ async def _pods(api: ApiClient, nodes: int, options: argparse.Namespace) -> dict
     }
 
 
-async def _rest(api: ApiClient, server: Server, child: Child, seconds: float) -> dict[str, float]:
-    await asyncio.sleep(_SETTLE_S)
+async def _rest(
+    api: ApiClient, server: Server, child: Child, following: _Following, nodes: int, seconds: float
+) -> dict[str, float]:
+    await asyncio.sleep(_SETTLE_S * lease_duration_s(nodes) / lease_duration_s(1))
     assert child.process
     processes = {"nodes": child.process.pid, **server.processes}
     began, requests = time.monotonic(), await _requests(api, server)
     before = {name: _cpu_s(pid) for name, pid in processes.items()}
+    following.not_ready.clear()
     await asyncio.sleep(seconds)
     after = {name: _cpu_s(pid) for name, pid in processes.items()}
     lasted = time.monotonic() - began
     made = await _requests(api, server) - requests
     cpu = {f"at rest: {name}, % of a core": 100 * (after[name] - before[name]) / lasted for name in processes}
-    memory = {f"{name}, RSS in MiB": _rss_mib(processes[name]) for name in ("nodes", "kube-apiserver")}
-    return {"at rest: requests per second": made / lasted, **cpu, **memory}
+    memory = {f"{name}, RSS in MiB": _rss_mib(pid) for name, pid in processes.items()}
+    return {
+        "at rest: requests per second": made / lasted,
+        "at rest: nodes that were not Ready": len(following.not_ready),
+        **cpu,
+        "at rest: all, % of a core": sum(cpu.values()),
+        **memory,
+        "all, RSS in MiB": sum(memory.values()),
+    }
 
 
 async def _requests(api: ApiClient, server: Server) -> float:

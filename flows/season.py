@@ -104,7 +104,7 @@ def season(
         refuse_overdue(trigger)
         if random:
             refuse_settings(random)
-        chosen, left_out = _choose(plans, cluster, within, at_once, random)
+        chosen, left_out = _choose(plans, cluster, within, at_once, random, rehearsed=trigger == "rehearsal")
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=folder), chosen) as opened:
             chosen, without_lab = played_here(chosen, cluster.lab_control)
             placed = _place(opened, chosen, seed, random)
@@ -131,10 +131,23 @@ def season(
 
 
 def _choose(
-    plans: list[str], cluster: ClusterProfile, within: timedelta | None, at_once: int, random: RandomSettings | None
+    plans: list[str],
+    cluster: ClusterProfile,
+    within: timedelta | None,
+    at_once: int,
+    random: RandomSettings | None,
+    *,
+    rehearsed: bool,
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     if random is None:
-        return choose_plans(plans, within=within, at_once=at_once, folders=cluster.detector_profiles, cluster=cluster)
+        return choose_plans(
+            plans,
+            within=within,
+            at_once=at_once,
+            folders=cluster.detector_profiles,
+            cluster=cluster,
+            rehearsed=rehearsed,
+        )
     return plans_to_draw(plans, cluster=cluster, at_once=at_once, budget=random.budget)
 
 

@@ -46,7 +46,7 @@ Plans = Annotated[
     list[str] | None,
     typer.Argument(
         autocompletion=complete_plan,
-        help="Names of shipped plans, or plan files. Default: every shipped plan that is not dangerous.",
+        help="Names of shipped plans, or plan files. Default: every shipped plan, dangerous ones only with --rehearse.",
     ),
 ]
 AtOnce = Annotated[

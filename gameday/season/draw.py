@@ -64,7 +64,7 @@ def plans_to_draw(
     for name in dict.fromkeys(names or shipped_plans()):
         one, written, why = read_plan(name, cluster.detector_profiles, cluster)
         why = why or _why_not_drawn(one, cluster, budget, named=bool(names))
-        why = why or why_left_out(one, written, named=True, within=None, at_once=at_once)
+        why = why or why_left_out(one, written, named=True, dangerous=True, within=None, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:

@@ -81,19 +81,22 @@ def choose_plans(
     at_once: int,
     folders: Sequence[Path] = (),
     cluster: ClusterProfile | None = None,
+    rehearsed: bool = False,
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
-    A dangerous fault, or a comparison, is left out unless its plan was named; one whose own bounds let it last longer
-    than `within`, or that aims at more than `at_once` nodes, is in any case. What a guest's profile adds to a plan's
-    bounds leaves none out. `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot
+    A dangerous fault, or a comparison, is left out unless its plan was named. Where the season is `rehearsed` the fault
+    is not, as it harms nobody there. A plan whose own bounds let it last longer than `within`, or that aims at more
+    than `at_once` nodes, is left out in any case. What a guest's profile adds to a plan's bounds leaves none out.
+    `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot
     be read.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
+    dangerous = rehearsed or bool(names)
     for name in dict.fromkeys(names or shipped_plans()):
         one, written, why = read_plan(name, folders, cluster)
-        why = why or why_left_out(one, written, named=bool(names), within=within, at_once=at_once)
+        why = why or why_left_out(one, written, named=bool(names), dangerous=dangerous, within=within, at_once=at_once)
         if why:
             left_out.append(LeftOut(plan=one.plan.name, title=one.plan.title, why=why))
         else:
@@ -159,13 +162,22 @@ def longest_wait(plan: Plan) -> timedelta:
     return plan.baseline.window + plan.longest_bound
 
 
-def why_left_out(one: ChosenPlan, written: timedelta, *, named: bool, within: timedelta | None, at_once: int) -> str:
+def why_left_out(
+    one: ChosenPlan,
+    written: timedelta,
+    *,
+    named: bool,
+    dangerous: bool,
+    within: timedelta | None,
+    at_once: int,
+) -> str:
     """Return why the season leaves this plan out; empty where it does not.
 
     `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer.
     """
     plan, wait = one.plan, min(one.longest_wait, written)
-    if (dangers := {fault: why for played in one.played for fault, why in played.dangers().items()}) and not named:
+    dangers = {fault: why for played in one.played for fault, why in played.dangers().items()}
+    if dangers and not dangerous:
         what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
         return f"{what}. It runs where its plan is named"
     if plan.arms and not named:

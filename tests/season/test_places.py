@@ -82,6 +82,12 @@ def test_dangerous_plans_are_left_out_unless_they_are_named() -> None:
     assert [one.plan.name for one in named] == ["node-reboot"]
 
 
+def test_a_rehearsed_season_plays_dangerous_plans_unnamed() -> None:
+    plans, left_out = choose_plans([], within=None, at_once=4, rehearsed=True)
+    assert {"node-reboot", "log-store-frozen", "node-shutdown"} <= {one.plan.name for one in plans}
+    assert not [one for one in left_out if "dangerous" in one.why]
+
+
 def test_a_plan_that_may_wait_too_long_is_left_out_with_its_reason() -> None:
     plans, left_out = choose_plans(["clock-lock"], within=timedelta(minutes=2), at_once=4)
     assert plans == []
