@@ -69,6 +69,8 @@ _OURS = "gameday"
 """The profile of the node-health controller, which runs here itself and needs no stand-in."""
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 """Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
+_BYTES_OF_A_NODE = 1 << 20
+"""Memory of a rehearsal for each of thousands of nodes: 5 GB with 5,000 of eight GPUs (docs/measured.md)."""
 
 Nodes = Annotated[int, typer.Option(min=1, max=MAX_NODES, help="Virtual GPU nodes.")]
 Gpus = Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")]
@@ -276,6 +278,7 @@ def embedded(
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     (watcher, fake_detector), control_plane = detector_of(detector, guest), _control_plane(cluster)
+    _check_memory(nodes)
     if exporter is not exporter_for(None, []):
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
@@ -557,6 +560,15 @@ def _nodes_at(plan: Plan, scale: str) -> int:
     if why := why_too_large(asked.memory):
         raise CommandError(f"--scale {scale} of {plan.name} does not fit this machine: {why}", ExitCode.REFUSED)
     return asked.nodes or 1
+
+
+def _check_memory(nodes: int) -> None:
+    """Refuse thousands of nodes that this machine has too little memory for, before anything is started."""
+    from gameday.api_clients.memory import why_too_large  # noqa: PLC0415
+    from gameday.rehearsal.scrape_pace import LARGE  # noqa: PLC0415
+
+    if nodes > LARGE and (why := why_too_large(nodes * _BYTES_OF_A_NODE)):
+        raise CommandError(f"--nodes {nodes} does not fit this machine: {why}; take fewer nodes", ExitCode.REFUSED)
 
 
 def _file_at(written: LoadedPlan, own: Path, scale: str, folder: Path) -> Path:

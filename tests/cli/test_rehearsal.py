@@ -115,7 +115,8 @@ def test_a_cluster_too_small_for_the_plan_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["apiserver-list-storm", "--scale", "talk"], "must stay free beside it, and 9.0 GiB are free"),
+        (["apiserver-list-storm", "--scale", "talk"], "must stay free beside it, and 7.0 GiB are free"),
+        (["--nodes", "5000"], "--nodes 5000 does not fit this machine: it takes 4.9 GiB of memory"),
         (["apiserver-list-storm-releases"], "run `make lab-release VERSION=1.32`"),
     ],
 )
@@ -127,7 +128,7 @@ def test_what_this_machine_does_not_have_is_said_before_anything_is_started(
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capture,
 ) -> None:
-    (tmp_path / "meminfo").write_text(f"MemTotal: {20 * 2**20} kB\nMemAvailable: {9 * 2**20} kB\n")
+    (tmp_path / "meminfo").write_text(f"MemTotal: {20 * 2**20} kB\nMemAvailable: {7 * 2**20} kB\n")
     monkeypatch.setattr("gameday.api_clients.memory.MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr("gameday.rehearsal.lab.programs.TOOLS", tmp_path)
     assert run(["rehearse", *arguments]) == ExitCode.REFUSED
