@@ -85,11 +85,11 @@ def choose_plans(
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """The plans to run, those that take longest first; all shipped ones where none are named.
 
-    A dangerous fault, or a comparison, is left out unless its plan was named. Where the season is `rehearsed` the fault
-    is not, as it harms nobody there. A plan whose own bounds let it last longer than `within`, or that aims at more
-    than `at_once` nodes, is left out in any case. What a guest's profile adds to a plan's bounds leaves none out.
-    `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot
-    be read.
+    A dangerous fault, a repair by the cluster, or a comparison, is left out unless its plan was named. Where the season
+    is `rehearsed` the fault is not, as it harms nobody there. A plan whose own bounds let it last longer than `within`,
+    or that aims at more than `at_once` nodes, is left out in any case. What a guest's profile adds to a plan's bounds
+    leaves none out. `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot be
+    read.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
@@ -162,6 +162,17 @@ def longest_wait(plan: Plan) -> timedelta:
     return plan.baseline.window + plan.longest_bound
 
 
+def _why_to_be_named(one: ChosenPlan, *, named: bool, dangerous: bool) -> str:
+    dangers = {fault: why for played in one.played for fault, why in played.dangers().items()}
+    if dangers and not dangerous:
+        return "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
+    if one.plan.recover.is_hands_off and not named:
+        return "the cluster repairs the node, which not every cluster does"
+    if one.plan.arms and not named:
+        return "it compares arms, which takes a game-day each"
+    return ""
+
+
 def why_left_out(
     one: ChosenPlan,
     written: timedelta,
@@ -173,15 +184,12 @@ def why_left_out(
 ) -> str:
     """Return why the season leaves this plan out; empty where it does not.
 
-    `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer.
+    `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer. `dangerous`:
+    dangerous plans may be played, too.
     """
     plan, wait = one.plan, min(one.longest_wait, written)
-    dangers = {fault: why for played in one.played for fault, why in played.dangers().items()}
-    if dangers and not dangerous:
-        what = "; ".join(f"{fault} is dangerous: {why}" for fault, why in dangers.items())
-        return f"{what}. It runs where its plan is named"
-    if plan.arms and not named:
-        return "it compares arms, which takes a game-day each. It runs where its plan is named"
+    if why := _why_to_be_named(one, named=named, dangerous=dangerous):
+        return f"{why}. It runs where its plan is named"
     if plan.targets.domain:
         return (
             f"it breaks a whole {plan.targets.domain.label}, of which a season knows nothing: `gameday run {one.name}`"

@@ -86,6 +86,9 @@ def test_a_rehearsed_season_plays_dangerous_plans_unnamed() -> None:
     plans, left_out = choose_plans([], within=None, at_once=4, rehearsed=True)
     assert {"node-reboot", "log-store-frozen", "node-shutdown"} <= {one.plan.name for one in plans}
     assert not [one for one in left_out if "dangerous" in one.why]
+    hands_off = {one.plan: one.why for one in left_out if one.plan.startswith("hands-off")}
+    assert hands_off
+    assert all(why.startswith("the cluster repairs the node") for why in hands_off.values())
 
 
 def test_a_plan_that_may_wait_too_long_is_left_out_with_its_reason() -> None:
