@@ -39,6 +39,7 @@ from gameday.shipped import shipped
 _PLAN = "xid-95-uncontained-ecc"
 _SERVER = b"prefect.server.api.server:create_app"
 _EVERY_S = 0.5
+_LOCKED = 503  # Prefect's answer while its SQLite is locked
 
 
 def main() -> None:
@@ -153,7 +154,9 @@ class _Up:
         return next(pid for pid in tree(self._pid) if _SERVER in Path(f"/proc/{pid}/cmdline").read_bytes())
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:
-        return self._api.post(path, json=body).raise_for_status().json()
+        while (answer := self._api.post(path, json=body)).status_code == _LOCKED:
+            time.sleep(_EVERY_S)
+        return answer.raise_for_status().json()
 
 
 @contextmanager
