@@ -105,15 +105,17 @@ def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
 
 def _gang(run: ReadOnlyRun) -> Iterator[PlannedChange]:
     """Yield the gang's pods; where the fast nodes have no room for all of them, none is sent."""
-    wanted, pool = run.plan.expect.placement, pool_labels(run)
-    for index in range(wanted.pods if wanted else 0):
+    wanted = run.plan.expect.placement
+    if wanted is None:
+        return
+    for index in range(wanted.pods):
         name = run.record.object_name("gang", index)
         manifest = gang_pod(
             name,
             run_id=run.id,
-            selector=pool,
+            selector=pool_labels(run),
             template=run.gpu_pod_template,
-            prefers_fast=bool(wanted and wanted.prefers_fast),
+            prefers_fast=wanted.prefers_fast,
         )
         why = "a pod of a gang, to see whether it lands on a node with fast GPUs"
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"pod/{name}", why, None, manifest)

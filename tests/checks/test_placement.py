@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gameday.checks import run_checks
+from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import GangPlaced, GangPod
 from gameday.history.frames import Frames

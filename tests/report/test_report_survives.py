@@ -24,7 +24,8 @@ from gameday.history.events import (
     WorkloadSeen,
 )
 from gameday.history.frames import Frames, conform
-from gameday.report import charts, render
+from gameday.report import charts
+from gameday.report.render import render
 from gameday.report.sections import gpus
 from gameday.values.results import Step
 from tests.report import run_builder as build
