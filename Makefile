@@ -54,7 +54,7 @@ test-kubesim: setup
 # Whole game-days that are killed, cancelled and interrupted in every step, and the pages in Chromium: minutes.
 test-slow: setup browser helm
 	@$(SETUP) postgres
-	.venv/bin/pytest -m "(slow or browser) and not lab" -n 4 $(SHARED) $(ARGS)
+	.venv/bin/pytest -m "(slow or browser) and not lab" -n 3 $(SHARED) $(ARGS)
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup helm

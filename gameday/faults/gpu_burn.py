@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
@@ -17,6 +19,9 @@ from gameday.host.base import Burn, GpuSample, Host, Precision, WorkReport
 from gameday.host.clock_reasons import THERMAL_SLOWDOWN, named
 from gameday.host.privileges import GPU_WORK, PodSecurity
 from gameday.plan.models import FaultParameters
+
+_COOLS_WITHIN_S = 10.0  # our choice: a third of the grace period that a kubelet gives the agent's pod
+_LOOK_EVERY_S = 0.2
 
 
 class GpuBurnParameters(GpuParameters):
@@ -132,7 +137,10 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
         return heat.lines()
 
     def undo(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
-        return end_work(host, gpu_index(parameters, gpu), _figures)
+        ended = end_work(host, gpu_index(parameters, gpu), _figures)
+        if not parameters.until_throttled:
+            return ended
+        return Evidence(lines=(*ended.lines, _cooled(parameters, gpu, host)))
 
     def verify_undone(self, parameters: GpuBurnParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         return not host.has_work(gpu_index(parameters, gpu))
@@ -192,6 +200,27 @@ class _Heat:
                 f"the ceiling of {self._parameters.ceiling_c} °C ended the load after {self._seconds:.0f} s{first}"
             )
         return tuple(lines)
+
+
+def _cooled(parameters: GpuBurnParameters, gpu: int, host: Host) -> str:
+    """Wait until a GPU that was heated no longer slows itself down, for ten seconds at most; return it in words.
+
+    What looks at the GPU next, such as QA, would take the heat of this game-day for bad cooling.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            sample = target_gpu(parameters, gpu, host)
+        except HostError as error:
+            return f"whether it cooled down is not known: {error}"
+        hot = (sample.temperature_c or 0) > (sample.max_operating_c or math.inf)
+        slowed = (sample.clocks_event_reasons or 0) & THERMAL_SLOWDOWN
+        waited = time.monotonic() - began
+        if not (hot or slowed):
+            return f"no longer slowed by heat after {waited:.0f} s, at {sample.temperature_c} °C"
+        if waited > _COOLS_WITHIN_S:
+            return f"still hot after {waited:.0f} s, at {sample.temperature_c} °C"
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _refuse_proof_of_nothing(sample: GpuSample, ceiling_c: int) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from gameday.errors import HostError
+from gameday.faults import gpu_burn
 from gameday.faults.gpu_burn import GpuBurnFault, GpuBurnParameters
 from gameday.faults.gpu_memory import GpuMemoryFault
 from gameday.faults.numa import NumaFault
@@ -123,6 +124,24 @@ def test_a_weakly_cooled_gpu_is_heated_until_it_throttles_and_held_just_there(ho
     longest = max(map(len, "".join("x" if slowed else " " for _, slowed in after).split("x")))
     assert longest < 20, "it keeps throttling"
     assert len(lines) == 2
+
+
+def test_the_undo_waits_until_heat_slows_the_gpu_no_longer(host: ModelHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.fleet.thermal_resistance[0, 2] = BLOCKED_AIR
+    BURN.inject(THROTTLED, 2, host)
+    BURN.hold(THROTTLED, 2, host, Hold(host, 120))
+    looked: list[float | None] = []
+
+    def cool(_: float) -> None:
+        looked.append(host.gpus()[2].temperature_c)
+        host.fleet.temperature[0, 2] -= 3
+
+    monkeypatch.setattr(gpu_burn.time, "sleep", cool)
+    host.fleet.temperature[0, 2] = 90
+    ended, cooled = BURN.undo(THROTTLED, 2, host, {}).lines
+    assert ended.startswith("ended the work")
+    assert looked and (looked[0] or 0) > 85
+    assert cooled.startswith("no longer slowed by heat after 0 s, at 8"), cooled
 
 
 def test_a_gpu_that_is_cooled_well_never_throttles_and_the_evidence_says_so(host: ModelHost) -> None:
