@@ -285,9 +285,9 @@ class RehearsalCluster:
             seeder.components(self.size.nodes, self.size.gpus, self._gpu_operator, self._quarantine_keys())
             self._mark_nodes(seeder)
             trained = self.size.nodes - self.size.spare - self.size.hold_outs
-            seeder.training(trained, self.size.gpus, dra=self._lab.dra)
+            jobs = seeder.training(trained, self.size.gpus, dra=self._lab.dra)
             if self.size.nodes > LARGE:
-                seeder.await_training()  # its start keeps the nodes' process busy for a minute
+                seeder.await_training(jobs)  # its start keeps the nodes' process busy for a minute
         if self.detector is not Detector.OFF:
             self.child("node-health").await_ready_line()
         if fake_detector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,33 +171,29 @@ class Seeder:
             SeedError: No node does so for two minutes.
         """
         offering: set[str] = set()
-        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(_STALLED_AFTER_S)}
-        path = "/api/v1/nodes"
-        try:
-            with self._http.stream("GET", path, params=query, timeout=_STALLED_AFTER_S + _TIMEOUT_S) as answer:
-                for line in answer.iter_lines():
-                    node = json.loads(line)["object"]
-                    if node["status"].get("allocatable", {}).get("nvidia.com/gpu") == str(gpus):
-                        offering.add(node["metadata"]["name"])
-                    if len(offering) >= nodes:
-                        return
-        except (httpx.HTTPError, ValueError, KeyError) as error:
-            raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
+        for node in self._watched("/api/v1/nodes", _STALLED_AFTER_S):
+            if node["status"].get("allocatable", {}).get("nvidia.com/gpu") == str(gpus):
+                offering.add(node["metadata"]["name"])
+            if len(offering) >= nodes:
+                return
         raise SeedError(f"{len(offering)} of {nodes} nodes offer {gpus} GPUs within {_STALLED_AFTER_S} s")
 
     def _watch_schedulable(self, ready: set[str], nodes: int, timeout_s: int) -> None:
         """Add the nodes without the taint to `ready`, until there are enough or the time is over. Raises SeedError."""
-        path = "/api/v1/nodes"
-        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(timeout_s)}
+        for node in self._watched("/api/v1/nodes", timeout_s):
+            keys = [taint["key"] for taint in node.get("spec", {}).get("taints", [])]
+            if _NOT_READY not in keys:
+                ready.add(node["metadata"]["name"])
+            if len(ready) >= nodes:
+                return
+
+    def _watched(self, path: str, seconds: int) -> Iterator[Any]:
+        """Yield the objects of a collection, and each again when it changes, for so many seconds. Raises SeedError."""
+        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(seconds)}
         try:
-            with self._http.stream("GET", path, params=query, timeout=timeout_s + _TIMEOUT_S) as answer:
+            with self._http.stream("GET", path, params=query, timeout=seconds + _TIMEOUT_S) as answer:
                 for line in answer.iter_lines():
-                    node = json.loads(line)["object"]
-                    keys = [taint["key"] for taint in node.get("spec", {}).get("taints", [])]
-                    if _NOT_READY not in keys:
-                        ready.add(node["metadata"]["name"])
-                    if len(ready) >= nodes:
-                        return
+                    yield json.loads(line)["object"]
         except (httpx.HTTPError, ValueError, KeyError) as error:
             raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
 
@@ -254,13 +250,14 @@ class Seeder:
         """Create the DeviceClass of the nodes' DRA driver; raises SeedError."""
         self._create(f"/apis/{API_GROUP}/v1/deviceclasses", device_class())
 
-    def training(self, nodes: int, gpus: int, *, dra: bool = False) -> None:
+    def training(self, nodes: int, gpus: int, *, dra: bool = False) -> dict[str, int]:
         """Keep three quarters of the GPUs busy with two kinds of training jobs, so that charts show a living cluster.
 
         A quarter stays free: resubmitted jobs and canaries must have a place, or
         their waiting would prove nothing about taints. Nodes of one GPU stay empty.
-        With `dra` they hold their GPUs by claims. Raises SeedError.
+        With `dra` they hold their GPUs by claims. Returns the jobs' numbers of pods by their names. Raises SeedError.
         """
+        jobs: dict[str, int] = {}
         for name, share, load in (("pretrain", gpus // 2, "0.95"), ("finetune", gpus // 4, "0.7")):
             if share and dra:
                 templates = f"/apis/{API_GROUP}/v1/namespaces/{_TRAINING}/resourceclaimtemplates"
@@ -271,22 +268,21 @@ class Seeder:
                 if first:
                     job["metadata"]["name"] = f"{name}-{first}"
                 self._create(_JOBS, job)
+                jobs[job["metadata"]["name"]] = pods
+        return jobs
 
-    def await_training(self) -> None:
-        """Wait until every pod of the training jobs runs; raises SeedError where they do not within five minutes."""
-        query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(_TRAINS_WITHIN_S)}
-        missing: dict[str, int] = {}
-        try:
-            with self._http.stream("GET", _JOBS, params=query, timeout=_TRAINS_WITHIN_S + _TIMEOUT_S) as answer:
-                for line in answer.iter_lines():
-                    job = json.loads(line)["object"]
-                    ready = job.get("status", {}).get("ready", 0)
-                    missing[job["metadata"]["name"]] = job["spec"]["parallelism"] - ready
-                    if not any(missing.values()):
-                        return
-        except (httpx.HTTPError, ValueError, KeyError) as error:
-            raise SeedError(f"watch of {_JOBS}: {type(error).__name__}: {error}") from None
-        raise SeedError(f"{sum(missing.values())} pods of training jobs do not run within {_TRAINS_WITHIN_S} s")
+    def await_training(self, jobs: Mapping[str, int]) -> None:
+        """Wait until every pod of the training jobs runs; raises SeedError where they do not within five minutes.
+
+        `jobs` has their numbers of pods by their names, as `training` returns them.
+        """
+        missing = dict(jobs)
+        for job in self._watched(_JOBS, _TRAINS_WITHIN_S) if missing else ():
+            missing[job["metadata"]["name"]] = job["spec"]["parallelism"] - job.get("status", {}).get("ready", 0)
+            if not any(missing.values()):
+                return
+        if missing:
+            raise SeedError(f"{sum(missing.values())} pods of training jobs do not run within {_TRAINS_WITHIN_S} s")
 
     def weakly_cooled(self, node: str) -> None:
         """Give a node the label of one whose cooling is weak; raises SeedError."""

@@ -32,8 +32,14 @@ def test_many_nodes_train_in_several_jobs(world: World, seeder: Seeder) -> None:
 
 
 def test_the_training_is_awaited_until_all_its_pods_run(world: World, seeder: Seeder) -> None:
-    seeder.training(2, 4)
+    asked = seeder.training(2, 4)
+    assert asked == {"pretrain": 2, "finetune": 2}
     for job in world.batch.list_namespaced_job(NAMESPACE).items:
         job.status.ready = job.status.active = 2
         world.batch.replace_namespaced_job_status(job.metadata.name, NAMESPACE, job)
-    seeder.await_training()
+    seeder.await_training(asked)
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(0, 8), (2000, 1)])
+def test_nobody_waits_where_nothing_trains(seeder: Seeder, nodes: int, gpus: int) -> None:
+    seeder.await_training(seeder.training(nodes, gpus))

@@ -80,7 +80,7 @@ def drawn(tmp_path_factory):
 
 @dataclass
 class Printed:
-    """What Chromium prints on A4: the objects of its pages, and the headings in their order."""
+    """Return what Chromium prints on A4: the objects of its pages, and the headings in their order."""
 
     pages: list[bytes]
     headings: list[str]

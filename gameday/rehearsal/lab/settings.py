@@ -26,8 +26,6 @@ from gameday.plan.rehearsal import (
 )
 from gameday.rehearsal.lease_duration import monitor_grace_s
 
-_STOCK_UP_TO = 1000
-"""Number of nodes beyond which the Leases last longer than stock ones (`lease_duration_s`)."""
 _LARGE_QPS = 300
 """Requests per second of the controller-manager for more nodes; two or three take the first taint off one."""
 
@@ -96,7 +94,7 @@ class LabSettings(DocumentModel):
 
         What was asked for stays. A stock controller-manager takes the first taint off nine nodes a second.
         """
-        if nodes <= _STOCK_UP_TO:
+        if monitor_grace_s(nodes) == monitor_grace_s(1):
             return self
         asked = self.flags.get(LabComponent.CONTROLLER_MANAGER, {})
         flags = {"node-monitor-grace-period": f"{monitor_grace_s(nodes)}s"} | asked
