@@ -36,6 +36,7 @@ from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.errors import ApiError
 from kubesim.kubeconfig import Kubeconfig
 
+_PLAYERS = ("ours", "kwok", "embedded")
 _AT_ONCE = 16
 _PHASE_WITHIN_S = 300.0
 _SETTLE_S = 15.0  # for 40 s of a Lease's duration, one and a half renewals: the work of starting up has ended
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--pods-on", type=int, default=100, help="over how many of the nodes")
     parser.add_argument("--steady", type=float, default=60.0, help="seconds of rest that are measured")
     parser.add_argument("--rounds", type=int, default=2, help="each on a fresh server, who begins taking turns")
+    parser.add_argument("--players", nargs="+", default=_PLAYERS, choices=_PLAYERS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gameday-benchmark-") as folder:
         for nodes in options.nodes:
@@ -84,12 +86,14 @@ def main() -> None:
 def _round(
     folder: Path, nodes: int, options: argparse.Namespace, number: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    players = [("ours", _ours), ("kwok", _kwok)]
-    with _lab(folder / "lab", nodes) as server:
-        for kind, play in players[::-1] if number % 2 else players:
-            yield kind, asyncio.run(_measure(server, play(server, nodes, folder), nodes, options))
-    with _embedded(folder / "embedded", nodes) as server:
-        yield "embedded", asyncio.run(_measure(server, _ours(server, nodes, folder), nodes, options))
+    players = [one for one in (("ours", _ours), ("kwok", _kwok)) if one[0] in options.players]
+    if players:
+        with _lab(folder / "lab", nodes) as server:
+            for kind, play in players[::-1] if number % 2 else players:
+                yield kind, asyncio.run(_measure(server, play(server, nodes, folder), nodes, options))
+    if "embedded" in options.players:
+        with _embedded(folder / "embedded", nodes) as server:
+            yield "embedded", asyncio.run(_measure(server, _ours(server, nodes, folder), nodes, options))
 
 
 def _print_table(nodes: int, rows: dict[str, list[dict[str, float]]]) -> None:
