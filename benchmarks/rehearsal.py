@@ -4,6 +4,7 @@ Prints medians over the runs, and with two control planes (`--cluster embedded
 lab`) both, run by turns, and how many times the first the second is. Prefect's share is what passes between one step's
 last event and the next one's first, plus what the flow takes before the first
 event and after the last: time in which no code of ours runs.
+"cluster up" is another start, of everything but Prefect, until all nodes are Ready and training is submitted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from benchmarks.processes import resident, tree
 from gameday.history.events import StepEnded, StepStarted
 from gameday.history.journal import read_history
+from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
 from gameday.values.results import Step
 
 
@@ -32,7 +34,8 @@ def main() -> None:
     rows: dict[str, dict[str, list[float]]] = {}
     for _ in range(options.runs):
         for cluster in options.cluster:
-            for name, value in _one_run(options.nodes, cluster).items():
+            up_s = _start(options.nodes, ControlPlane(cluster))
+            for name, value in {"cluster up (s)": up_s, **_one_run(options.nodes, cluster)}.items():
                 rows.setdefault(name, {}).setdefault(cluster, []).append(value)
     print(f"{'':<28}" + "".join(f"{cluster:>10} {'min':>8} {'max':>8}" for cluster in options.cluster))
     for name, columns in rows.items():
@@ -46,6 +49,17 @@ def _cells(values: list[float]) -> str:
 def _ratio(columns: list[list[float]]) -> str:
     medians = [statistics.median(values) for values in columns]
     return f"   x {medians[-1] / medians[0]:.2f}" if len(medians) > 1 and medians[0] else ""
+
+
+def _start(nodes: int, control_plane: ControlPlane) -> float:
+    """Start a cluster without Prefect and end it; return the seconds that its start took."""
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = RehearsalCluster(
+            Path(folder) / "cluster", Size(nodes), Detector.DEFAULT, control_plane=control_plane, prefect=False
+        )
+        started = time.monotonic()
+        with cluster:
+            return time.monotonic() - started
 
 
 def _one_run(nodes: int, cluster: str) -> dict[str, float]:

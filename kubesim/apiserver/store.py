@@ -32,15 +32,24 @@ COMPACT_AFTER_BYTES = 64 * 1024 * 1024
 class Stored:
     """A version of an object: the dict, its JSON after `{"kind":…,"apiVersion":…,`, and its version."""
 
-    __slots__ = ("name", "namespace", "obj", "rv", "tail")
+    __slots__ = ("_obj", "name", "namespace", "rv", "tail")
 
     def __init__(self, obj: Json, rv: int) -> None:
         meta = obj["metadata"]
-        self.obj = obj
+        self._obj: Json | None = obj
         self.rv = rv
         self.namespace: str = meta.get("namespace", "")
         self.name: str = meta["name"]
         self.tail = orjson.dumps(obj)[1:]
+
+    @property
+    def obj(self) -> Json:
+        """The dict; decoded at each call once a newer version has taken this one's place."""
+        return self.fresh() if self._obj is None else self._obj
+
+    def release(self) -> None:
+        """Drop the dict, which takes five times the memory of the JSON."""
+        self._obj = None
 
     def fresh(self) -> Json:
         """A deep copy, by way of the JSON."""
@@ -199,6 +208,11 @@ class Store:
         self.collections[key].record(event)
         for observer in self.observers:
             observer(key, event)
+        # The window of events keeps thousands of versions that only a watch that resumes asks for.
+        if event.old:
+            event.old.release()
+        if event.type == "DELETED":
+            event.new.release()
 
     def _append(self, line: bytes) -> None:
         if self._fd < 0:

@@ -101,6 +101,17 @@ async def follow(reflector: Reflector, until: Callable[[], bool]) -> list[tuple[
     return calls
 
 
+async def test_drops_managed_fields_that_only_the_server_reads(script: Script, api: ApiClient) -> None:
+    listed, changed = pod("a", 1), pod("b", 6)
+    for one in (listed, changed):
+        one["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    script.lists = [items(listed, version=5)]
+    script.watches = [[{"type": "ADDED", "object": changed}]]
+    pods = Reflector(api, PODS)
+    await follow(pods, lambda: len(pods.store) == 2)
+    assert not [one for one in pods.store.values() if "managedFields" in one["metadata"]]
+
+
 async def test_lists_in_pages_then_follows(script: Script, api: ApiClient) -> None:
     script.lists = [items(pod("a", 1), version=5, token="next"), items(pod("b", 2), version=5)]
     script.watches = [
