@@ -5,7 +5,7 @@ policy, whose brake is set aside. A taint counts when a watch in this process sh
 servers share the machine. Rounds:
 
 * faults: one after the other, each on a node of its own;
-* storm: one line for every node, pushed in one request;
+* storm: one line for each of many nodes, pushed in one request;
 * losses: a storm in which the controller is killed, one in which the log store is, and faults under noise;
 * leaders: two controllers, and lines at a steady rate, while the leader is killed and while it is stopped;
 * idle: memory and CPU of a controller that has nothing to do.
@@ -31,6 +31,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.seeded_nodes import seed_nodes
 from gameday.cluster.watch import Follower
 from gameday.health.api import MERGE_PATCH, Api
 from gameday.health.claim import CLAIM_DURATION
@@ -75,7 +76,9 @@ class Process:
 class Bench:
     """The three processes, and a watch that dates each node's taint."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        """Start the servers; the API server has these nodes from the beginning."""
+        seed_nodes(folder / "api", names)
         self._ports = HeldPorts(2)
         api_port, log_port = self._ports.numbers
         self.apiserver = Process("kubesim.apiserver", "--port", api_port, "--data-dir", folder / "api")
@@ -94,6 +97,7 @@ class Bench:
         self.tainted: dict[str, float] = {}
         self._watch = Follower(self.api.list_node, self._changed, _name_if_tainted)
         self._watch.__enter__()
+        self._watch.require_synced(_TIMEOUT_S)
 
     def close(self) -> None:
         self._watch.stop()
@@ -105,15 +109,6 @@ class Bench:
     def _changed(self, kind: str, name: str) -> None:
         if name:
             self.tainted.setdefault(name, time.monotonic())
-
-    def add_nodes(self, names: Sequence[str]) -> None:
-        def add(name: str) -> None:
-            self.api.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
-            # Admission gives a new node the not-ready taint.
-            self.untaint(name)
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(add, names))
 
     def untaint(self, name: str) -> None:
         self.api.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, None, MERGE_PATCH)
@@ -142,36 +137,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--storm", type=int, default=750)
+    parser.add_argument("--of", type=int, help="nodes of the storm's cluster; none: as many as it strikes")
     parser.add_argument("--noise", type=int, default=10_000, help="lines per second")
     parser.add_argument("--lines", type=int, default=10, help="per second, while the leader changes")
     parser.add_argument("--idle", type=int, default=5000, help="nodes")
     parser.add_argument("--rounds", nargs="+", default=["faults", "storm", "losses", "leaders", "idle"])
     arguments = parser.parse_args()
-    rounds: dict[str, Callable[[Bench], None]] = {
-        "faults": lambda bench: _faults(bench, arguments.faults),
-        "storm": lambda bench: _storm(bench, arguments.storm),
-        "losses": lambda bench: _losses(bench, arguments.noise),
-        "leaders": lambda bench: _leaders(bench, arguments.lines),
-        "idle": lambda bench: _idle(bench, arguments.idle),
+    rounds: dict[str, Callable[[], None]] = {
+        "faults": lambda: _faults(arguments.faults),
+        "storm": lambda: storm(arguments.storm, arguments.of or arguments.storm),
+        "losses": lambda: _losses(arguments.noise),
+        "leaders": lambda: _leaders(arguments.lines),
+        "idle": lambda: idle(arguments.idle),
     }
     for name in arguments.rounds:
-        with _bench() as bench:
-            rounds[name](bench)
+        rounds[name]()
 
 
 @contextmanager
-def _bench() -> Iterator[Bench]:
+def _bench(names: Sequence[str]) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        bench = Bench(Path(folder))
+        bench = Bench(Path(folder), names)
         stack.callback(bench.close)
         yield bench
 
 
-def _faults(bench: Bench, count: int) -> None:
-    names = [f"node-{number}" for number in range(max(count, 50))]
-    bench.add_nodes(names)
-    bench.health.start()
-    print(f"one fault at a time: {_latency(_one_by_one(bench, names[:count]))}")
+def _numbered(count: int, prefix: str = "node") -> list[str]:
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
+def _faults(count: int) -> None:
+    names = _numbered(max(count, 50))
+    with _bench(names) as bench:
+        bench.health.start()
+        print(f"one fault at a time: {_latency(_one_by_one(bench, names[:count]))}")
 
 
 def _one_by_one(bench: Bench, names: Sequence[str]) -> list[float]:
@@ -186,65 +185,83 @@ def _one_by_one(bench: Bench, names: Sequence[str]) -> list[float]:
     return took
 
 
-def _storm(bench: Bench, count: int) -> None:
-    names = [f"node-{number}" for number in range(count)]
-    bench.add_nodes(names)
+def storm(count: int, nodes: int) -> None:
+    """Print how long it takes to taint so many nodes of a cluster at once."""
+    names = _numbered(nodes)
+    with _bench(names) as bench:
+        struck = names[:count]
+        bench.health.start()
+        before = _cpu_s(bench.health)
+        began = time.monotonic()
+        bench.push([(name, _lost()) for name in struck])
+        missing = bench.await_tainted(struck)
+        took = [bench.tainted[name] - began for name in struck if name in bench.tainted]
+        cpu = _cpu_s(bench.health) - before
+        memory = _resident_mib(bench.health)
+    print(f"storm of {count} of {nodes}: all in {max(took):.2f} s, {len(missing)} missing")
+    print(f"  controller {cpu:.1f} s of CPU, {memory:.0f} MiB resident; {_latency(took)}")
+
+
+def _losses(per_second: int) -> None:
+    killed, away, noisy = (_numbered(100, kind) for kind in ("killed", "away", "noisy"))
+    with _bench([*killed, *away, *noisy]) as bench:
+        _kill_controller(bench, killed)
+        bench.logs.kill()
+        time.sleep(2)
+        bench.logs.start()
+        bench.push([(name, _lost()) for name in away])
+        print(f"log store killed: {len(bench.await_tainted(away))} lost")
+        _find_in_noise(bench, noisy, per_second)
+
+
+def _kill_controller(bench: Bench, names: Sequence[str]) -> None:
     bench.health.start()
-    before = _cpu_s(bench.health)
-    began = time.monotonic()
     bench.push([(name, _lost()) for name in names])
-    missing = bench.await_tainted(names)
-    took = [bench.tainted[name] - began for name in names if name in bench.tainted]
-    cpu = _cpu_s(bench.health) - before
-    print(f"storm of {count}: all in {max(took):.2f} s, {len(missing)} missing; controller {cpu:.1f} s of CPU")
-    print(f"  {_latency(took)}")
-
-
-def _losses(bench: Bench, per_second: int) -> None:
-    killed, away, noisy = ([f"{kind}-{number}" for number in range(100)] for kind in ("killed", "away", "noisy"))
-    bench.add_nodes([*killed, *away, *noisy])
-    bench.health.start()
-    bench.push([(name, _lost()) for name in killed])
     while not bench.tainted:
         time.sleep(0.001)
     bench.health.kill()
     before = len(bench.tainted)
     bench.health.start()
-    print(f"controller killed after {before} of 100 taints: {len(bench.await_tainted(killed))} lost")
-    bench.logs.kill()
-    time.sleep(2)
-    bench.logs.start()
-    bench.push([(name, _lost()) for name in away])
-    print(f"log store killed: {len(bench.await_tainted(away))} lost")
+    lost = len(bench.await_tainted(names))
+    print(f"controller killed after {before} of {len(names)} taints: {lost} lost")
+
+
+def _find_in_noise(bench: Bench, names: Sequence[str], per_second: int) -> None:
     stop = threading.Event()
     sent: list[int] = []
     sender = threading.Thread(target=_make_noise, args=(bench, per_second, stop, sent))
     began = time.monotonic()
     sender.start()
     time.sleep(2)
-    took = _one_by_one(bench, noisy)
+    took = _one_by_one(bench, names)
     stop.set()
     sender.join()
     rate = sum(sent) / (time.monotonic() - began)
-    lost = len(bench.await_tainted(noisy))
-    print(f"under {rate:.0f} lines of noise a second: {lost} of 100 lost; {_latency(took)}")
+    lost = len(bench.await_tainted(names))
+    print(f"under {rate:.0f} lines of noise a second: {lost} of {len(names)} lost; {_latency(took)}")
 
 
-def _leaders(bench: Bench, per_second: int) -> None:
-    leader, standby = bench.candidates
-    leader.start()
-    for how, end in (("killed", Process.kill), ("stopped", Process.stop)):
-        standby.start()
-        _change_leader(bench, how, partial(end, leader), per_second)
-        leader, standby = standby, leader
+def _leaders(per_second: int) -> None:
+    ends = (("killed", Process.kill), ("stopped", Process.stop))
+    with _bench([name for how, _ in ends for names in _of_change(how, per_second) for name in names]) as bench:
+        leader, standby = bench.candidates
+        leader.start()
+        for how, end in ends:
+            standby.start()
+            _change_leader(bench, how, partial(end, leader), per_second)
+            leader, standby = standby, leader
+
+
+def _of_change(how: str, per_second: int) -> tuple[list[str], list[str]]:
+    """Return the nodes of a change of the leader: those that are returned before it, and those that fail meanwhile."""
+    claim_s = CLAIM_DURATION.total_seconds()
+    return _numbered(20, f"{how}-returned"), _numbered(round(2 * claim_s * per_second), how)
 
 
 def _change_leader(bench: Bench, how: str, end_leader: Callable[[], None], per_second: int) -> None:
     """End the leader while lines are written, some of them of nodes that were returned before."""
     claim_s = CLAIM_DURATION.total_seconds()
-    returned = [f"{how}-returned-{number}" for number in range(20)]
-    faulty = [f"{how}-{number}" for number in range(round(2 * claim_s * per_second))]
-    bench.add_nodes([*returned, *faulty])
+    returned, faulty = _of_change(how, per_second)
     bench.push([(name, _lost()) for name in returned])
     missing = bench.await_tainted(returned)
     for name in returned:
@@ -293,21 +310,34 @@ def _make_noise(bench: Bench, per_second: int, stop: threading.Event, sent: list
         stop.wait(max(0.0, due - time.monotonic()))
 
 
-def _idle(bench: Bench, count: int, seconds: float = 30.0) -> None:
-    bench.add_nodes([f"node-{number}" for number in range(count)])
-    bench.health.start()
-    time.sleep(5)
-    for per_second in (0.0, count / _STATUS_EVERY_S):
-        before, end = _cpu_s(bench.health), time.monotonic() + seconds
-        sent = 0
-        while time.monotonic() < end:
-            if per_second:
-                _update_status(bench, f"node-{sent % count}", sent)
-            sent += 1
-            time.sleep(1 / per_second if per_second else seconds)
-        share = (_cpu_s(bench.health) - before) / seconds
-        used = f"{_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core"
-        print(f"idle with {count} nodes, {per_second:.0f} status updates a second: {used}")
+def idle(count: int, seconds: float = 30.0) -> None:
+    """Print what a controller costs that has nothing to do, with and without updates of the nodes' status."""
+    with _bench(_numbered(count)) as bench:
+        began = time.monotonic()
+        bench.health.start()
+        print(f"started with {count} nodes in {time.monotonic() - began:.1f} s, {_cpu_s(bench.health):.1f} s of CPU")
+        time.sleep(5)
+        for per_second in (0.0, count / _STATUS_EVERY_S):
+            before, began = _cpu_s(bench.health), time.monotonic()
+            sent = _update_steadily(bench, count, per_second, seconds)
+            lasted = time.monotonic() - began
+            share = (_cpu_s(bench.health) - before) / lasted
+            used = f"{_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core"
+            print(f"idle with {count} nodes, {sent / lasted:.0f} status updates a second: {used}")
+
+
+def _update_steadily(bench: Bench, nodes: int, per_second: float, seconds: float) -> int:
+    """Update one node's status after the other at a rate; return how many were."""
+    if not per_second:
+        time.sleep(seconds)
+        return 0
+    total = round(seconds * per_second)
+    began = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        for sent in range(total):
+            pool.submit(_update_status, bench, f"node-{sent % nodes}", sent)
+            time.sleep(max(0.0, began + sent / per_second - time.monotonic()))
+    return total
 
 
 def _update_status(bench: Bench, name: str, number: int) -> None:
