@@ -22,6 +22,8 @@ from gameday.fleet.spread import ALL_REDUCE, FEWEST, FIGURES, Figure, Spread, sp
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
+BINS = 48
+"""Bars of a figure's histogram. Our own choice."""
 _MOST_NAMED = 5
 
 
@@ -58,10 +60,11 @@ class FigureSpread(FrozenModel):
     key: str
     title: str
     unit: str
-    values: tuple[float, ...]
     spread: Spread
-    named: tuple[float, ...]
-    """The values of those that depart."""
+    counts: tuple[int, ...]
+    """How many values are in each of BINS equal parts between the lowest and the highest."""
+    named: tuple[int, ...]
+    """How many of them depart."""
     lowest_ordinary: float | None
     """The value below which a GPU is named; None where there are too few, or low is not bad."""
 
@@ -177,11 +180,18 @@ def _figure_spread(figure: Figure, spread: Spread, values: Iterable[float], name
         key=figure.key,
         title=figure.title,
         unit=figure.unit,
-        values=tuple(sorted(values)),
         spread=spread,
-        named=tuple(sorted(named)),
+        counts=_histogram(values, spread),
+        named=_histogram(named, spread),
         lowest_ordinary=spread.lowest_ordinary(figure) if spread.is_judged and figure.low_is_bad else None,
     )
+
+
+def _histogram(values: Iterable[float], spread: Spread) -> tuple[int, ...]:
+    """Return how many values are in each of BINS equal parts of the spread."""
+    width = (spread.high - spread.low) / BINS or 1.0
+    counts = Counter(min(BINS - 1, int((value - spread.low) / width)) for value in values)
+    return tuple(counts[index] for index in range(BINS))
 
 
 def _of_nodes(gpus: Sequence[ProbedGpu]) -> tuple[FigureSpread, list[Departure]] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gameday.fleet.drift import Drift, drift_since
 from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
-from gameday.fleet.judge import FigureSpread, Fleet, ModelFleet, judge_fleet
+from gameday.fleet.judge import BINS, FigureSpread, Fleet, ModelFleet, judge_fleet
 from gameday.fleet.record import FleetRecord, ProbedGpu, load_probes
 from gameday.fleet.spread import FEWEST, OUTLIER_Z, TITLES
 from gameday.report.markdown import markdown
@@ -38,9 +38,12 @@ _METRICS = (
     "temperature_c",
     "power_w",
 )
-_BINS = 48
 _MOST_NODES = 40
-"""Nodes of a class that the page names; fleet-report.json names all."""
+"""Nodes of a class, or of one reason, that the page names; fleet-report.json names all."""
+_MOST_GPUS = 100
+"""Rows of a table of GPUs on the page, the worst first; fleet-report.json has all. Our own choice, as the one above."""
+_MOST_IN_MARKDOWN = 20
+"""The same in the summary that the Prefect UI shows."""
 _WIDTH, _HEIGHT = 480, 44
 _ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
 
@@ -56,7 +59,7 @@ class RenderedFleet:
     @property
     def markdown(self) -> str:
         """The answer and the stragglers."""
-        return markdown("fleet", "fleet.md", fleet=self.fleet)
+        return markdown("fleet", "fleet.md", fleet=self.fleet, most=_MOST_IN_MARKDOWN)
 
 
 @dataclass(frozen=True)
@@ -124,24 +127,18 @@ def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) 
 
 def bars(figure: FigureSpread) -> list[Bar]:
     """Return a figure's histogram; bars that hold a GPU that departs are marked."""
-    low, high = figure.spread.low, figure.spread.high
-    width = (high - low) / _BINS or 1.0
-    counts, marked = [0] * _BINS, set[int]()
-    for value in figure.values:
-        counts[min(_BINS - 1, int((value - low) / width))] += 1
-    for value in figure.named:
-        marked.add(min(_BINS - 1, int((value - low) / width)))
-    tallest, step = max(counts), _WIDTH / _BINS
+    low, width = figure.spread.low, (figure.spread.high - figure.spread.low) / BINS
+    tallest, step = max(figure.counts), _WIDTH / BINS
     return [
         Bar(
             x=round(index * step, 2),
             y=round(_HEIGHT * (1 - count / tallest), 2),
             width=round(step - 1, 2),
             height=round(max(2.0, _HEIGHT * count / tallest), 2),
-            named=index in marked,
+            named=named > 0,
             label=f"{count} from {low + index * width:.4g} to {low + (index + 1) * width:.4g} {figure.unit}",
         )
-        for index, count in enumerate(counts)
+        for index, (count, named) in enumerate(zip(figure.counts, figure.named, strict=True))
         if count
     ]
 
@@ -163,6 +160,7 @@ def _page(fleet: Fleet, rendered_at: datetime) -> str:
             classes=GpuClass,
             class_label=GPU_CLASS_LABEL,
             most=_MOST_NODES,
+            most_gpus=_MOST_GPUS,
             floors={model.model: _floors(model, record) for model in fleet.models if learned_floors(model)},
             files={model.model: floors_file(model) for model in fleet.models},
             took=(record.ended - record.started).total_seconds() if record.ended else None,

@@ -5,7 +5,7 @@ So a run that is killed has a page, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,5 +148,4 @@ def last_run_before(reports: Path, record: FleetRecord) -> Path | None:
             one = FleetRecord.load(file.parent)
             if one.cluster == record.cluster and one.id != record.id and one.started < record.started:
                 earlier.append((one.started, file.parent))
-    measured: Sequence[Path] = [path for _, path in sorted(earlier, reverse=True) if load_probes(path).gpus]
-    return measured[0] if measured else None
+    return next((path for _, path in sorted(earlier, reverse=True) if load_probes(path).gpus), None)

@@ -34,6 +34,42 @@ def test_the_page_names_the_straggler_its_cost_and_what_was_left_out(tmp_path: P
     assert "n7 GPU 7" in rendered.markdown
 
 
+def test_the_page_of_a_large_fleet_names_the_worst_and_counts_the_others(tmp_path: Path) -> None:
+    slow = [gpu(number, gemm_tflops=500.0 + number % 8) for number in range(120)]
+    folder = write(tmp_path / "fleet-1", [*slow, *(gpu(number) for number in range(120, 800))])
+    add_probes(folder, [NodeLeftOut(node=f"busy-{number:02d}", gpus=8, why="busy") for number in range(60)])
+    rendered = render_fleet(folder, BEGAN)
+    page = rendered.html.read_text()
+    assert page.count(" GPU 0<span") == 15  # the slowest of each node come first
+    assert page.count(" GPU 7<span") == 0
+    assert "And 20 more: <code>fleet-report.json" in page
+    assert "busy-39 (8 GPUs)" in page
+    assert "busy-40" not in page
+    assert "and 20 more" in page
+    assert rendered.markdown.count("FP16 GEMM") == 20
+    assert "| and 100 more |" in rendered.markdown
+    assert "- and 40 more" in rendered.markdown
+    assert len(rendered.fleet.slow_gpus) == 120
+
+
+def test_the_report_does_not_grow_with_a_fleet_of_ordinary_gpus(tmp_path: Path) -> None:
+    few, many = (
+        render_fleet(
+            write(tmp_path / f"fleet-{nodes}", [gpu(n, node=f"n{n % nodes}") for n in range(nodes * 8)]), BEGAN
+        )
+        for nodes in (10, 100)
+    )
+    without_classes = [len(one.fleet.model_copy(update={"classes": ()}).model_dump_json()) for one in (few, many)]
+    assert without_classes[1] - without_classes[0] < 1000
+
+
+def test_a_histogram_holds_each_value_once_and_marks_those_that_depart(tmp_path: Path) -> None:
+    fleet = render_fleet(write(tmp_path / "fleet-1", [*healthy(63), gpu(63, gemm_tflops=500.0)]), BEGAN).fleet
+    gemm = next(one for one in fleet.models[0].figures if one.key == "gemm_tflops")
+    assert sum(gemm.counts) == gemm.spread.n == 64
+    assert gemm.named[0] == sum(gemm.named) == 1
+
+
 def test_the_frame_has_a_row_for_each_figure(tmp_path: Path) -> None:
     folder = write(tmp_path / "fleet-1", healthy(16))
     render_fleet(folder, BEGAN)
