@@ -32,6 +32,7 @@ from gameday.health.worker import RETRY_S, Options, Worker
 log = logging.getLogger(__name__)
 
 _MOST_WAITING = 10_000
+"""Items that wait at most once the controller works: then those who bring more wait. Our own choice."""
 _IDLE_S = 5.0
 
 
@@ -79,7 +80,8 @@ class Controller:
         self._options = options
         self._metrics = metrics
         self._on_ready: Callable[[], None] | None = on_ready
-        self._inbox: queue.Queue[_Item] = queue.Queue(_MOST_WAITING)
+        # Without a bound until every node of the beginning is in it, as nobody takes any out before: see `run`.
+        self._inbox: queue.Queue[_Item] = queue.Queue()
         self._worker = Worker(api, options, metrics, self._deliver)
         self._stopping = threading.Event()
         self._detector: Detector | None = None
@@ -106,6 +108,7 @@ class Controller:
                 return
         since = self._load_checkpoint()
         self._inbox.put(_AllNodesKnown())
+        self._inbox.maxsize = _MOST_WAITING
         self._detector = Detector(
             self._servers.logs, self._options.log_selector, self._options.node_label, since, self._log_connected
         )
