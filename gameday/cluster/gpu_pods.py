@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kubernetes import client
 from pydantic import BaseModel, ConfigDict
 
@@ -60,6 +62,13 @@ def gpu_pod(pod: client.V1Pod) -> GpuPod:
         terminating=pod.metadata.deletion_timestamp is not None,
         disruption=(disrupted[0] or "DisruptionTarget") if disrupted else "",
     )
+
+
+def is_ended_by_somebody(pod: dict[str, Any]) -> bool:
+    """Return whether a pod, given as its JSON, is being deleted, or was evicted or preempted."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    disrupted = any(one["type"] == "DisruptionTarget" and one["status"] == "True" for one in conditions)
+    return disrupted or "deletionTimestamp" in pod["metadata"]
 
 
 def _whole_gpus(spec: client.V1PodSpec) -> int:

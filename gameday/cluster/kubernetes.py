@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.creation import create
 from gameday.cluster.disruption_budgets import DisruptionBudget, disruption_budget
-from gameday.cluster.gpu_pods import GpuPod, gpu_pod
+from gameday.cluster.gpu_pods import GpuPod, gpu_pod, is_ended_by_somebody
 from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import connect, send
 from gameday.cluster.nodes import readiness, snapshot, taints_of, to_taint
@@ -31,6 +31,8 @@ MANAGER = "gameday"
 CANDIDATE_PAGE = 500
 """Candidates are chosen among the first page of opted-in nodes: 500 rows of a table are about 150 KB."""
 
+_OBJECT_PAGE = 500
+"""Whole objects of one answer, as client-go's pager asks for them (defaultPageSize): 5 MB of nodes."""
 _CONFLICT_TRIES = 8
 _MERGE_PATCH = "application/merge-patch+json"
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -140,16 +142,30 @@ class Kubernetes:
         return None
 
     def readiness_of_nodes(self) -> dict[str, NodeReadiness]:
-        """Return by name whether each node of the cluster is Ready: one LIST of whole objects."""
-        with self.explained("list the nodes"):
-            return {node.metadata.name: readiness(node) for node in self.core.list_node().items}
+        """Return by name whether each node of the cluster is Ready, from pages of whole objects."""
+        return {node["metadata"]["name"]: readiness(node) for node in self._pages("list the nodes", "/api/v1/nodes")}
 
     def pods_left_alone(self) -> dict[str, str]:
-        """Return UID and namespace/name of every pod on a node that nobody ends and that has not failed: one LIST."""
-        with self.explained("list the pods"):
-            pods = self.core.list_pod_for_all_namespaces(field_selector="spec.nodeName!=,status.phase!=Failed").items
-        found = [gpu_pod(pod) for pod in pods]
-        return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in found if not (pod.terminating or pod.disruption)}
+        """Return UID and namespace/name of every pod on a node that nobody ends and that has not failed, from pages."""
+        placed = "spec.nodeName!=,status.phase!=Failed"
+        return {
+            pod["metadata"]["uid"]: f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            for pod in self._pages("list the pods", "/api/v1/pods", placed)
+            if not is_ended_by_somebody(pod)
+        }
+
+    def _pages(self, act: str, path: str, field_selector: str = "") -> Iterator[dict[str, Any]]:
+        """Yield whole objects as plain JSON, a page at a time: typed models of a large cluster's take gigabytes."""
+        after = ""
+        while True:
+            given = {"fieldSelector": field_selector, "continue": after}
+            query = {"limit": str(_OBJECT_PAGE)} | {name: value for name, value in given.items() if value}
+            with self.explained(act):
+                page = json.loads(send(self.api, "GET", path, query=query).data)
+            yield from page.get("items") or ()
+            after = page["metadata"].get("continue") or ""
+            if not after:
+                return
 
     def gpu_pods(self, node: str) -> list[GpuPod]:
         """Return the pods that hold GPUs of the node; those that have ended hold none."""

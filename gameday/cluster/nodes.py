@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from typing import Any
 
 from kubernetes import client
 
@@ -33,13 +34,11 @@ def snapshot(node: client.V1Node) -> NodeSnapshot:
     )
 
 
-def readiness(node: client.V1Node) -> NodeReadiness:
-    """Return whether a node is Ready, and since when."""
-    conditions = (node.status.conditions if node.status else None) or []
-    ready = next((one for one in conditions if one.type == "Ready"), None)
-    if ready is None:
-        return NodeReadiness(ready=False, since=None)
-    return NodeReadiness(ready=ready.status == "True", since=ready.last_transition_time)
+def readiness(node: dict[str, Any]) -> NodeReadiness:
+    """Return whether a node, given as its JSON, is Ready, and since when."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    ready: dict[str, str] = next((one for one in conditions if one["type"] == "Ready"), {})
+    return NodeReadiness(ready=ready.get("status") == "True", since=ready.get("lastTransitionTime"))
 
 
 def taints_of(node: client.V1Node) -> tuple[Taint, ...]:

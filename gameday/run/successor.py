@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from kubernetes import client
+
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.watch import Follower
@@ -48,7 +50,7 @@ class PoolWatch:
         selector = ",".join(f"{key}={value}" for key, value in sorted(pool.items()))
         self._after = fault_at - _CLOCK_TOLERANCE
         self._candidates: dict[str, Any] = {}
-        self._follower = Follower(kubernetes.core.list_node, self._changed, label_selector=selector)
+        self._follower = Follower(kubernetes.core.list_node, self._changed, self._if_newer, label_selector=selector)
         self._follower.__enter__()
 
     def candidates(self) -> list[Any]:
@@ -59,9 +61,15 @@ class PoolWatch:
         """End the watch."""
         self._follower.stop()
 
+    def _if_newer(self, node: dict[str, Any]) -> Any:
+        """Return the model of a node that is newer than the fault, and None for the pool's others, however many."""
+        created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
+        return client.V1Node.from_dict(node) if created >= self._after else None
+
     def _changed(self, kind: str, node: Any) -> None:
-        name = node.metadata.name
-        if kind == DELETED or node.metadata.creation_timestamp < self._after:
-            self._candidates.pop(name, None)
+        if node is None:
+            return
+        if kind == DELETED:
+            self._candidates.pop(node.metadata.name, None)
         else:
-            self._candidates[name] = node
+            self._candidates[node.metadata.name] = node

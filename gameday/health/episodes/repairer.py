@@ -38,6 +38,8 @@ WorkOff = Callable[[str, str], None]
 _LOOK_S = 1.0
 _BETWEEN_LOOKS_S = 0.1
 _RETRY_S = (1.0, 30.0)
+_KNOWN_WITHIN_S = 60.0
+"""Time to read every node at the start (docs/scale.md has what 50,000 take). Our own choice."""
 # Records of nodes that are gone are kept for as long as somebody may still ask what became of them.
 _KEEP_RECORDS = timedelta(days=7)
 
@@ -93,7 +95,7 @@ class Repairer:
             AdapterError: The API server refuses what this needs, or does not answer at the start.
         """
         with self._nodes, self._records:
-            self._nodes.require_synced()
+            self._nodes.require_synced(_KNOWN_WITHIN_S)
             self._records.require_synced()
             on_ready()
             leads = False

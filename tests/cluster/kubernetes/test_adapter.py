@@ -66,7 +66,10 @@ def token_of(world: World) -> str:
 # --- reads ---
 
 
-def test_nodes_are_ready_or_not_and_pods_are_left_alone_or_not(world: World, runner: Kubernetes) -> None:
+def test_nodes_are_ready_or_not_and_pods_are_left_alone_or_not(
+    world: World, runner: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes, "_OBJECT_PAGE", 1)
     ready, unready = world.add_node(), world.add_node(ready="Unknown")
     kept, failed, ending, waiting = (unique("p") for _ in range(4))
     uids = {name: world.add_pod(name, run="r", node=ready) for name in (kept, failed, ending)}
@@ -78,6 +81,9 @@ def test_nodes_are_ready_or_not_and_pods_are_left_alone_or_not(world: World, run
     found = runner.pods_left_alone()
     assert found[uids[kept]] == f"{NAMESPACE}/{kept}"
     assert not {uids[failed], uids[ending], uids[waiting]} & found.keys()
+    asked = runner.counter.cost().by_call
+    assert asked["LIST nodes"] >= 2
+    assert asked["LIST pods"] >= 2  # the pod that ends is on a page, too
 
 
 def test_candidates_are_the_nodes_with_all_the_labels(world: World, runner: Kubernetes) -> None:
