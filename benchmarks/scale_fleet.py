@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.scale_figures import Figure, in_a_child
@@ -26,7 +27,8 @@ def fleet_figures(nodes: int) -> Iterator[Figure]:
         earlier, folder = Path(made) / "fleet-0", Path(made) / "fleet-1"
         in_a_child(_write, earlier, gpus, 0)
         in_a_child(_write, folder, gpus, 1)
-        record = builders.record(folder.name, against=str(earlier), nodes=nodes)
+        began = builders.BEGAN + timedelta(days=1)
+        record = builders.record(folder.name, against=str(earlier), nodes=nodes, started=began, ended=None)
         record.save(folder)
         yield Figure("gameday fleet: figures of every GPU", "", _megabytes(folder / PROBES_FILE))
         found = in_a_child(last_run_before, Path(made), record)
@@ -40,7 +42,7 @@ def fleet_figures(nodes: int) -> Iterator[Figure]:
 
 def _write(folder: Path, gpus: int, seed: int) -> None:
     """Write a fleet run's folder: an ordinary spread, and in the later one some GPUs that are slow or have drifted."""
-    builders.record(folder.name).save(folder)
+    builders.record(folder.name, started=builders.BEGAN + timedelta(days=seed)).save(folder)
     for first in range(0, gpus, _BATCH):
         add_probes(folder, [_gpu(number, seed) for number in range(first, min(gpus, first + _BATCH))])
 
