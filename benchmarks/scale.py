@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from benchmarks.scale_figures import Figure
 from benchmarks.scale_fleet import fleet_figures
 from benchmarks.scale_ledger import ledger_figures
+from benchmarks.scale_rules import rule_figures
 from benchmarks.scale_views import view_figures
 
 _PARTS: Mapping[str, Callable[[int], Iterator[Figure]]] = {
     "fleet": fleet_figures,
     "views": view_figures,
     "ledger": ledger_figures,
+    "rules": rule_figures,
 }
 
 
