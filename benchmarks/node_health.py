@@ -145,10 +145,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rounds: dict[str, Callable[[], None]] = {
         "faults": lambda: _faults(arguments.faults),
-        "storm": lambda: storm(arguments.storm, arguments.of or arguments.storm),
+        "storm": lambda: print(storm(arguments.storm, arguments.of or arguments.storm)),
         "losses": lambda: _losses(arguments.noise),
         "leaders": lambda: _leaders(arguments.lines),
-        "idle": lambda: idle(arguments.idle),
+        "idle": lambda: print(*idle(arguments.idle), sep="\n"),
     }
     for name in arguments.rounds:
         rounds[name]()
@@ -185,8 +185,8 @@ def _one_by_one(bench: Bench, names: Sequence[str]) -> list[float]:
     return took
 
 
-def storm(count: int, nodes: int) -> None:
-    """Print how long it takes to taint so many nodes of a cluster at once."""
+def storm(count: int, nodes: int) -> str:
+    """Return how long it takes to taint so many nodes of a cluster at once."""
     names = _numbered(nodes)
     with _bench(names) as bench:
         struck = names[:count]
@@ -198,8 +198,8 @@ def storm(count: int, nodes: int) -> None:
         took = [bench.tainted[name] - began for name in struck if name in bench.tainted]
         cpu = _cpu_s(bench.health) - before
         memory = _resident_mib(bench.health)
-    print(f"storm of {count} of {nodes}: all in {max(took):.2f} s, {len(missing)} missing")
-    print(f"  controller {cpu:.1f} s of CPU, {memory:.0f} MiB resident; {_latency(took)}")
+    said = f"storm of {count} of {nodes}: all in {max(took):.2f} s, {len(missing)} missing"
+    return f"{said}; controller {cpu:.1f} s of CPU, {memory:.0f} MiB resident; {_latency(took)}"
 
 
 def _losses(per_second: int) -> None:
@@ -310,12 +310,12 @@ def _make_noise(bench: Bench, per_second: int, stop: threading.Event, sent: list
         stop.wait(max(0.0, due - time.monotonic()))
 
 
-def idle(count: int, seconds: float = 30.0) -> None:
-    """Print what a controller costs that has nothing to do, with and without updates of the nodes' status."""
+def idle(count: int, seconds: float = 30.0) -> Iterator[str]:
+    """Yield what a controller's start costs, and one that has nothing to do, without and with updates of status."""
     with _bench(_numbered(count)) as bench:
         began = time.monotonic()
         bench.health.start()
-        print(f"started with {count} nodes in {time.monotonic() - began:.1f} s, {_cpu_s(bench.health):.1f} s of CPU")
+        yield f"started with {count} nodes in {time.monotonic() - began:.1f} s, {_cpu_s(bench.health):.1f} s of CPU"
         time.sleep(5)
         for per_second in (0.0, count / _STATUS_EVERY_S):
             before, began = _cpu_s(bench.health), time.monotonic()
@@ -323,7 +323,7 @@ def idle(count: int, seconds: float = 30.0) -> None:
             lasted = time.monotonic() - began
             share = (_cpu_s(bench.health) - before) / lasted
             used = f"{_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core"
-            print(f"idle with {count} nodes, {sent / lasted:.0f} status updates a second: {used}")
+            yield f"idle with {count} nodes, {sent / lasted:.0f} status updates a second: {used}"
 
 
 def _update_steadily(bench: Bench, nodes: int, per_second: float, seconds: float) -> int:

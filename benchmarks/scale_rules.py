@@ -28,7 +28,7 @@ _GPUS = (2000, 4000, 8000)
 _GPUS_PER_NODE = 8
 _EVERY_S = 15
 _SCRAPES = 8
-_COUNTER = re.compile(r"\bDCGM_F[IE]_\w+")
+_COUNTER = re.compile(r"\bDCGM_[A-Z]+_\w+")
 _MEASURED = {
     "series": "sum(prometheus_tsdb_head_series)",
     "memory": "process_resident_memory_bytes",
@@ -41,20 +41,19 @@ _MEASURED = {
 def rule_figures(nodes: int) -> Iterator[Figure]:
     """Yield what Prometheus takes for some thousand GPUs, and what the largest of them makes of so many nodes."""
     counters = sorted(set(_COUNTER.findall(RULES.read_text(encoding="utf-8"))))
-    for gpus in _GPUS:
-        found = _measure(counters, gpus)
-        yield Figure(f"rules over {gpus} GPUs, {len(counters)} counters each", "", _said(found, 1.0))
-    factor = nodes * _GPUS_PER_NODE / _GPUS[-1]
-    yield Figure(
-        f"the same for {nodes} nodes, extrapolated", "20 to 70 GiB for 10 million series", _said(found, factor)
-    )
+    found = {gpus: _measure(counters, gpus) for gpus in _GPUS}
+    for gpus, values in found.items():
+        yield Figure(f"rules over {gpus} GPUs, {len(counters)} counters each", "", _said(values))
+    (fewer, less), (more, most) = list(found.items())[-2:]
+    steps = (nodes * _GPUS_PER_NODE - more) / (more - fewer)
+    values = {name: most[name] + steps * (most[name] - less[name]) for name in most}
+    yield Figure(f"the same for {nodes} nodes, extrapolated from the last two", "", _said(values))
 
 
-def _said(found: dict[str, float], factor: float) -> str:
+def _said(found: dict[str, float]) -> str:
     return (
-        f"{factor * found['series']:,.0f} series, {factor * found['memory'] / 2**30:.2f} GiB; all rules once in "
-        f"{factor * found['rules']:.2f} s; a scrape in {factor * found['scrape']:.1f} s; "
-        f"{factor * found['cpu']:.0%} of a core at one scrape in {_EVERY_S} s"
+        f"{found['series']:,.0f} series, {found['memory'] / 2**30:.2f} GiB; all rules once in {found['rules']:.2f} s; "
+        f"a scrape in {found['scrape']:.1f} s; {found['cpu']:.0%} of a core at one scrape in {_EVERY_S} s"
     )
 
 
