@@ -14,6 +14,7 @@ from benchmarks.scale_figures import Figure
 from benchmarks.scale_fleet import fleet_figures
 from benchmarks.scale_ledger import ledger_figures
 from benchmarks.scale_rules import rule_figures
+from benchmarks.scale_season import season_figures
 from benchmarks.scale_views import view_figures
 
 _STORM = 0.05
@@ -32,6 +33,7 @@ _PARTS: Mapping[str, Callable[[int], Iterator[Figure]]] = {
     "fleet": fleet_figures,
     "views": view_figures,
     "ledger": ledger_figures,
+    "season": season_figures,
     "rules": rule_figures,
 }
 
