@@ -27,7 +27,7 @@ from gameday.rehearsal.programs import TOOLS
 _GPUS = (2000, 4000, 8000)
 _GPUS_PER_NODE = 8
 _EVERY_S = 15
-_SCRAPES = 8
+_SCRAPES = 7
 _COUNTER = re.compile(r"\bDCGM_[A-Z]+_\w+")
 _MEASURED = {
     "series": "sum(prometheus_tsdb_head_series)",
