@@ -31,7 +31,7 @@ _TARGETS = 3
 _LONG = 30
 """Characters of a node's name, as the arithmetic has it: gpu-00001.cluster-west.example."""
 _EVIDENCE = ["x" * 300, "x" * 300, "x" * 180]
-"""As much as an entry keeps: 800 bytes as JSON (gameday/ledger/ledger.py)."""
+"""The most that an entry keeps: 800 bytes as JSON (gameday/ledger/ledger.py)."""
 _LOOK_EVERY_S = 0.1
 
 

@@ -1,4 +1,4 @@
-"""What game-days and seasons read of an API server with very many Node objects, behind which no kubelet runs."""
+"""The reads of game-days and seasons on an API server with very many Node objects, behind which no kubelet runs."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ class FigureSpread(FrozenModel):
     unit: str
     spread: Spread
     counts: tuple[int, ...]
-    """How many values are in each of BINS equal parts between the lowest and the highest."""
+    """The number of values in each of BINS equal parts between the lowest and the highest."""
     named: tuple[int, ...]
-    """How many of them depart."""
+    """The number of them that depart."""
     lowest_ordinary: float | None
     """The value below which a GPU is named; None where there are too few, or low is not bad."""
 
