@@ -20,7 +20,7 @@ _HEADER = "run.json"
 _OUTCOME_UNKNOWN_STATUS = 500
 _NOT_FOUND_STATUS = 404
 # An entry's evidence is cut to this many bytes as JSON, three times what an undo writes: a plan's 100 targets with
-# eight entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
+# nine entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
 _EVIDENCE_BYTES = 800
 LEDGER_BYTES = 1024 * 1024
 """Limit of a ledger's data, in bytes: TotalDataSize of Kubernetes' validation of a ConfigMap."""
