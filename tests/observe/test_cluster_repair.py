@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.history.events import (
     NodeReplaced,
@@ -22,6 +23,7 @@ from gameday.observe.cluster_repair import ClusterRepair
 from gameday.plan.models import Recovery
 from gameday.run.run import Run
 from gameday.run.run_ledger import RunLedger
+from gameday.run.successor import PoolWatch
 from gameday.values.results import Cleanliness, RepairHop, RepairKind
 from tests.support.runs import follow_as_target
 from tests.support.world import NAMESPACE, PATIENCE_S, World, unique
@@ -399,3 +401,19 @@ def test_work_that_stays_does_not_end_the_wait_for_the_repair(
     end = stage.end()
     assert (end.missed, end.stopped_at) == ((RepairHop.WORK_MOVED,), RepairHop.REPAIR_BEGUN)
     assert set(stage.hops()) == {RepairHop.QUARANTINED}
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_only_nodes_that_are_newer_than_the_fault_are_kept_of_a_pool(
+    world: World, runner: Kubernetes, newer: bool
+) -> None:
+    pool = {POOL: unique("pool")}
+    node = world.add_node(labels=pool)
+    hour = timedelta(hours=1)
+    watch = PoolWatch(runner, pool, datetime.now(UTC) + (-hour if newer else hour))
+    try:
+        watch._follower.require_synced()
+        assert [found.metadata.name for found in watch.candidates()] == ([node] if newer else [])
+        assert (watch._follower.objects() == [None]) is not newer
+    finally:
+        watch.stop()
