@@ -1,8 +1,8 @@
 """A storm of faults: from one Xid in the kernel logs of many nodes at once until the last node is back in service.
 
-A whole rehearsal's cluster repairs itself: node-health controller, repairer, Prefect, an agent's process for each reboot
-and each QA. Its policy lets `--at-once` nodes be under repair, and its detector's brake is set aside. A node is back
-when it is without our taint and our label, Ready, and offers all its GPUs; a watch in this process dates it.
+A whole rehearsal's cluster repairs itself: node-health controller, repairer, Prefect, a process of the agent for each
+reboot and each QA. Its policy lets `--at-once` nodes be under repair, and its detector's brake is set aside. A node is
+back when it is without our taint and our label, Ready, and offers all its GPUs; a watch in this process dates it.
 
 First single nodes fail one after the other. The ladder allows the storm the time of one of them for every `--at-once`
 nodes: that is what the storm is compared with.
@@ -57,6 +57,8 @@ class Course:
     """The moments of one node's way out of service and back, as the watch shows them."""
 
     tainted: float | None = None
+    withheld: float | None = None
+    """The first mark that its repair has to wait."""
     begun: float | None = None
     """The first sign of its repair."""
     back: float | None = None
@@ -93,6 +95,8 @@ class Courses:
             self.most_at_once = max(self.most_at_once, len(self._under_repair))
             if seen.ours and course.tainted is None:
                 course.tainted = at
+            if seen.state == State.WITHHELD and course.withheld is None:
+                course.withheld = at
             if is_under_repair and course.begun is None:
                 course.begun = at
             if seen.state == State.HANDED_OVER:
@@ -195,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--storm", type=int, default=750, help="nodes that fail at once")
     parser.add_argument("--at-once", type=int, default=75, help="nodes under repair at the same time, at most")
-    parser.add_argument("--nodes", type=int, default=1000, help="nodes of the cluster, at least three more than --storm")
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes of the cluster, 3 or more beside the storm's")
     parser.add_argument("--xid", type=int, default=79, help="79: reboot; 48: reset of the GPU")
     parser.add_argument("--idle", action="store_true", help="nodes without training work, so that drains move nothing")
     parser.add_argument("--within", type=float, default=900, help="seconds until nodes that are not back are given up")
@@ -244,7 +248,7 @@ def _measure_storm(site: Site, names: Sequence[str], options: argparse.Namespace
 
 
 def _shown_times(courses: Courses, began: float) -> Iterator[str]:
-    for word in ("tainted", "begun", "back"):
+    for word in ("tainted", "withheld", "begun", "back"):
         took = sorted(at - began for course in courses.of.values() if (at := getattr(course, word)) is not None)
         if took:
             middle = statistics.median(took)
@@ -267,7 +271,8 @@ def _shown_cpu(used: Mapping[str, float], wall_s: float, nodes: int) -> Iterator
     for name, seconds in sorted(used.items(), key=lambda item: -item[1]):
         yield f"processor time of {name}: {seconds:.1f} s, {seconds / nodes:.2f} s a node"
     total, cores = sum(used.values()), os.cpu_count() or 1
-    yield f"of all: {total:.0f} s, {total / wall_s:.2f} of {cores} cores; on {cores} cores never less than {total / cores:.0f} s"
+    average, least_s = total / wall_s, total / cores
+    yield f"processor time of all: {total:.0f} s, {average:.2f} cores; {cores} cores need {least_s:.0f} s for it"
 
 
 def _shown_rows(rows: Sequence[StatusRow], courses: Courses) -> Iterator[str]:

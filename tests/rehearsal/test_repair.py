@@ -63,6 +63,13 @@ class Site:
         found: list[dict[str, Any]] = answer.raise_for_status().json()
         return found
 
+    def steps(self, episode: Episode) -> list[dict[str, Any]]:
+        """Return the task runs of the episode's flow runs, in order."""
+        wanted = {"flow_runs": {"tags": {"all_": [episode.id]}}, "sort": "EXPECTED_START_TIME_ASC"}
+        answer = self.prefect.post("/task_runs/filter", json=wanted)
+        found: list[dict[str, Any]] = answer.raise_for_status().json()
+        return found
+
     def kill(self, name: str) -> None:
         process = self.cluster.child(name).process
         assert process
@@ -85,6 +92,10 @@ def test_a_faulty_node_comes_back_by_itself_and_prefect_shows_how(site: Site) ->
     assert (episode.state, episode.rung) == (State.RETURNED, "gpu-reset")
     assert site.taints("gpu-node-1") == [] and site.label("gpu-node-1") is None
     eventually(lambda: [run["state_type"] for run in site.flow_runs(episode)] == ["COMPLETED"])
+    steps = site.steps(episode)
+    assert steps[-1]["name"].startswith("return")
+    # For each set of tags Prefect keeps a thread and a client until the repairer ends.
+    assert all(step["tags"] == [] for step in steps)
 
 
 def test_a_repair_goes_on_once_prefect_is_back_and_the_taint_does_not_wait_for_it(site: Site) -> None:

@@ -37,6 +37,9 @@ WorkOff = Callable[[str, str], None]
 
 _LOOK_S = 1.0
 _BETWEEN_LOOKS_S = 0.1
+_MOST_AT_A_LOOK = 32
+"""Episodes that one look opens, and as many that it withholds: these writes take less than a second, in which no repair
+is begun in a place that becomes free. In a storm the next look follows at once."""
 _RETRY_S = (1.0, 30.0)
 _KNOWN_WITHIN_S = 60.0
 """Time to read every node at the start (docs/scale.md has what 50,000 take). Our own choice."""
@@ -48,6 +51,7 @@ _KEEP_RECORDS = timedelta(days=7)
 class _Worker:
     """The thread that works off a node's episode, and how often it broke off."""
 
+    episode: str = ""
     thread: threading.Thread | None = None
     failures: int = 0
     retry_at: float = 0.0
@@ -145,12 +149,8 @@ class Repairer:
         )
 
     def _open_episodes(self, nodes: dict[str, NodeSeen], records: dict[str, Stored]) -> None:
-        for seen in nodes.values():
+        for seen in [seen for seen in nodes.values() if _is_new(seen, records.get(seen.name))][:_MOST_AT_A_LOOK]:
             last = records.get(seen.name)
-            if not transitions.needs_episode(seen, last.episode if last else None):
-                continue
-            if last and last.episode.ended is None:
-                continue  # the node was replaced under its name: its open episode ends first
             episode = transitions.open_episode(seen, last.episode if last else None, _now())
             records[seen.name] = self._store.write(episode, last.version if last else None, evidence="")
 
@@ -162,8 +162,11 @@ class Repairer:
             (found for found in records.values() if found.episode.ended is None),
             key=lambda found: (not found.episode.state.is_repair, found.episode.opened),
         )
-        busy = {node for node, worker in self._workers.items() if worker.is_running}
+        # A worker whose episode has ended closes its flow run and its watches, seconds in which nothing is repaired.
+        ended = {found.episode.id for found in records.values() if found.episode.ended is not None}
+        busy = {node for node, worker in self._workers.items() if worker.is_running and worker.episode not in ended}
         busy |= {found.episode.node for found in waiting if found.episode.state.is_repair}
+        too_many: list[tuple[Stored, NodeSeen]] = []
         for found in waiting:
             episode, seen = found.episode, nodes.get(found.episode.node)
             needs_no_place = episode.node in busy or seen is None or not seen.ours or seen.uid != episode.uid
@@ -172,7 +175,9 @@ class Repairer:
                     busy.add(episode.node)
                 self._start(episode)
             elif episode.state is not State.WITHHELD and seen is not None:
-                self._withhold(found, seen, f"{len(busy)} nodes are under repair, and {allowed} may be")
+                too_many.append((found, seen))
+        for found, seen in too_many[:_MOST_AT_A_LOOK]:
+            self._withhold(found, seen, f"{len(busy)} nodes are under repair, and {allowed} may be")
 
     def _withhold(self, found: Stored, seen: NodeSeen, why: str) -> None:
         held = self._store.write(transitions.withheld(found.episode, why, _now()), found.version)
@@ -185,6 +190,7 @@ class Repairer:
         worker = self._workers.setdefault(episode.node, _Worker())
         if worker.is_running or time.monotonic() < worker.retry_at:
             return
+        worker.episode = episode.id
         worker.thread = threading.Thread(
             target=self._work, args=(worker, episode), name=f"repair {episode.node}", daemon=True
         )
@@ -231,6 +237,13 @@ class Repairer:
         for seen in nodes.values():
             if seen.name not in records and seen.state is not None and not seen.ours:
                 clear(self._api, seen)
+
+
+def _is_new(seen: NodeSeen, last: Stored | None) -> bool:
+    """Return True for a node that needs an episode, and has none open."""
+    # Where the node was replaced under its name, its open episode ends first.
+    is_open = last is not None and last.episode.ended is None
+    return not is_open and transitions.needs_episode(seen, last.episode if last else None)
 
 
 def _is_ours(seen: NodeSeen | None) -> bool:

@@ -118,28 +118,35 @@ def test_of_two_repairers_one_leads(ward: Ward, agents: Agents) -> None:
     assert started == [node]
 
 
-def test_the_breaker_withholds_what_is_too_much_and_lets_it_go_on_later(ward: Ward, agents: Agents) -> None:
-    first, done = threading.Event(), threading.Event()
+def test_the_breaker_withholds_what_is_too_much_and_lets_it_go_on_later(
+    ward: Ward, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gameday.health.episodes.repairer._MOST_AT_A_LOOK", 1)
+    first, done, closed = threading.Event(), threading.Event(), threading.Event()
 
     def one_after_the_other(node: str, episode: str) -> None:
-        if not first.is_set():
+        is_first = not first.is_set()
+        if is_first:
             first.set()
             done.wait(20)
         working(ward)(node, episode)
+        if is_first:
+            closed.wait(20)  # a flow run takes its time to end, and takes nobody's place meanwhile
 
     with repairing(ward, one_after_the_other, breaker={"nodes": 1}) as registry:
         nodes = [ward.quarantine()]
         assert first.wait(20)
-        nodes.append(ward.quarantine())
-        eventually(lambda: ward.label() == "withheld")
-        eventually(lambda: "NodeRepairWithheld" in ward.event_reasons())
-        assert registry.get_sample_value("gameday_repair_withheld_total") == 1
-        (withheld,) = [row for row in status(ward.api, ward.settings(), datetime.now(UTC)) if row.node == nodes[1]]
-        assert withheld.state == "withheld" and "1 nodes are under repair" in withheld.next
+        nodes += [ward.quarantine(), ward.quarantine()]
+        eventually(lambda: [state_of(ward, node) for node in nodes[1:]] == [State.WITHHELD] * 2)
+        eventually(lambda: "NodeRepairWithheld" in ward.event_reasons() and ward.label() == "withheld")
+        assert registry.get_sample_value("gameday_repair_withheld_total") == 2
+        withheld = [row for row in status(ward.api, ward.settings(), datetime.now(UTC)) if row.node in nodes[1:]]
+        assert all(row.state == "withheld" and "1 nodes are under repair" in row.next for row in withheld)
         assert agents.made == []
         done.set()
         eventually(lambda: all(state_of(ward, node) is State.RETURNED for node in nodes))
-    assert agents.actions() == ["gpu-reset"] * 2 and ward.label() is None
+        closed.set()
+    assert agents.actions() == ["gpu-reset"] * 3 and ward.label() is None
 
 
 def test_a_handed_over_node_is_not_begun_again_until_a_new_fault_comes(ward: Ward, agents: Agents) -> None:
