@@ -4,8 +4,8 @@ A whole rehearsal's cluster repairs itself: node-health controller, repairer, Pr
 reboot and each QA. Its policy lets `--at-once` nodes be under repair, and its detector's brake is set aside. A node is
 back when it is without our taint and our label, Ready, and offers all its GPUs; a watch in this process dates it.
 
-First single nodes fail one after the other. The ladder allows the storm the time of one of them for every `--at-once`
-nodes: that is what the storm is compared with.
+First single nodes fail one after the other, as soon as all training runs. The ladder allows the storm the time of one
+of them for every `--at-once` nodes: that is what the storm is compared with.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ from gameday.health.policy_files import DEFAULT, find_policy, load_policy
 from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.children import cpu_seconds
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.seed import seeding
 from gameday.xid.lines import format_xid
 
 _ALONE = 3
 _ALONE_WITHIN_S = 120.0
 _WRITERS = 32
+_JOBS = "/apis/batch/v1/namespaces/training/jobs"
 _PROCESSES = ("repair", "prefect", "node-health", "apiserver", "controllers", "nodes", "logstore", "prometheus")
 _UNDER_REPAIR = frozenset(str(state) for state in State if state.is_repair)
 
@@ -198,8 +200,8 @@ class Site:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--storm", type=int, default=750, help="nodes that fail at once")
-    parser.add_argument("--at-once", type=int, default=75, help="nodes under repair at the same time, at most")
-    parser.add_argument("--nodes", type=int, default=1000, help="nodes of the cluster, 3 or more beside the storm's")
+    parser.add_argument("--at-once", type=int, default=20, help="nodes under repair at the same time, at most")
+    parser.add_argument("--nodes", type=int, default=1010, help="nodes of the cluster, 3 or more beside the storm's")
     parser.add_argument("--xid", type=int, default=79, help="79: reboot; 48: reset of the GPU")
     parser.add_argument("--idle", action="store_true", help="nodes without training work, so that drains move nothing")
     parser.add_argument("--within", type=float, default=900, help="seconds until nodes that are not back are given up")
@@ -212,9 +214,17 @@ def main() -> None:
         RehearsalCluster(Path(folder), size, Detector.DEFAULT, repair=True) as cluster,
         closing(Site(cluster, options.at_once)) as site,
     ):
+        _await_training(cluster.admin_kubeconfig)
         names = [f"gpu-node-{number}" for number in range(1, options.nodes + 1)]
         alone_s = _measure_alone(site, names[-_ALONE:], options.xid)
         _measure_storm(site, names[: options.storm], options, alone_s)
+
+
+def _await_training(kubeconfig: Path) -> None:
+    """Wait until every pod of the training jobs runs: thousands that start keep the nodes' process busy."""
+    jobs = Api(kubeconfig).request("GET", _JOBS)["items"]
+    with seeding(kubeconfig) as seeder:
+        seeder.await_training({job["metadata"]["name"]: job["spec"]["parallelism"] for job in jobs})
 
 
 def _measure_alone(site: Site, names: Sequence[str], xid: int) -> float:
