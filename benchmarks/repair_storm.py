@@ -253,7 +253,7 @@ def _measure_storm(site: Site, names: Sequence[str], options: argparse.Namespace
     print(f"  places for repairs taken: {occupied(courses, options.at_once, ended):.0%}")
     within = "" if courses.most_at_once <= options.at_once else ": MORE THAN ALLOWED"
     print(f"  under repair at the same time: {courses.most_at_once} at most{within}")
-    for line in (*_shown_cpu(used, ended - began, len(names)), *_shown_rows(site.rows(), courses)):
+    for line in (*_shown_cpu(used, ended - began, courses), *_shown_rows(site.rows(), courses)):
         print(f"  {line}")
 
 
@@ -270,16 +270,18 @@ def _shown_times(courses: Courses, began: float) -> Iterator[str]:
 
 def _shown_ratio(courses: Courses, began: float, at_once: int, alone_s: float) -> Iterator[str]:
     back = [course.back for course in courses.of.values() if course.back is not None]
-    allowed = allowed_s(len(courses.of), at_once, alone_s)
     if not back:
-        yield f"the ladder allows {allowed:.0f} s; no node came back"
+        yield "no node came back"
         return
-    yield f"the ladder allows {allowed:.0f} s; the last came back after {(max(back) - began) / allowed:.2f} times that"
+    allowed = allowed_s(len(back), at_once, alone_s)
+    ratio = (max(back) - began) / allowed
+    yield f"the ladder allows {allowed:.0f} s for {len(back)} nodes; the last was back after {ratio:.2f} times that"
 
 
-def _shown_cpu(used: Mapping[str, float], wall_s: float, nodes: int) -> Iterator[str]:
+def _shown_cpu(used: Mapping[str, float], wall_s: float, courses: Courses) -> Iterator[str]:
+    nodes = max(1, sum(course.back is not None for course in courses.of.values()))
     for name, seconds in sorted(used.items(), key=lambda item: -item[1]):
-        yield f"processor time of {name}: {seconds:.1f} s, {seconds / nodes:.2f} s a node"
+        yield f"processor time of {name}: {seconds:.1f} s, {seconds / nodes:.2f} s a node that is back"
     total, cores = sum(used.values()), os.cpu_count() or 1
     average, least_s = total / wall_s, total / cores
     yield f"processor time of all: {total:.0f} s, {average:.2f} cores; {cores} cores need {least_s:.0f} s for it"

@@ -21,6 +21,7 @@ from gameday.cluster.profile import load_profile
 from gameday.errors import AdapterError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.flows.judged_state import judged_state
+from gameday.flows.server_turns import TURNS
 from gameday.health.episodes import DEFAULT_TAINT
 from gameday.health.episodes.model import State as EpisodeState
 from gameday.health.episodes.work import EpisodeWork, Settings
@@ -52,6 +53,7 @@ def remediate_node(
         taint: The node-health controller's taint.
     """
     with ExitStack() as stack:
+        stack.enter_context(TURNS.set_aside())
         cancellation = stack.enter_context(Cancellation())
         try:
             settings = Settings(load_profile(profile), load_policy(policy).policy.repair, Taint.parse(taint))

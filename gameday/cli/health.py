@@ -70,8 +70,9 @@ def repair(
         from prefect import tags  # noqa: PLC0415 - seconds, which nothing but an episode has to wait for
 
         from gameday.flows.remediate_node import END_NAMES, remediate_node  # noqa: PLC0415
+        from gameday.flows.server_turns import TURNS  # noqa: PLC0415
 
-        with tags("gameday-repair", episode):
+        with TURNS.turn(), tags("gameday-repair", episode):
             state = remediate_node(
                 node=node,
                 profile=profile,
