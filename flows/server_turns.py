@@ -1,8 +1,8 @@
 """Turns at the Prefect server, for a process with many flow runs at the same time.
 
-A server on SQLite has 15 connections to its database, whatever its settings say (SQLAlchemy's default; Prefect 3.8).
-When 15 requests wait for the database's one writer, all stand still for 45 s and more, until some time out. Flow runs
-that begin or end are what writes: 10 at a time are well, 40 are not (docs/measured.md, A storm).
+Prefect 3.8 on SQLite stands still for 45 s and more, with the processor idle, when many flow runs begin or end at once:
+requests wait for the database's one writer until some time out (`database is locked`). Measured: 10 at a time are well,
+20 stand still now and then, 40 at once (docs/measured.md, A storm). Why the writer does not end is not known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _AT_ONCE = 8
-"""Half of the server's connections, and one: the other half is for reads, and for the server's own services."""
+"""Our choice: fewer than the 10 that were well."""
 
 
 class Turns:
