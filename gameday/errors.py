@@ -271,6 +271,10 @@ class ChildError(RehearsalError):
     """A process did not start or died; the message names it, its exit status and its log's last line."""
 
 
+class MemoryShortError(RehearsalError):
+    """The machine has too little memory left for a virtual cluster; the message says how much, and what to do."""
+
+
 class FolderHeldError(RehearsalError):
     """A living rehearsal or lab holds the folder; `pid` is its process, 0 in the instant before it is recorded."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,6 +88,7 @@ def up(
     """Start a lab and keep it running until Ctrl-C or `gameday lab down`. What crashes is started again."""
     from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
+    from gameday.rehearsal.watch import Watch, check_memory  # noqa: PLC0415
 
     out = console()
     options = LabOptions(
@@ -93,7 +96,9 @@ def up(
     )
     lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), options.settings())
     is_up = False
-    with broken_off_by_signals():
+    # As Ctrl-C would: the main thread may wait for a process that starts, or for one that ends.
+    watch = Watch(check_memory, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    with broken_off_by_signals(), watch:
         try:
             out.print(f"starting a control plane and {nodes} virtual nodes with {gpus} GPUs each", style="dim")
             with out.status("processes start"):
@@ -102,6 +107,8 @@ def up(
             _print_how_to(out, lab, nodes)
             lab.supervise()
         except KeyboardInterrupt:
+            if watch.error:
+                raise CommandError(f"{watch.error}; the lab is ended", ExitCode.ABORTED) from None
             if not is_up:
                 raise
         finally:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.detectors.models import DetectorProfile
+    from gameday.errors import RehearsalError
     from gameday.guests.load import LoadedGuest
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from gameday.rehearsal.lab.settings import LabSettings
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
     from gameday.rehearsal.slow_gpus import SlowGpu
+    from gameday.rehearsal.watch import Watch
 
 _FOLDER = Path(".rehearsal")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -274,6 +276,7 @@ def embedded(
     `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has, StartError for a cluster
     that does not start.
     """
+    from gameday.cluster.virtual_cluster import ENDED  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
@@ -326,7 +329,7 @@ def embedded(
         here.code = error.code
         raise
     finally:
-        if keep or here.code not in _LEAVES_NO_LOGS:
+        if keep or here.code not in _LEAVES_NO_LOGS or (folder / ENDED).exists():
             out.print(f"the cluster's logs: {folder}", soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
@@ -386,11 +389,13 @@ def up(
         kube_state_metrics=kube_state_metrics,
     )
     ended = threading.Event()
-    with running_cluster(running, out):
+    with running_cluster(running, out) as watch:
         for which in _SIGNALS:
             signal.signal(which, lambda *_: ended.set())
         _print_how_to(out, running)
         while not ended.wait(1.0):
+            if watch.error:
+                raise cluster_ended(watch.error)
             if died := running.dead():
                 raise CommandError(f"{running.child(died[0]).error('died')}; the rest is ended", ExitCode.INTERNAL)
     return ExitCode.PASSED
@@ -411,20 +416,38 @@ def status(folder: Folder = _FOLDER) -> int:
 
 
 @contextmanager
-def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[None]:
-    """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end."""
+def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
+    """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end.
+
+    Yields the watch that ends it early where it must not go on. Raises CommandError where that was during the start.
+    """
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
+    from gameday.rehearsal.watch import Watch  # noqa: PLC0415
 
     size = cluster.size
     out.print(f"starting a cluster of {size.nodes} virtual nodes with {size.gpus} GPUs each", style="dim")
     with broken_off_by_signals():
         try:
-            with out.status("processes start"):
-                cluster.start()
-            yield
+            with Watch(cluster.check, cluster.kill) as watch:
+                try:
+                    with out.status("processes start"):
+                        cluster.start()
+                except StartError:
+                    if watch.error:
+                        raise cluster_ended(watch.error) from None
+                    raise
+                yield watch
         finally:
             ignore_signals()
             cluster.end()
+
+
+def cluster_ended(error: RehearsalError) -> CommandError:
+    """Return the end of a command whose cluster was ended for this reason."""
+    from gameday.errors import MemoryShortError  # noqa: PLC0415
+
+    code = ExitCode.ABORTED if isinstance(error, MemoryShortError) else ExitCode.INTERNAL
+    return CommandError(f"{error}; the rest is ended", code)
 
 
 def _load(module: str) -> None:
@@ -554,7 +577,7 @@ def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
 
 def _nodes_at(plan: Plan, scale: str) -> int:
     """Return the nodes that a scale takes at least; refuse one that this machine has too little memory for."""
-    from gameday.api_clients.memory import why_too_large  # noqa: PLC0415
+    from gameday.host.memory import why_too_large  # noqa: PLC0415
 
     asked = plan.scales[scale]
     if why := why_too_large(asked.memory):
@@ -564,7 +587,7 @@ def _nodes_at(plan: Plan, scale: str) -> int:
 
 def _check_memory(nodes: int) -> None:
     """Refuse thousands of nodes that this machine has too little memory for, before anything is started."""
-    from gameday.api_clients.memory import why_too_large  # noqa: PLC0415
+    from gameday.host.memory import why_too_large  # noqa: PLC0415
     from gameday.rehearsal.scrape_pace import LARGE  # noqa: PLC0415
 
     if nodes > LARGE and (why := why_too_large(nodes * _BYTES_OF_A_NODE)):

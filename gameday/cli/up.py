@@ -24,6 +24,7 @@ from gameday.cli.rehearsal import (
     Gpus,
     Nodes,
     Repair,
+    cluster_ended,
     detector_of,
     hold_outs,
     is_repaired,
@@ -120,7 +121,7 @@ def up(
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
     the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
     """
-    out, ended = console(), threading.Event()
+    out, ended, watch = console(), threading.Event(), None
     try:
         with ExitStack() as stack:
             if profile:
@@ -128,7 +129,7 @@ def up(
                 _check_profiles([profile])
             else:
                 cluster = _virtual(nodes, gpus, detector, folder, repaired=is_repaired(repair))
-                stack.enter_context(running_cluster(cluster, out))
+                watch = stack.enter_context(running_cluster(cluster, out))
                 stack.enter_context(_server_of(cluster))
                 profile = str(cluster.profile)
             with out.status("deployments and worker start"):
@@ -139,6 +140,8 @@ def up(
                 signal.signal(which, lambda *_: ended.set())
             _print_how_to(out, names, profile, notify)
             while not ended.wait(1.0):
+                if watch and watch.error:
+                    raise cluster_ended(watch.error)
                 if not worker.alive:
                     raise CommandError(f"{worker.error('died')}; the rest is ended", ExitCode.INTERNAL)
             _end_runs(out, worker)
@@ -323,7 +326,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
         SERVED_URL_VARIABLE: pages,
         SERVED_FOLDER_VARIABLE: str(reports.resolve()),
     }
-    worker = Child("worker", argv, folder / "worker.log", environment, says_ready=False)
+    worker = Child("worker", argv, folder / "worker.log", environment, says_ready=False, plays_game_days=True)
     began = datetime.now(UTC)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -318,6 +318,10 @@ class ClusterProfile(BaseSettings):
     """Prefect notification blocks that are sent runs, `type/name` as in `slack-webhook/gpu-oncall`: docs/exports.md."""
     notify_on: Literal["red or change", "every run"] = "red or change"
     """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
+    rehearsal: Path | None = None
+    """Folder of a virtual cluster, that game-days end with; `gameday rehearse` sets it (docs/rehearsal.md, Memory).
+
+    None on every real cluster."""
     lab_control: Path | None = None
     """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
-from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.objects import LoadObjects
 from gameday.documents.fields import conflict
 from gameday.documents.sizes import format_size
 from gameday.errors import HostError
+from gameday.host.memory import LOADS_NEED, free_memory
 
 _MOST_BYTES = 1_200_000_000
 """Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""
@@ -44,6 +44,6 @@ def make_counted(objects: LoadObjects, count: int, size: int) -> str:
 
 def check_memory(load: str) -> None:
     """Raise HostError where too little of the machine's memory is free for a load to begin."""
-    free = free_share()
-    if free < LEAST_FREE:
-        raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LEAST_FREE:.0%}")
+    free = free_memory().share
+    if free < LOADS_NEED:
+        raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LOADS_NEED:.0%}")

@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.follower import FollowOrder
 from gameday.api_clients.following import Following
-from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.notes import MeasuredNote
 from gameday.api_clients.writer import Writer
 from gameday.documents.fields import Duration, conflict
@@ -21,6 +20,7 @@ from gameday.faults.api_load import check_memory, make_counted, refuse_too_much
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
+from gameday.host.memory import LOADS_NEED, free_memory
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Followed, FollowMode
 from gameday.values.api_requests import percentile
@@ -162,8 +162,8 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
         thread.start()
         try:
             while thread.is_alive() and not following.is_over and not ended.wait(_LOOK_EVERY_S):
-                if free_share() < LEAST_FREE:
-                    raise HostError(f"less than {LEAST_FREE:.0%} of this node's memory is free: the load ended")
+                if free_memory().share < LOADS_NEED:
+                    raise HostError(f"less than {LOADS_NEED:.0%} of this node's memory is free: the load ended")
         finally:
             writer.end()
             thread.join()

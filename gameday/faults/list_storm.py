@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from gameday.api_clients.lists import NAMESPACE, Form, Read
-from gameday.api_clients.memory import LEAST_FREE, free_share
 from gameday.api_clients.notes import StageNote, StormEnding, StormEndNote, StormNote, request_notes
 from gameday.api_clients.order import ListOrder, OwnCost, one_after_another
 from gameday.api_clients.storm import Storm, wait_until_sent
@@ -22,6 +21,7 @@ from gameday.faults.api_load import check_memory, make_counted, refuse_too_much
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
+from gameday.host.memory import LOADS_NEED, free_memory
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import HAND_OVER_S, ApiRequest, LoadStage, max_overlap, percentile
 from gameday.values.nodes import NodeRole
@@ -233,7 +233,7 @@ class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
         tell(StormEndNote(ended_at=datetime.now(UTC), reason=reason, cost=begun.cost))
         lines = summary(begun.requests, begun.cost)
         if reason == "host short of memory":
-            raise HostError(f"less than {LEAST_FREE:.0%} of this node's memory is free: the storm ended; {lines[0]}")
+            raise HostError(f"less than {LOADS_NEED:.0%} of this node's memory is free: the storm ended; {lines[0]}")
         if begun.failed:
             raise HostError(f"{begun.failed} client process(es) died; {lines[0]}")
         return lines
@@ -284,7 +284,7 @@ def _follow(storm: Storm, ended: threading.Event, tell: Callable[[BaseModel], No
     while not storm.is_over:
         if ended.wait(_LOOK_EVERY_S):
             return "told to end"
-        if free_share() < LEAST_FREE:
+        if free_memory().share < LOADS_NEED:
             return "host short of memory"
         _tell_requests(storm, tell)
     return "rounds done"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
+from gameday.cluster.virtual_cluster import why_ended
 from gameday.errors import AdapterError
 from gameday.history.events import (
     FaultUndone,
@@ -68,15 +70,26 @@ def insist(act: Callable[[], object]) -> None:
         raise
 
 
+def unless_ended(folder: Path | None, part: Callable[[], object]) -> None:
+    """Do a part that asks the cluster, but not where this is a virtual one that has ended: nobody would answer."""
+    if not why_ended(folder):
+        part()
+
+
 def note_steps_not_reached(record: RunRecord) -> None:
     """Note every step that the run's early end kept from starting."""
     history = record.journal.history()
     settled = {event.step for event in history.of(StepStarted)} | {event.step for event in history.of(StepEnded)}
-    stopped = next((e for e in reversed(history.of(StepEnded)) if e.outcome is not StepOutcome.DONE), None)
-    why = f"{stopped.step} ended the run" if stopped else "the run stopped before its first step"
+    why = _why_not_reached(history.of(StepEnded))
     for step in Step:
         if step not in settled:
             record.note(StepEnded(step=step, outcome=StepOutcome.NOT_REACHED, why=why))
+
+
+def _why_not_reached(ended: Sequence[StepEnded]) -> str:
+    if stopped := next((event for event in reversed(ended) if event.outcome is not StepOutcome.DONE), None):
+        return f"{stopped.step} ended the run"
+    return f"the run stopped after {ended[-1].step}" if ended else "the run stopped before its first step"
 
 
 def look_last(run: Run) -> None:

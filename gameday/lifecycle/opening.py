@@ -37,6 +37,7 @@ from gameday.lifecycle.closing import (
     note_costs,
     note_steps_not_reached,
     save_frames,
+    unless_ended,
 )
 from gameday.plan.models import Plan
 from gameday.reaper.excluded_nodes import reap_before_start
@@ -140,7 +141,8 @@ def _assemble(
         excluded = reap_before_start(kubernetes, record.id, partial(_note_reaped, record), pods.pods_of_other_runs())
     header = Header.of_this_process(record.id, record.plan.name, record.started, invocation.process_flow_run)
     ledger = RunLedger(record, kubernetes, Ledger(kubernetes, header), leases, pods)
-    closing.add("close the ledger", partial(close_ledger, record, ledger))
+    close = partial(close_ledger, record, ledger)
+    closing.add("close the ledger", partial(unless_ended, profile.rehearsal, close))
     chain = DetectionChain(record.note)
     listener = QuarantineListener(record, chain, ledger.cordons)
     nodes = NodeWatch(kubernetes, record.id, record.note, pod_states, pods, listener)
@@ -159,8 +161,9 @@ def _assemble(
         excluded_nodes=excluded,
         background=background,
     )
-    closing.add("save the frames", partial(save_frames, run))
-    closing.add("look at the targets for the last time", partial(look_last, run))
+    closing.add("save the frames", partial(unless_ended, profile.rehearsal, partial(save_frames, run)))
+    last = partial(look_last, run)
+    closing.add("look at the targets for the last time", partial(unless_ended, profile.rehearsal, last))
     return run
 
 
@@ -224,7 +227,7 @@ def _take_lease(record: RunRecord, kubernetes: Kubernetes, closing: Closing) -> 
         lease_duration(kubernetes.profile.lease_duration_s, record.plan.fault.api_server_away_for),
         record.abort.sleep,
     )
-    closing.add("release the leases", leases.release)
+    closing.add("release the leases", partial(unless_ended, kubernetes.profile.rehearsal, leases.release))
     if record.member:
         leases.rely_on(record.member.season)
     else:

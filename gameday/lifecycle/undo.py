@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from gameday.cluster.virtual_cluster import why_ended
 from gameday.errors import AbortedError, RefusedError, StepFailedError
-from gameday.history.events import Aborted, Problem, Refused, StepEnded, StepStarted
+from gameday.history.events import Aborted, FaultUndone, Problem, Refused, StepEnded, StepStarted
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.lifecycle.closing import insist
 from gameday.observe.api_server_load import note_load_logs
@@ -61,6 +62,13 @@ def undo_at_the_end(run: Run, *, return_without_qa: bool = False) -> Iterator[No
 
 def undo_everything(run: Run, *, return_without_qa: bool = False) -> None:
     """Undo what is still open, newest first, and give nodes back last. Raises nothing for the cluster's sake."""
+    if not why_ended(run.profile.rehearsal):
+        _undo_in_cluster(run, return_without_qa=return_without_qa)
+    if why_ended(run.profile.rehearsal):  # before the undo, or in its midst
+        _note_gone_with_cluster(run)
+
+
+def _undo_in_cluster(run: Run, *, return_without_qa: bool) -> None:
     reconcile_with_reaper(run)
     note_load_logs(run)
     _undo_all(run, lambda entry: not isinstance(entry.undo, RestoreNode))
@@ -71,6 +79,13 @@ def undo_everything(run: Run, *, return_without_qa: bool = False) -> None:
         for node in {entry.node for entry in run.ledger.open_entries() if isinstance(entry.undo, RestoreNode)}:
             keep_out_of_service(run, node or "", "the flow has no QA step, so that nobody proved the node good")
     _undo_all(run, lambda entry: isinstance(entry.undo, RestoreNode))
+
+
+def _note_gone_with_cluster(run: Run) -> None:
+    """Note that a virtual cluster, which has ended, took with it whatever the run had changed in it."""
+    gone = ("the virtual cluster has ended, and everything in it with it",)
+    for entry in run.ledger.open_entries():
+        run.note(FaultUndone(intent=entry.id, node=entry.node, by="flow", cleanliness=Cleanliness.CLEAN, evidence=gone))
 
 
 def _note_steps_left_out(run: Run) -> None:
@@ -93,7 +108,8 @@ def _undo_all(run: Run, chosen: Callable[[Entry], bool]) -> None:
     while entries:
         final = {entry.id for entry in entries if not _undo(run, entry)}
         entries = [entry for entry in run.ledger.open_entries() if chosen(entry) and entry.id not in final]
-        if time.monotonic() > deadline or abort.second_signal or not entries:
+        is_over = time.monotonic() > deadline or abort.second_signal or why_ended(run.profile.rehearsal)
+        if is_over or not entries:
             break
         time.sleep(_PAUSE_S)
 

@@ -22,6 +22,11 @@ from kubesim.process import die_with_parent
 _ENDS_WITHIN_S = 5.0
 _POLL_S = 0.05
 STALLED_AFTER_S = 60.0
+_FIRST_TO_GO = b"1000"
+"""The value that kubelet gives a BestEffort container (pkg/kubelet/qos): the kernel kills such processes first.
+
+Of several it takes the largest. A higher value needs no rights, and is passed on to a child's own children.
+"""
 _LEAST_CPU_SHARE = 0.01
 """A share of one core.
 
@@ -59,6 +64,21 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # proc(5): utime and stime
 
 
+def _prepare(dies_by: signal.Signals, *, is_first_to_go: bool) -> None:
+    """Tie this process to its parent, and offer it to the kernel's OOM killer before anything that is not ours."""
+    die_with_parent(dies_by)
+    if not is_first_to_go:
+        return
+    try:
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:  # no Linux
+        return
+    try:
+        os.write(file, _FIRST_TO_GO)
+    finally:
+        os.close(file)
+
+
 class Child:
     """A process in a session of its own, so that a terminal's Ctrl-C reaches only us."""
 
@@ -71,12 +91,14 @@ class Child:
         *,
         says_ready: bool = True,
         dies_by: signal.Signals = signal.SIGTERM,
+        plays_game_days: bool = False,
     ) -> None:
         """`says_ready`: one of our own, which print one line when they serve; what others print goes to the log.
 
-        `dies_by` is what the kernel sends when we die.
+        `dies_by` is what the kernel sends when we die. A child that `plays_game_days` undoes their faults, and so is no
+        better to kill than any program where the machine has no memory left; the others are.
         """
-        self._die = partial(die_with_parent, dies_by)
+        self._before_exec = partial(_prepare, dies_by, is_first_to_go=not plays_game_days)
         self._says_ready = says_ready
         self.name = name
         self.argv = list(argv)
@@ -97,7 +119,7 @@ class Child:
                 stderr=log,
                 env=self.env,
                 start_new_session=True,
-                preexec_fn=self._die,  # noqa: PLW1509 - it takes no lock and loads nothing
+                preexec_fn=self._before_exec,  # noqa: PLW1509 - it takes no lock and loads nothing
             )
 
     def await_ready_line(self, stalled_after_s: float = STALLED_AFTER_S) -> dict[str, Any]:
@@ -183,6 +205,11 @@ class Child:
     def ask_to_end(self) -> None:
         if self.alive and self.process is not None:
             self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, and no wait; the caller still owes an `end`."""
+        if self.alive and self.process is not None:
+            self.process.kill()
 
     def end(self, timeout_s: float = _ENDS_WITHIN_S) -> None:
         """SIGTERM, and SIGKILL after `timeout_s`; safe to call again."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,9 @@ from ruamel.yaml import YAML
 
 from gameday.cluster.lab_control import SOCKET
 from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.virtual_cluster import ENDED
 from gameday.detectors.models import DetectorProfile
+from gameday.errors import ChildError
 from gameday.faults.registry import parameter_models
 from gameday.guests.load import LoadedGuest
 from gameday.guests.order import GuestOrder
@@ -58,6 +61,7 @@ from gameday.rehearsal.scrape_pace import LARGE
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.slow_gpus import SlowGpu
 from gameday.rehearsal.startup import start_errors
+from gameday.rehearsal.watch import check_memory
 
 _PORTS = (
     "nodes",
@@ -174,6 +178,7 @@ class RehearsalCluster:
         self._gpu_operator = gpu_operator
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
+        self._is_up = False
         self._migrated = True
         self.profile = self.folder / "profile.yaml"
         self._kernel_logs = kernel_logs or (self.folder / "kernel-logs" if guest else None)
@@ -199,6 +204,7 @@ class RehearsalCluster:
 
     def end(self) -> None:
         """End every process, all together; the folder stays, with the logs."""
+        self._is_up = False
         self._end_children()
         self._held_ports.release()
         if self._held:
@@ -220,6 +226,32 @@ class RehearsalCluster:
         """Return the names of processes that should live and do not."""
         return [name for name, child in self._children.items() if not child.alive]
 
+    def check(self) -> None:
+        """Raise MemoryShortError or ChildError where the cluster, which starts or runs, must not go on."""
+        if self._held is None:
+            return
+        check_memory()
+        if self._is_up:
+            for name in self.dead():
+                if name != "prefect":
+                    raise self._died(self.child(name))
+
+    def _died(self, child: Child) -> ChildError:
+        error = child.error("died")
+        if child.process is None or child.process.returncode != -signal.SIGKILL:
+            return error
+        return ChildError(f"{error}; the kernel kills like this where memory runs out: journalctl -k | grep oom")
+
+    def kill(self, why: str) -> None:
+        """End every process by force but Prefect's server, and leave word for the game-days on this cluster.
+
+        A game-day that ends reports its state to Prefect.
+        """
+        (self.folder / ENDED).write_text(why, encoding="utf-8")
+        for name, child in list(self._children.items()):
+            if name != "prefect":
+                child.kill()
+
     def restart(self, name: str) -> None:
         """End one process and start it again with the same arguments, as a crash and its supervisor would."""
         child = self._children[name]
@@ -231,6 +263,7 @@ class RehearsalCluster:
         with start_errors(self.folder, "rehearsal", holder="another rehearsal", about_files="the rehearsal's folder: "):
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self._any_wrote, self._start_over)
+            self._is_up = True
 
     def _choose_ports(self) -> HeldPorts:
         held = HeldPorts(len(_PORTS))
@@ -531,6 +564,7 @@ class RehearsalCluster:
             "name": name,
             # Its UID and its port are new each time; its runs are to be compared all the same.
             "identity": f"gameday-{name}",
+            "rehearsal": str(self.folder),
             "kubeconfig": str(kubeconfig),
             # No fault can do harm in a rehearsal.
             "allow_dangerous": sorted(parameter_models()),

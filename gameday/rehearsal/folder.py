@@ -15,9 +15,9 @@ import shutil
 from pathlib import Path
 from typing import IO
 
+from gameday.cluster.virtual_cluster import ENDED, LOCK, written_pid
 from gameday.errors import FolderHeldError
 
-LOCK = "lock"
 STATE = "state.json"
 _LEFTOVERS = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods", "guests", "kernel-logs")
 """Folders that an ended cluster left. Prefect's stays: its pages show the game-days of earlier clusters, too."""
@@ -43,7 +43,8 @@ class HeldFolder:
 
     def empty(self) -> None:
         """Remove what an ended cluster left. Raises OSError."""
-        (self.folder / STATE).unlink(missing_ok=True)
+        for name in (STATE, ENDED):
+            (self.folder / name).unlink(missing_ok=True)
         for stale in _LEFTOVERS:
             shutil.rmtree(self.folder / stale, ignore_errors=True)
         for log in self.folder.glob("*.log"):
@@ -55,20 +56,6 @@ class HeldFolder:
         self._lock.close()
 
 
-def holder(folder: Path) -> int | None:
-    """Return the process that holds the folder: None where none does, 0 before it has written its number."""
-    try:
-        lock = (folder / LOCK).open(encoding="ascii")
-    except OSError:
-        return None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _pid(lock)
-    return None
-
-
 def _locked(path: Path) -> IO[str]:
     file = path.open("a+", encoding="ascii")
     try:
@@ -76,10 +63,5 @@ def _locked(path: Path) -> IO[str]:
     except BlockingIOError:
         with file:
             file.seek(0)
-            raise FolderHeldError(_pid(file)) from None
+            raise FolderHeldError(written_pid(file)) from None
     return file
-
-
-def _pid(lock: IO[str]) -> int:
-    text = lock.read(20).strip()
-    return int(text) if text.isdecimal() else 0

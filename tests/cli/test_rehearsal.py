@@ -15,9 +15,10 @@ import httpx
 import pytest
 
 from gameday.cli import run
+from gameday.cluster.virtual_cluster import holder, why_ended
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.folder import STATE, HeldFolder, holder
+from gameday.rehearsal.folder import STATE, HeldFolder
 from tests.plan.plans import changed
 from tests.rehearsal.processes import answers, naming, until
 
@@ -129,7 +130,7 @@ def test_what_this_machine_does_not_have_is_said_before_anything_is_started(
     capsys: Capture,
 ) -> None:
     (tmp_path / "meminfo").write_text(f"MemTotal: {20 * 2**20} kB\nMemAvailable: {7 * 2**20} kB\n")
-    monkeypatch.setattr("gameday.api_clients.memory.MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr("gameday.host.memory.MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr("gameday.rehearsal.lab.programs.TOOLS", tmp_path)
     assert run(["rehearse", *arguments]) == ExitCode.REFUSED
     assert said in capsys.readouterr().err
@@ -268,5 +269,6 @@ def test_a_part_that_dies_is_named_with_its_log_and_the_rest_is_ended(up: Up) ->
     code, said = up.ended()
     assert code == ExitCode.INTERNAL
     assert "gameday: nodes died (exit status -9)" in said
+    assert "nodes died (exit status -9)" in why_ended(up.folder), "game-days in other processes learn it"
     assert f"its log is {up.folder}/nodes.log" in said
     assert naming(up.folder) == set()

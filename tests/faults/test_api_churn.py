@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from gameday.agent.task import notes_in
-from gameday.api_clients import memory
 from gameday.api_clients.notes import RequestsNote
 from gameday.errors import HostError
 from gameday.faults.api_churn import ApiChurnFault, ApiChurnParameters
+from gameday.host import memory
 from gameday.host.base import ApiServer
 from tests.host.fake import FakeHost
 from tests.kubesim.processes import ApiServer as Program

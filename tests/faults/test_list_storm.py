@@ -15,12 +15,12 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from gameday.agent.task import AgentResult, notes_in
-from gameday.api_clients import memory
 from gameday.api_clients.notes import RequestsNote, StageNote, StormEndNote, StormNote
 from gameday.errors import HostError
 from gameday.faults import list_storm
 from gameday.faults.base import Evidence
 from gameday.faults.list_storm import ListStormFault, ListStormParameters
+from gameday.host import memory
 from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE
 from gameday.host.base import ApiServer
 from gameday.values.results import Cleanliness

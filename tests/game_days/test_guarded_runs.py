@@ -30,6 +30,8 @@ from gameday.history.events import (
     TargetsChosen,
 )
 from gameday.history.journal import read_history
+from gameday.host import memory
+from gameday.run.record import RunRecord
 from gameday.values.results import Cleanliness, Step
 from kubesim.kubeconfig import Kubeconfig
 from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, step_started
@@ -146,6 +148,34 @@ def test_an_opt_in_that_is_taken_back_aborts_the_run_and_undoes_it(clean_arena: 
     assert [(one.by, "no longer carries" in one.why) for one in played.history.of(Aborted)] == [("guard", True)]
     assert {one.cleanliness for one in played.history.of(FaultUndone)} == {Cleanliness.CLEAN}
     assert played.exit_code == 3, played.output
+
+
+def test_a_rehearsal_that_runs_short_of_memory_aborts_and_undoes_its_fault(
+    clean_arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meminfo, begin_step = tmp_path / "meminfo", RunRecord.begin_step
+
+    def leave(percent: int) -> None:
+        meminfo.write_text(f"MemTotal: {100 * 2**20} kB\nMemAvailable: {percent * 2**20} kB\n")
+
+    def runs_short(record: RunRecord, step: Step) -> None:
+        begin_step(record, step)
+        if step is Step.AWAIT_ALERT:
+            leave(9)
+
+    leave(50)
+    monkeypatch.setattr(memory, "MEMINFO", meminfo)
+    monkeypatch.setattr(memory, "OWN_GROUP", tmp_path / "none")
+    monkeypatch.setattr(RunRecord, "begin_step", runs_short)
+    played = clean_arena.play(SILENT)
+    assert played.exit_code == 3, played.output
+    looks = [(one.phase, one.ok) for one in played.history.of(GuardChecked) if one.guardrail == "free memory"]
+    assert looks[0] == ("before", True)
+    assert ("during", False) in looks
+    assert {one.cleanliness for one in played.history.of(FaultUndone)} == {Cleanliness.CLEAN}
+    (aborted,) = played.history.of(Aborted)
+    assert "9.0% (9.0 GiB of this machine's 100.0 GiB)" in aborted.why
+    assert "start a smaller cluster" in (played.folder or Path()).joinpath("report.html").read_text()
 
 
 def asked(arena: Arena, plan: dict[str, Any]) -> tuple[Any, Path, str]:

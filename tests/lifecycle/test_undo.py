@@ -13,6 +13,7 @@ import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
+from gameday.cluster.virtual_cluster import ENDED
 from gameday.errors import AbortedError, KubernetesError, StepFailedError
 from gameday.history.events import Aborted, FaultUndone, NodeSeen, Problem, RunEnded, StepEnded, TargetsChosen
 from gameday.ledger import lease
@@ -22,6 +23,7 @@ from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import UndoResult
 from gameday.lifecycle import closing
 from gameday.reaper.reap import reap, reap_under
+from gameday.rehearsal.folder import HeldFolder
 from gameday.run.abort import Abort
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
@@ -48,6 +50,40 @@ def hangup_as_in_a_terminal() -> Iterator[None]:
 @pytest.fixture
 def opened(world: World, tmp_path: Path) -> OpenedRun:
     return OpenedRun(world, tmp_path / "reports")
+
+
+# --- a virtual cluster that ends ---
+
+
+@pytest.mark.parametrize("ends", ["under a step", "in the undo"])
+def test_what_a_virtual_cluster_took_with_it_is_not_undone(
+    opened: OpenedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    profile, folder = opened.world.profile, tmp_path / "cluster"
+    monkeypatch.setattr(opened.world, "profile", lambda file: profile(file).model_copy(update={"rehearsal": folder}))
+    held = HeldFolder(folder)
+
+    def end(*_: object) -> UndoResult:
+        (folder / ENDED).write_text("nodes died")
+        return UndoResult(Cleanliness.UNKNOWN, ("refused",))
+
+    def aborts(run: Run) -> None:
+        run.record.begin_step(Step.INJECT)
+        if ends == "under a step":
+            end()
+            run.record.abort.sleep(30)
+        monkeypatch.setattr("gameday.run.run_ledger.undo_entry", lambda *_, **__: end())
+        raise AbortedError("guard", "enough")
+
+    opened.play(aborts)
+    held.release()
+    (aborted,) = opened.history.of(Aborted)
+    assert ("nodes died" in aborted.why) is (ends == "under a step")
+    assert opened.history.of(FaultUndone)[-1].evidence == (
+        "the virtual cluster has ended, and everything in it with it",
+    )
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+    assert opened.world.pods(opened.id), "nobody asks a cluster that has ended"
 
 
 # --- signals ---

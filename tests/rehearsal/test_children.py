@@ -133,3 +133,35 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def _oom_score_adj(pid: int | str) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def test_the_kernel_kills_a_child_and_its_children_first(made: list[Child], tmp_path: Path) -> None:
+    script = (
+        "import json, subprocess, sys, time\n"
+        "own = subprocess.run(['cat', '/proc/self/oom_score_adj'], capture_output=True, text=True).stdout\n"
+        "print(json.dumps({'own': int(own)}), flush=True); time.sleep(60)"
+    )
+    child = _child(made, tmp_path, script)
+    assert child.await_ready_line() == {"own": 1000}
+    assert child.process is not None
+    assert _oom_score_adj(child.process.pid) == 1000
+    assert _oom_score_adj("self") < 1000
+
+
+def test_one_that_plays_game_days_is_killed_as_late_as_we_are(made: list[Child], tmp_path: Path) -> None:
+    child = _child(made, tmp_path, "import time; time.sleep(60)", says_ready=False, plays_game_days=True)
+    assert child.process is not None
+    assert _oom_score_adj(child.process.pid) == _oom_score_adj("self")
+
+
+def test_one_that_is_killed_is_gone_at_once(made: list[Child], tmp_path: Path) -> None:
+    child = _child(made, tmp_path, "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)")
+    child.kill()
+    child.end()
+    assert child.process is not None
+    assert child.process.returncode == -signal.SIGKILL
+    child.kill()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gameday.cluster.virtual_cluster import LOCK, holder
 from gameday.errors import FolderHeldError
-from gameday.rehearsal.folder import LOCK, STATE, HeldFolder, holder
+from gameday.rehearsal.folder import STATE, HeldFolder
 
 
 def test_a_held_folder_names_its_process_and_keeps_others_out(tmp_path: Path) -> None:

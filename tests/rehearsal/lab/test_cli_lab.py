@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from gameday.cli import run
+from gameday.cluster.virtual_cluster import holder
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.folder import STATE, HeldFolder, holder
+from gameday.rehearsal.folder import STATE, HeldFolder
 from tests.rehearsal.lab.plane import need_programs
 from tests.rehearsal.processes import naming, until
 

@@ -1,0 +1,42 @@
+"""The folder of a virtual cluster, as those see it who use the cluster: whether it runs, and why it ended."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import IO
+
+LOCK = "lock"
+"""Locked by the process that holds the folder, which has written its number into it."""
+ENDED = "ended"
+"""A sentence: why the cluster ended although nobody asked it to. The next one in the folder removes it."""
+
+
+def why_ended(folder: Path | None) -> str:
+    """Return why the virtual cluster of a folder runs no longer; empty while it runs, and for a real one (None)."""
+    if folder is None:
+        return ""
+    try:
+        return (folder / ENDED).read_text(encoding="utf-8")
+    except OSError:
+        return "" if holder(folder) is not None else f"the virtual cluster in {folder} runs no longer"
+
+
+def holder(folder: Path) -> int | None:
+    """Return the process that holds the folder: None where none does, 0 before it has written its number."""
+    try:
+        lock = (folder / LOCK).open(encoding="ascii")
+    except OSError:
+        return None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return written_pid(lock)
+    return None
+
+
+def written_pid(lock: IO[str]) -> int:
+    """Return the number in a lock file; 0 where there is none yet."""
+    text = lock.read(20).strip()
+    return int(text) if text.isdecimal() else 0
