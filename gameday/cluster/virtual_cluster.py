@@ -13,8 +13,11 @@ ENDED = "ended"
 
 
 def why_ended(folder: Path | None) -> str:
-    """Return why the virtual cluster of a folder runs no longer; empty while it runs, and for a real one (None)."""
-    if folder is None:
+    """Return why the virtual cluster of a folder runs no longer; empty while it runs, and for a real one (None).
+
+    Empty also where the folder cannot be seen from here, as from a container.
+    """
+    if folder is None or not (folder / LOCK).exists():
         return ""
     try:
         return (folder / ENDED).read_text(encoding="utf-8")
