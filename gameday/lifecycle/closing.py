@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gameday.history.events import (
     IntentRecorded,
     NodeSeen,
     OwnCost,
+    PrometheusFellBehind,
     RunEnded,
     StepEnded,
     StepStarted,
@@ -116,6 +118,11 @@ def _is_last_word_a_look(history: History) -> bool:
 def save_frames(run: Run) -> None:
     """Collect what the frames are made of, and let them be written into the run's folder."""
     folder = run.record.folder
+    if why_ended(run.profile.rehearsal):
+        # Alerts since the last look are in no history; what was not seen to fire is then no proof that it did not.
+        why, hint = "it ended with the virtual cluster", "play the game-day again"
+        run.note(PrometheusFellBehind(since=run.record.started, until=datetime.now(UTC), why=why, hint=hint))
+        return
     try:
         write_frames(collect(run), folder / "frames")
     except OSError as error:

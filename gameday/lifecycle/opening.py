@@ -24,6 +24,7 @@ from gameday import __version__
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.virtual_cluster import why_ended
 from gameday.errors import AdapterError, LeaseHeldError, RefusedError, SeasonGoneError
 from gameday.history.events import AlertChosen, DetectorConsulted, Refused, RunStarted
 from gameday.ledger.entries import Header
@@ -99,6 +100,8 @@ def open_run(record: RunRecord, profile: ClusterProfile, invocation: Invocation)
 
 
 def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, closing: Closing) -> Run:
+    if why := why_ended(profile.rehearsal):  # the next one of a season need not ask a server that is gone
+        raise RefusedError(why, "start the virtual cluster again")
     try:
         servers = Servers(profile)
         closing.add("close the servers", servers.close)
@@ -161,7 +164,7 @@ def _assemble(
         excluded_nodes=excluded,
         background=background,
     )
-    closing.add("save the frames", partial(unless_ended, profile.rehearsal, partial(save_frames, run)))
+    closing.add("save the frames", partial(save_frames, run))
     last = partial(look_last, run)
     closing.add("look at the targets for the last time", partial(unless_ended, profile.rehearsal, last))
     return run

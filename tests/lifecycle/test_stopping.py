@@ -35,6 +35,7 @@ from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
 from gameday.plan.load import LoadedPlan
+from gameday.rehearsal.folder import HeldFolder
 from gameday.run.abort import Abort
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness, Step, StepOutcome
@@ -379,3 +380,13 @@ def test_a_torn_last_line_costs_only_itself(opened: OpenedRun) -> None:
     torn = read_history(path)
     assert torn.damaged == 1
     assert torn.records == whole.records[:-1]
+
+
+def test_a_run_on_a_virtual_cluster_that_has_ended_is_refused_at_once(
+    opened: OpenedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = opened.world.profile(opened.world.kubeconfig("gameday-runner")).model_copy(update={"rehearsal": tmp_path})
+    monkeypatch.setattr(opened.world, "profile", lambda file: profile)
+    HeldFolder(tmp_path).release()
+    opened.refused()
+    assert "runs no longer" in opened.history.of(Refused)[-1].why

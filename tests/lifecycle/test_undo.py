@@ -15,7 +15,16 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.virtual_cluster import ENDED
 from gameday.errors import AbortedError, KubernetesError, StepFailedError
-from gameday.history.events import Aborted, FaultUndone, NodeSeen, Problem, RunEnded, StepEnded, TargetsChosen
+from gameday.history.events import (
+    Aborted,
+    FaultUndone,
+    NodeSeen,
+    Problem,
+    PrometheusFellBehind,
+    RunEnded,
+    StepEnded,
+    TargetsChosen,
+)
 from gameday.ledger import lease
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE
@@ -83,6 +92,7 @@ def test_what_a_virtual_cluster_took_with_it_is_not_undone(
         "the virtual cluster has ended, and everything in it with it",
     )
     assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
+    assert opened.history.of(PrometheusFellBehind), "alerts may have fired that nobody saw"
     assert opened.world.pods(opened.id), "nobody asks a cluster that has ended"
 
 
