@@ -319,7 +319,7 @@ class ClusterProfile(BaseSettings):
     notify_on: Literal["red or change", "every run"] = "red or change"
     """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
     rehearsal: Path | None = None
-    """Folder of a virtual cluster, that game-days end with; `gameday rehearse` sets it (docs/rehearsal.md, Memory).
+    """Folder of a virtual cluster (docs/rehearsal.md, Memory); `gameday rehearse` sets it.
 
     None on every real cluster."""
     lab_control: Path | None = None

@@ -43,7 +43,7 @@ class Memory:
         return self.free / self.total
 
     def __str__(self) -> str:
-        return f"{self.share:.1%} ({gib(self.free)} of {self.owner}'s {gib(self.total)})"
+        return f"{self.free / 2**30:.1f} of {self.owner}'s {gib(self.total)} free, {self.share:.1%}"
 
 
 def free_memory() -> Memory:

@@ -61,6 +61,6 @@ def check_memory() -> None:
         return
     if free.share < CLUSTERS_NEED:
         raise MemoryShortError(
-            f"{free.owner} ran short of memory: {free} is free, and a virtual cluster ends below {CLUSTERS_NEED:.0%};"
+            f"{free.owner} ran short of memory: {free}, and a virtual cluster ends below {CLUSTERS_NEED:.0%};"
             " end other programs, or start a smaller cluster (--nodes)"
         )

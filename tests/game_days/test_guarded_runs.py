@@ -174,7 +174,7 @@ def test_a_rehearsal_that_runs_short_of_memory_aborts_and_undoes_its_fault(
     assert ("during", False) in looks
     assert {one.cleanliness for one in played.history.of(FaultUndone)} == {Cleanliness.CLEAN}
     (aborted,) = played.history.of(Aborted)
-    assert "9.0% (9.0 GiB of this machine's 100.0 GiB)" in aborted.why
+    assert "9.0 of this machine's 100.0 GiB free, 9.0%" in aborted.why
     assert "start a smaller cluster" in (played.folder or Path()).joinpath("report.html").read_text()
 
 

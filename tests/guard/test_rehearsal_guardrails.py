@@ -52,7 +52,7 @@ def test_one_that_runs_short_says_how_much_was_left_and_what_to_do(
 ) -> None:
     leave(0.09, tmp_path, monkeypatch)
     said = look(FreeMemory(), rehearsed(tmp_path)).message()
-    assert "9.0% (0.9 GiB of this machine's 10.0 GiB)" in said
+    assert "0.9 of this machine's 10.0 GiB free, 9.0%" in said
     assert "ran short of memory: end other programs, or start a smaller cluster (--nodes)" in said
 
 

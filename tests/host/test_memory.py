@@ -44,7 +44,7 @@ def test_this_machine_has_memory() -> None:
 
 
 def test_what_programs_can_still_get_is_read_of_the_kernel(files: Files) -> None:
-    assert str(free_memory()) == "75.0% (15.0 GiB of this machine's 20.0 GiB)"
+    assert str(free_memory()) == "15.0 of this machine's 20.0 GiB free, 75.0%"
 
 
 @pytest.mark.parametrize("text", ["", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: many kB\n", "\xff"])
@@ -57,7 +57,7 @@ def test_what_cannot_be_read_is_said(files: Files, text: str) -> None:
 def test_a_containers_limit_counts_where_it_leaves_less(files: Files) -> None:
     files.own.write_text("0::/\n")
     files.group("", "4", used=3)
-    assert str(free_memory()) == "25.0% (1.0 GiB of this container's 4.0 GiB)"
+    assert str(free_memory()) == "1.0 of this container's 4.0 GiB free, 25.0%"
     files.machine(2)
     assert free_memory().owner == "this machine"
 
