@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import httpx
 import pytest
 
 from gameday.cli import run
+from gameday.cli.console import console
+from gameday.cli.rehearsal import running_cluster
 from gameday.cluster.virtual_cluster import holder, why_ended
-from gameday.errors import CommandError
+from gameday.errors import ChildError, CommandError, MemoryShortError, RehearsalError, StartError
 from gameday.exit_codes import ExitCode
+from gameday.rehearsal.cluster import Size
 from gameday.rehearsal.folder import STATE, HeldFolder
 from tests.plan.plans import changed
 from tests.rehearsal.processes import answers, naming, until
@@ -154,6 +158,42 @@ def test_a_start_that_fails_keeps_its_logs_and_names_them(
     assert "prometheus is neither on PATH nor in" in err
     assert naming(kept) == set()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+class Starting:
+    """A cluster whose start lasts until it is killed, on a machine that runs short of memory, or where a part died."""
+
+    def __init__(self, error: RehearsalError) -> None:
+        self.size = Size()
+        self.ended = 0
+        self._error = error
+        self._killed = threading.Event()
+
+    def start(self) -> None:
+        assert self._killed.wait(10)
+        raise StartError("apiserver ended before it was ready")
+
+    def check(self) -> None:
+        raise self._error
+
+    def kill(self, why: str) -> None:
+        self._killed.set()
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(MemoryShortError("out of memory"), ExitCode.ABORTED), (ChildError("nodes died"), ExitCode.INTERNAL)],
+)
+def test_a_start_that_the_machine_cannot_carry_ends_with_the_reason(error: RehearsalError, code: ExitCode) -> None:
+    cluster = Starting(error)
+    said = f"{error}; the rest is ended"
+    with pytest.raises(CommandError, match=said) as raised, running_cluster(cluster, console()):  # type: ignore[arg-type]
+        pytest.fail("it started")
+    assert raised.value.code is code
+    assert cluster.ended == 1
 
 
 def test_status_and_down_where_nothing_runs(tmp_path: Path, capsys: Capture) -> None:
