@@ -3,6 +3,7 @@
 Prefect 3.8 on SQLite hangs for 45 s and more, with the processor idle, when many flow runs begin or end at once:
 requests wait for the database's one writer until some time out (`database is locked`). Measured: 10 at a time are well,
 20 hang now and then, 40 at once (docs/measured.md, A storm). Why the writer does not end is not known.
+Turns make it rarer, and are no cure.
 """
 
 from __future__ import annotations
