@@ -37,7 +37,7 @@ from gameday.rehearsal.children import cpu_seconds
 from gameday.shipped import shipped
 
 _PLAN = "xid-95-uncontained-ecc"
-_SERVER = b"prefect.server.api.server:create_app"
+_SERVER = b"gameday.rehearsal.prefect_app:create_app"
 _EVERY_S = 0.5
 _LOCKED = 503  # Prefect's answer while its SQLite is locked
 

@@ -37,7 +37,7 @@ def prefect_environment(home: Path) -> dict[str, str]:
 
 
 def server_argv(port: int) -> list[str]:
-    argv = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    argv = [sys.executable, "-m", "uvicorn", "--factory", "gameday.rehearsal.prefect_app:create_app"]
     # An open browser tab or event stream must not keep the server from ending.
     return [
         *argv,
