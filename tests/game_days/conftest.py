@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from kubernetes import client, config
 from prefect.events.worker import EventsWorker
@@ -185,6 +186,12 @@ class Arena:
             )
             for node in self.core.list_node().items
         }
+
+    def is_silent(self, node: str) -> bool:
+        """Return whether no alert fires for a node."""
+        query = {"query": f'ALERTS{{alertstate="firing",node="{node}"}}'}
+        answer = httpx.get(f"{self.cluster.urls['prometheus']}/api/v1/query", params=query, trust_env=False)
+        return not answer.raise_for_status().json()["data"]["result"]
 
     def leftovers(self) -> list[str]:
         """Objects of ours that still stand in the cluster."""

@@ -18,20 +18,32 @@ JOB = {"namespace": "training", "selector": {"app": "pretrain"}, "resumes_within
 def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
     """The plan with a target on which one pod of the job runs alone, and has printed two steps."""
 
-    def pods() -> list[Any]:
-        return list(arena.core.list_namespaced_pod("training", label_selector="app=pretrain").items)
+    def living() -> list[Any]:
+        pods = arena.core.list_namespaced_pod("training", label_selector="app=pretrain").items
+        return [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
 
     def printing() -> str | None:
-        running = pods()
-        for pod in running:
-            is_alone = [one.spec.node_name for one in running].count(pod.spec.node_name) == 1
+        pods = living()
+        for pod in pods:
+            is_alone = [one.spec.node_name for one in pods].count(pod.spec.node_name) == 1
             if is_alone and pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
                 log = arena.core.read_namespaced_pod_log(pod.metadata.name, "training", tail_lines=2)
                 if log.count("step") == 2:
                     return str(pod.spec.node_name)
         return None
 
-    until(lambda: printing() is not None, 60, "a training pod that has printed two steps")
+    def is_there() -> bool:
+        """Earlier game-days may have left the job two to a node: then one of them goes, and starts elsewhere."""
+        if printing() is not None:
+            return True
+        pods = living()
+        settled = all(pod.status.phase == "Running" and not pod.metadata.deletion_timestamp for pod in pods)
+        places = [pod.spec.node_name for pod in pods]
+        if pods and settled and all(places.count(place) > 1 for place in places):
+            arena.core.delete_namespaced_pod(pods[0].metadata.name, "training")
+        return False
+
+    until(is_there, 60, "a training pod that has printed two steps")
     return changed(plan, "targets.names", [printing()])
 
 
