@@ -18,12 +18,12 @@ JOB = {"namespace": "training", "selector": {"app": "pretrain"}, "resumes_within
 def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
     """The plan with a target on which one pod of the job runs alone, and has printed two steps."""
 
-    def living() -> list[Any]:
+    def placed() -> list[Any]:
         pods = arena.core.list_namespaced_pod("training", label_selector="app=pretrain").items
-        return [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
+        return [pod for pod in pods if pod.spec.node_name and pod.status.phase not in ("Failed", "Succeeded")]
 
     def printing() -> str | None:
-        pods = living()
+        pods = placed()
         for pod in pods:
             is_alone = [one.spec.node_name for one in pods].count(pod.spec.node_name) == 1
             if is_alone and pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
@@ -36,7 +36,7 @@ def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
         """Earlier game-days may have left the job two to a node: then one of them goes, and starts elsewhere."""
         if printing() is not None:
             return True
-        pods = living()
+        pods = placed()
         settled = all(pod.status.phase == "Running" and not pod.metadata.deletion_timestamp for pod in pods)
         places = [pod.spec.node_name for pod in pods]
         if pods and settled and all(places.count(place) > 1 for place in places):
