@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.concurrent_calls import await_all
 from benchmarks.processes import resident, tree
 from gameday.history.events import ApiCost, OwnCost
 from gameday.history.journal import History, read_history
@@ -32,7 +33,6 @@ _SMALL = 100
 _PLAN = "gpu-fell-off-the-bus"
 _GPUS = 8
 _PODS = "/api/v1/namespaces/default/pods"
-_AT_ONCE = 16
 _LOOK_EVERY_S = 2.0
 
 
@@ -64,14 +64,8 @@ def _measure(nodes: int, pods: int) -> None:
 
 async def _add_pods(cluster: RehearsalCluster, nodes: int, pods: int) -> None:
     """Create pods that are bound already, and wait until all of them run."""
-    waiting = iter(range(pods))
-
-    async def create() -> None:
-        for number in waiting:
-            await api.post(_PODS, _pod(number, f"gpu-node-{number % nodes + 1}"))
-
     async with ApiClient(Kubeconfig.load(cluster.admin_kubeconfig), "benchmark") as api:
-        await asyncio.gather(*(create() for _ in range(_AT_ONCE)))
+        await await_all(api.post(_PODS, _pod(number, f"gpu-node-{number % nodes + 1}")) for number in range(pods))
         while len((await api.get(f"{_PODS}?fieldSelector=status.phase!=Running&limit=1"))["items"]):
             await asyncio.sleep(_LOOK_EVERY_S)
 

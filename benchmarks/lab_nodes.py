@@ -14,21 +14,22 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
-from gameday.rehearsal.children import Child
+from benchmarks.concurrent_calls import await_all
+from benchmarks.processes import resident
+from gameday.rehearsal.children import Child, cpu_seconds
 from gameday.rehearsal.lab.settings import STOCK
 from gameday.rehearsal.lease_duration import lease_duration_s, monitor_grace_s
 from gameday.rehearsal.programs import TOOLS
@@ -37,10 +38,8 @@ from kubesim.errors import ApiError
 from kubesim.kubeconfig import Kubeconfig
 
 _PLAYERS = ("ours", "kwok", "embedded")
-_AT_ONCE = 16
 _PHASE_WITHIN_S = 300.0
 _SETTLE_S = 15.0  # for 40 s of a Lease's duration, one and a half renewals: the work of starting up has ended
-_TICKS = os.sysconf("SC_CLK_TCK")
 _KWOK_NODE = "kwok.x-k8s.io/node"
 _KWOK_MODULE = Path(__file__).parents[1] / "lab" / "kwok"
 _KWOK_STAGES = (
@@ -238,7 +237,7 @@ class _Following:
 async def _registration(api: ApiClient, player: Player, following: _Following, nodes: int) -> dict[str, float]:
     if player.objects:
         await asyncio.sleep(_SETTLE_S / 3)  # its informers are up; ours is measured from its first Node, too
-        await _all(api.post("/api/v1/nodes", node) for node in player.objects)
+        await await_all(api.post("/api/v1/nodes", node) for node in player.objects)
 
     def all_are(condition: Callable[[Object], bool]) -> bool:
         return len(following.store) == nodes and all(map(condition, following.store.values()))
@@ -276,7 +275,7 @@ async def _pods(api: ApiClient, nodes: int, options: argparse.Namespace) -> dict
 
     async with _Following(api, collection) as following:
         begun = time.monotonic()
-        await _all(api.post(collection, pod(number)) for number in range(options.pods))
+        await await_all(api.post(collection, pod(number)) for number in range(options.pods))
 
         def all_run() -> bool:
             running = [pod for pod in following.store.values() if pod["status"].get("phase") == "Running"]
@@ -286,7 +285,7 @@ async def _pods(api: ApiClient, nodes: int, options: argparse.Namespace) -> dict
         running = await following.until(all_run, f"{options.pods} pods Running")
         await asyncio.sleep(_SETTLE_S / 3)
         deleting = time.monotonic()
-        await _all(api.delete(f"{collection}/pod-{number}") for number in range(options.pods))
+        await await_all(api.delete(f"{collection}/pod-{number}") for number in range(options.pods))
         gone = await following.until(lambda: not following.store, "pods gone")
     return {
         "pods created per second (limit)": options.pods / (created - begun),
@@ -302,14 +301,14 @@ async def _rest(
     assert child.process
     processes = {"nodes": child.process.pid, **server.processes}
     began, requests = time.monotonic(), await _requests(api, server)
-    before = {name: _cpu_s(pid) for name, pid in processes.items()}
+    before = {name: cpu_seconds(pid) for name, pid in processes.items()}
     following.not_ready.clear()
     await asyncio.sleep(seconds)
-    after = {name: _cpu_s(pid) for name, pid in processes.items()}
+    after = {name: cpu_seconds(pid) for name, pid in processes.items()}
     lasted = time.monotonic() - began
     made = await _requests(api, server) - requests
     cpu = {f"at rest: {name}, % of a core": 100 * (after[name] - before[name]) / lasted for name in processes}
-    memory = {f"{name}, RSS in MiB": _rss_mib(pid) for name, pid in processes.items()}
+    memory = {f"{name}, RSS in MiB": resident(pid) / 2**20 for name, pid in processes.items()}
     return {
         "at rest: requests per second": made / lasted,
         "at rest: nodes that were not Ready": len(following.not_ready),
@@ -331,26 +330,6 @@ async def _requests(api: ApiClient, server: Server) -> float:
         return float(sum(map(float, _REQUESTS.findall(await answer.text()))))
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _rss_mib(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-async def _all(calls: Iterable[Awaitable[object]]) -> None:
-    """Await every one, a bounded number at a time."""
-    waiting = iter(calls)
-
-    async def work() -> None:
-        for call in waiting:
-            await call
-
-    await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
-
-
 async def _clear(api: ApiClient, following: _Following) -> None:
     """Take every Node away, and the Leases that the garbage collector would take in its time."""
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -361,7 +340,7 @@ async def _clear(api: ApiClient, following: _Following) -> None:
         with contextlib.suppress(ApiError):
             await api.delete(path)
 
-    await _all(map(delete, found))
+    await await_all(map(delete, found))
     await following.until(lambda: not following.store, "nodes gone")
 
 

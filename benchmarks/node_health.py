@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -31,12 +30,14 @@ from typing import Any
 
 import httpx
 
+from benchmarks.processes import resident
 from benchmarks.seeded_nodes import seed_nodes
+from benchmarks.storm_policy import write_storm_policy
 from gameday.cluster.watch import Follower
 from gameday.health.api import MERGE_PATCH, Api
 from gameday.health.claim import CLAIM_DURATION
 from gameday.health.model import REASON
-from gameday.health.policy_files import find_policy
+from gameday.rehearsal.children import cpu_seconds
 from gameday.rehearsal.ports import HeldPorts
 from gameday.xid.lines import format_xid
 
@@ -67,6 +68,16 @@ class Process:
         self.running.terminate()
         self._await_end()
 
+    @property
+    def cpu_s(self) -> float:
+        """The processor time that it has used."""
+        return cpu_seconds(self.running.pid)
+
+    @property
+    def resident_mib(self) -> float:
+        """Its resident memory, in MiB."""
+        return resident(self.running.pid) / 2**20
+
     def _await_end(self) -> None:
         self.running.wait()
         assert self.running.stdout
@@ -90,7 +101,7 @@ class Bench:
         self.api = Api(kubeconfig)
         self.http = httpx.Client(trust_env=False, timeout=60)
         self.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gameday"}})
-        policy = _without_brake(folder)
+        policy = write_storm_policy(folder, at_once=1)  # no repairer reads how many
         options = ("--kubeconfig", kubeconfig, "--loki-url", self.loki, "--policy", policy)
         self.health = Process("gameday.health", *options)
         self.candidates = [Process("gameday.health", *options, "--leader-election") for _ in range(2)]
@@ -191,13 +202,13 @@ def storm(count: int, nodes: int) -> str:
     with _bench(names) as bench:
         struck = names[:count]
         bench.health.start()
-        before = _cpu_s(bench.health)
+        before = bench.health.cpu_s
         began = time.monotonic()
         bench.push([(name, _lost()) for name in struck])
         missing = bench.await_tainted(struck)
         took = [bench.tainted[name] - began for name in struck if name in bench.tainted]
-        cpu = _cpu_s(bench.health) - before
-        memory = _resident_mib(bench.health)
+        cpu = bench.health.cpu_s - before
+        memory = bench.health.resident_mib
     said = f"storm of {count} of {nodes}: all in {max(took):.2f} s, {len(missing)} missing"
     return f"{said}; controller {cpu:.1f} s of CPU, {memory:.0f} MiB resident; {_latency(took)}"
 
@@ -315,14 +326,14 @@ def idle(count: int, seconds: float = 30.0) -> Iterator[str]:
     with _bench(_numbered(count)) as bench:
         began = time.monotonic()
         bench.health.start()
-        yield f"started with {count} nodes in {time.monotonic() - began:.1f} s, {_cpu_s(bench.health):.1f} s of CPU"
+        yield f"started with {count} nodes in {time.monotonic() - began:.1f} s, {bench.health.cpu_s:.1f} s of CPU"
         time.sleep(5)
         for per_second in (0.0, count / _STATUS_EVERY_S):
-            before, began = _cpu_s(bench.health), time.monotonic()
+            before, began = bench.health.cpu_s, time.monotonic()
             sent = _update_steadily(bench, count, per_second, seconds)
             lasted = time.monotonic() - began
-            share = (_cpu_s(bench.health) - before) / lasted
-            used = f"{_resident_mib(bench.health):.0f} MiB resident, {share:.1%} of a core"
+            share = (bench.health.cpu_s - before) / lasted
+            used = f"{bench.health.resident_mib:.0f} MiB resident, {share:.1%} of a core"
             yield f"idle with {count} nodes, {sent / lasted:.0f} status updates a second: {used}"
 
 
@@ -356,28 +367,10 @@ def _latency(took: Sequence[float]) -> str:
     return f"p50 {statistics.median(took):.3f} s, p99 {p99:.3f} s, worst {max(took):.3f} s"
 
 
-def _without_brake(folder: Path) -> Path:
-    text = find_policy("default").read_text(encoding="utf-8")
-    file = folder / "benchmark.yaml"
-    aside = text.replace("name: default", "name: benchmark", 1).replace("brake: {share: 0.5,", "brake: {share: 1,", 1)
-    file.write_text(aside, encoding="utf-8")
-    return file
-
-
 def _name_if_tainted(node: dict[str, Any]) -> str:
     taints = node["spec"].get("taints") or []
     is_ours = any(taint["key"] == "trainy.konduktor.ai/faulty" for taint in taints)
     return str(node["metadata"]["name"]) if is_ours else ""
-
-
-def _cpu_s(process: Process) -> float:
-    fields = Path(f"/proc/{process.running.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_mib(process: Process) -> float:
-    status = Path(f"/proc/{process.running.pid}/status").read_text(encoding="ascii")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) / 1024
 
 
 if __name__ == "__main__":

@@ -24,10 +24,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from ruamel.yaml import YAML
-
+from benchmarks.storm_policy import write_storm_policy
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.cluster.watch import Follower
@@ -39,7 +37,7 @@ from gameday.health.episodes.node import NodeSeen
 from gameday.health.episodes.status import StatusRow, status
 from gameday.health.episodes.work import Settings
 from gameday.health.model import Taint
-from gameday.health.policy_files import DEFAULT, find_policy, load_policy
+from gameday.health.policy_files import load_policy
 from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.children import cpu_seconds
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
@@ -132,18 +130,12 @@ def occupied(courses: Courses, at_once: int, until: float) -> float:
     return taken / (at_once * (until - min(begun)))
 
 
-def storm_policy(default: Mapping[str, Any], at_once: int) -> dict[str, Any]:
-    """Return the default policy without the detector's brake, and with so many places for repairs."""
-    breaker = {"nodes": at_once, "percent": 100}
-    return {**default, "name": "storm", "brake": {**default["brake"], "share": 1}, "repair": {"breaker": breaker}}
-
-
 class Site:
     """The cluster under the storm's policy, and the watch of its nodes."""
 
     def __init__(self, cluster: RehearsalCluster, at_once: int) -> None:
         self.cluster = cluster
-        policy = _write_policy(cluster.folder, at_once)
+        policy = write_storm_policy(cluster.folder, at_once)
         self._restart_under(policy)
         profile = load_profile(cluster.profile).model_copy(update={"kubeconfig": cluster.admin_kubeconfig})
         self.settings = Settings(profile, load_policy(str(policy)).policy.repair, Taint.parse(DEFAULT_TAINT))
@@ -295,15 +287,6 @@ def _shown_rows(rows: Sequence[StatusRow], courses: Courses) -> Iterator[str]:
     yield f"{len(missing)} not back, {len(courses.handed_over)} of them left to a person"
     for row in [row for row in broken if row.node in missing][:10]:
         yield f"  {row.node}: {row.state}, {row.rung}; {row.next}"
-
-
-def _write_policy(folder: Path, at_once: int) -> Path:
-    yaml = YAML(typ="safe", pure=True)
-    policy = storm_policy(yaml.load(find_policy(DEFAULT).read_text(encoding="utf-8")), at_once)
-    file = folder / f"{policy['name']}.yaml"
-    with file.open("w", encoding="utf-8") as out:
-        yaml.dump(policy, out)
-    return file
 
 
 def _pci_of_first(host: VirtualHost) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from benchmarks.repair_storm import Courses, allowed_s, occupied, storm_policy
+from benchmarks.repair_storm import Courses, allowed_s, occupied
+from benchmarks.storm_policy import storm_policy
 from gameday.health.episodes.node import NodeSeen
 from gameday.health.policy import Policy
 from gameday.health.policy_files import DEFAULT, find_policy
