@@ -7,15 +7,12 @@ import pytest
 from gameday.history.events import Remediated
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from tests.game_days.conftest import QUICK, Arena, changed
-from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def test_a_rebooted_node_comes_back_as_it_was(clean_arena: Arena) -> None:
     node = sorted(clean_arena.nodes())[-1]
-    # Another test's game-day may just have ended there.
-    until(lambda: clean_arena.is_silent(node), 60, f"{node} without a firing alert")
     started = clean_arena.core.read_node(node).metadata.labels[GFD_TIMESTAMP_LABEL]
     plan = changed(changed(QUICK, "recover", {"remediation": "reboot", "within": "90s"}), "targets", {"names": [node]})
     # The pods of a node that reboots are nobody's to keep.
