@@ -17,6 +17,7 @@ import httpx
 import pytest
 from kubernetes import client, config
 from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_LOGGING_LEVEL,
@@ -243,12 +244,13 @@ def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess
 
 
 def drain_prefect() -> None:
-    """Send the events that wait, before an arena's server ends.
+    """Send the events and log lines that wait, before their server ends.
 
-    Prefect keeps one sender of events a process, for the first server it met. Left alone it would try that one for
+    Prefect keeps one sender of each a process, for the first server it met. Left alone it would try that one for
     minutes at the process's end, once for each event of the next arena's game-days.
     """
     EventsWorker.drain_all()
+    APILogWorker.drain_all()
 
 
 @pytest.fixture(scope="package")

@@ -25,7 +25,7 @@ from gameday.flows.seasons import seasons
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
 from gameday.rehearsal.temporary_prefect import TemporaryPrefect
-from tests.game_days.conftest import QUICK
+from tests.game_days.conftest import QUICK, drain_prefect
 from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -47,6 +47,7 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", f"sqlite+aiosqlite:///{home}/prefect.db")
         with TemporaryPrefect(home / "prefect.log") as server, api_url(server.api_url):
             yield
+            drain_prefect()
 
 
 @pytest.fixture
