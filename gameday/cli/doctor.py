@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from gameday.guard.doctor import Prerequisite
+    from gameday.guard.doctor.prerequisite import Prerequisite
 
 _SAID = {True: ("ok", "green"), False: ("failed", "red"), None: ("unknown", "yellow")}
 
@@ -89,7 +89,7 @@ def doctor(
 def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisite]:
     from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.errors import AdapterError  # noqa: PLC0415
-    from gameday.guard.doctor import check_prerequisites  # noqa: PLC0415
+    from gameday.guard.doctor.preflight import check_prerequisites  # noqa: PLC0415
     from gameday.guard.read_only_run import read_only_run  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
 
@@ -126,7 +126,7 @@ def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisi
 
 def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisite]]:
     """A plan's granted rights as one line: who is missing none need not read them all."""
-    from gameday.guard.doctor import Prerequisite  # noqa: PLC0415
+    from gameday.guard.doctor.prerequisite import Prerequisite  # noqa: PLC0415
 
     folded: list[tuple[str, Prerequisite]] = []
     for plan, group in itertools.groupby(found, key=lambda one: one[0]):

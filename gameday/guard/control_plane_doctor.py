@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from gameday.cluster.custom_resources import list_call
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.prometheus import Prometheus, Sample
-from gameday.guard.doctor import Prerequisite, checked_part
+from gameday.guard.doctor.prerequisite import Prerequisite, checked_part
 from gameday.guard.flow_control import (
     Account,
     ExactSeats,

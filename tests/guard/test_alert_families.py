@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gameday.guard.doctor import Prerequisite, _prometheus
+from gameday.guard.doctor.prerequisite import Prerequisite
+from gameday.guard.doctor.prometheus import check_prometheus
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
 from gameday.plan.load import SilentSource
 from gameday.values.alert_families import MEANINGS, AlertSource, FamilyRule
@@ -69,7 +70,7 @@ def said_of(
             )
         ),
     )
-    (said,) = (one for one in _prometheus(run) if one.name == f"rule {alert} can fire")
+    (said,) = (one for one in check_prometheus(run) if one.name == f"rule {alert} can fire")
     return said
 
 

@@ -13,7 +13,8 @@ from gameday import cli
 from gameday.cluster.prometheus import Sample
 from gameday.errors import AdapterError
 from gameday.guard import control_plane_doctor as doctor
-from gameday.guard.doctor import Prerequisite, _api_servers
+from gameday.guard.doctor.api_servers import check_api_servers
+from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.guard.flow_control import Account, nominal_seats
 from tests.support.flow_control import group, level_object, rule, schema_object, service_account
 
@@ -169,9 +170,9 @@ def test_before_a_load_the_seats_memory_and_etcd_that_it_meets_are_shown() -> No
     }
     prometheus = SimpleNamespace(query=lambda text: next((held for key, held in answers.items() if key in text), []))
     run: Any = SimpleNamespace(servers=SimpleNamespace(prometheus=prometheus))
-    seats, memory, etcd = _api_servers(run)
+    seats, memory, etcd = check_api_servers(run)
     assert (seats.ok, seats.detail) == (True, "catch-all 13, workload-low 245")
     assert (memory.ok, memory.detail) == (True, "kube-apiserver 480 MB, kube-apiserver-2 520 MB")
     assert (etcd.ok, etcd.detail) == (None, "no sample")
     answers.pop("resident_memory")
-    assert [row.ok for row in _api_servers(run)] == [True, False, None], "a run needs the first two"
+    assert [row.ok for row in check_api_servers(run)] == [True, False, None], "a run needs the first two"

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gameday.cli.dry_run import _guardrails as lines_of_dry_run
-from gameday.guard import doctor
 from gameday.guard.base import Measurement
 from gameday.guard.check import GuardrailCheck
-from gameday.guard.doctor import Prerequisite
+from gameday.guard.doctor import guardrails
+from gameday.guard.doctor.agent import _clock
+from gameday.guard.doctor.prerequisite import Prerequisite
 
 LIMIT = "at most 60 s (plan)"
 
@@ -20,9 +21,9 @@ def duration(value: str, *, ok: bool = True, limit: str = LIMIT) -> GuardrailChe
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, checked: GuardrailCheck) -> Prerequisite:
-    monkeypatch.setattr(doctor, "check_all", lambda run, targets: [checked])
+    monkeypatch.setattr(guardrails, "check_all", lambda run, targets: [checked])
     target: Any = object()
-    (found,) = doctor._guardrails(target, (target,))
+    (found,) = guardrails.check_guardrails(target, (target,))
     return found
 
 
@@ -35,8 +36,8 @@ def test_two_looks_at_one_guardrail_are_the_same_check(monkeypatch: pytest.Monke
 
 
 def test_two_looks_at_one_clock_are_the_same_check() -> None:
-    assert doctor._clock("gpu-1", 0.1, "by its exporter") == doctor._clock("gpu-1", 0.2, "by its exporter")
-    assert doctor._clock("gpu-1", 0.1, "by its exporter") != doctor._clock("gpu-1", 7.0, "by its exporter")
+    assert _clock("gpu-1", 0.1, "by its exporter") == _clock("gpu-1", 0.2, "by its exporter")
+    assert _clock("gpu-1", 0.1, "by its exporter") != _clock("gpu-1", 7.0, "by its exporter")
 
 
 def test_a_dry_run_lists_the_guardrails_of_the_next_arm_only_where_they_say_something_else() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.guard import doctor
+from gameday.guard.doctor.logs import check_logs
 
 NOWHERE: Any = {"url": "http://127.0.0.1:9"}
 SELECTOR = "set loki_selector and loki_node_label in the cluster profile to what the shipper writes"
@@ -35,5 +35,5 @@ def test_a_missing_node_label_may_be_structured_metadata(kind: Any, labels: set[
     )
     loki = SimpleNamespace(labels=lambda: labels, selector_labels=lambda: {"app"})
     run: Any = SimpleNamespace(profile=profile, servers=SimpleNamespace(loki=loki))
-    (check,) = [found for found in doctor._logs(run, ()) if found.name == "labels exist"]
+    (check,) = [found for found in check_logs(run, ()) if found.name == "labels exist"]
     assert (check.ok, check.detail, check.fix) == (not fix, detail, fix)

@@ -11,7 +11,8 @@ import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import RefusedError
-from gameday.guard.doctor import Prerequisite, check_prerequisites
+from gameday.guard.doctor.preflight import check_prerequisites
+from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.guard.read_only_run import choose_and_follow, read_only_run
 from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import Ledger, ledger_name

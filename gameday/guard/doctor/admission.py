@@ -1,0 +1,70 @@
+"""Admission of the pods that a run sends, asked by dry runs that make nothing.
+
+Only the status 403 is a no. With any other error, and without an answer, admission is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gameday.agent.security import api_account_of
+from gameday.agent.task import ApiCanaryTask, InjectTask
+from gameday.cluster.manifests import gpu_canary
+from gameday.errors import KubernetesError
+from gameday.guard.doctor.prerequisite import Prerequisite
+from gameday.plan.models import FaultParameters
+from gameday.run.agents import agent_manifest, injector_deadline
+from gameday.run.run import ReadOnlyRun
+
+
+def check_canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+    """Yield whether admission takes the run's GPU pods, which go through the scheduler after the fault."""
+    manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
+    ok: bool | None = True
+    detail, fix = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}", ""
+    try:
+        run.kubernetes.create_pod(manifest, dry_run=True)
+    except KubernetesError as error:
+        # Any other status may come from a webhook that does not take part in dry runs.
+        ok, detail = False if error.status == 403 else None, error.cause
+        fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
+    yield Prerequisite("kubernetes", "canaries are admitted", ok, detail, fix)
+
+
+def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
+    """Yield whether admission takes the API canary with its account."""
+    longest = run.plan.guardrails.max_duration
+    task = ApiCanaryTask(run_id=run.id, node="any", duration_s=longest.total_seconds())
+    manifest = agent_manifest(run, run.record.object_name("api-canary"), task, longest)
+    ok: bool | None = True
+    detail, fix = f"account {api_account_of(task)}", ""
+    try:
+        run.kubernetes.create_pod(manifest, dry_run=True)
+    except KubernetesError as error:
+        ok, detail = False if error.status == 403 else None, error.cause
+        fix = "kubectl apply -k deploy/control-plane"
+    yield Prerequisite("kubernetes", "the API canary is admitted", ok, detail, fix)
+
+
+def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prerequisite:
+    """Return whether admission takes the injector's pod with its account.
+
+    Args:
+        run: The run.
+        fault: The fault that the injector holds.
+        node: A target.
+    """
+    task = InjectTask(
+        run_id=run.id, node=node, gpu=0, fault=fault.model_dump(mode="json"), hold_s=fault.hold.total_seconds()
+    )
+    account = api_account_of(task)
+    ok: bool | None = True
+    detail, fix = f"account {account}", ""
+    try:
+        run.kubernetes.create_pod(
+            agent_manifest(run, run.record.object_name("inject"), task, injector_deadline(fault)), dry_run=True
+        )
+    except KubernetesError as error:
+        ok, detail = False if error.status == 403 else None, error.cause
+        fix = f"create the account {account}: kubectl apply -k deploy/cuda-error/account"
+    return Prerequisite("workload", "the injector is admitted", ok, detail, fix)
