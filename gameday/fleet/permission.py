@@ -13,6 +13,7 @@ from gameday.cluster.profile import ClusterGuardrails, ClusterProfile
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
 from gameday.guard.guardrails.freezes import why_frozen
+from gameday.guard.guardrails.stop_alerts import stops_the_line
 from gameday.guard.guardrails.windows import describe_window, open_until
 
 _ASK_EVERY_S = 5.0
@@ -53,15 +54,8 @@ class Permission:
             alerts = self._prometheus.alerts()
         except AdapterError as error:
             return f"guardrail stop-the-line alerts: not measured, {error}"
-        names = sorted(
-            {
-                alert.name
-                for alert in alerts
-                if alert.state == "firing"
-                and (alert.name in limits.stop_alerts or alert.labels.get("severity") in limits.stop_severities)
-            }
-        )
-        return f"guardrail stop-the-line alerts: {', '.join(names)} firing" if names else ""
+        stopping = {alert.name for alert in alerts if stops_the_line(alert, limits.stop_alerts, limits.stop_severities)}
+        return f"guardrail stop-the-line alerts: {', '.join(sorted(stopping))} firing" if stopping else ""
 
 
 def why_closed(limits: ClusterGuardrails, now: datetime) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
+from gameday.cluster.prometheus import ActiveAlert
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation, first_names
 from gameday.values.results import Step
@@ -29,10 +30,9 @@ class StopAlerts(Guardrail):
             return Measurement(None, "", cannot_fire, "load or mend the rule, or correct stop_alerts")
         firing, nodes = set(), set()
         for alert in observation.alerts:
-            stops = alert.name in names or alert.labels.get("severity") in severities
             node = observation.node_of(alert.labels)
             is_ours = node in observation.season_nodes or _is_siblings(observation, alert.name, node)
-            if alert.state == "firing" and stops and not is_ours:
+            if stops_the_line(alert, names, severities) and not is_ours:
                 firing.add(f"{alert.name} for {node}" if node else alert.name)
                 nodes |= {node} if node else set()
         hint = "see to them first" if firing else ""
@@ -50,6 +50,11 @@ class StopAlerts(Guardrail):
         reasons = [f"Prometheus has no alerting rule {', '.join(missing)}"] if missing else []
         failing = [(name, rule.last_error) for name, rule in rules.items() if rule and rule.last_error]
         return "; ".join([*reasons, *(f"rule {name} does not evaluate: {why}" for name, why in failing)])
+
+
+def stops_the_line(alert: ActiveAlert, names: Collection[str], severities: Collection[str]) -> bool:
+    """Return whether an alert is firing that has one of these names or one of these severities."""
+    return alert.state == "firing" and (alert.name in names or alert.labels.get("severity") in severities)
 
 
 def _stopping(observation: Observation) -> tuple[frozenset[str], frozenset[str]]:
