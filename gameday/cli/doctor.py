@@ -125,7 +125,7 @@ def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisi
 
 
 def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisite]]:
-    """A plan's granted rights as one line: who is missing none need not read them all."""
+    """Return the checks with the granted rights of a plan as one line, as nobody has to act on them."""
     from gameday.guard.doctor.prerequisite import Prerequisite  # noqa: PLC0415
 
     folded: list[tuple[str, Prerequisite]] = []

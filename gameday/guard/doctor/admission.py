@@ -6,6 +6,8 @@ Only the status 403 is a no. With any other error, and without an answer, admiss
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from gameday.agent.security import api_account_of
 from gameday.agent.task import ApiCanaryTask, InjectTask
@@ -20,15 +22,9 @@ from gameday.run.run import ReadOnlyRun
 def check_canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     """Yield whether admission takes the run's GPU pods, which go through the scheduler after the fault."""
     manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
-    ok: bool | None = True
-    detail, fix = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}", ""
-    try:
-        run.kubernetes.create_pod(manifest, dry_run=True)
-    except KubernetesError as error:
-        # Any other status may come from a webhook that does not take part in dry runs.
-        ok, detail = False if error.status == 403 else None, error.cause
-        fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
-    yield Prerequisite("kubernetes", "canaries are admitted", ok, detail, fix)
+    asked_for = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}"
+    fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
+    yield _after_dry_run(run, manifest, Prerequisite("kubernetes", "canaries are admitted", True, asked_for, fix))
 
 
 def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
@@ -36,14 +32,8 @@ def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     longest = run.plan.guardrails.max_duration
     task = ApiCanaryTask(run_id=run.id, node="any", duration_s=longest.total_seconds())
     manifest = agent_manifest(run, run.record.object_name("api-canary"), task, longest)
-    ok: bool | None = True
-    detail, fix = f"account {api_account_of(task)}", ""
-    try:
-        run.kubernetes.create_pod(manifest, dry_run=True)
-    except KubernetesError as error:
-        ok, detail = False if error.status == 403 else None, error.cause
-        fix = "kubectl apply -k deploy/control-plane"
-    yield Prerequisite("kubernetes", "the API canary is admitted", ok, detail, fix)
+    account, fix = f"account {api_account_of(task)}", "kubectl apply -k deploy/control-plane"
+    yield _after_dry_run(run, manifest, Prerequisite("kubernetes", "the API canary is admitted", True, account, fix))
 
 
 def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prerequisite:
@@ -58,13 +48,18 @@ def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prere
         run_id=run.id, node=node, gpu=0, fault=fault.model_dump(mode="json"), hold_s=fault.hold.total_seconds()
     )
     account = api_account_of(task)
-    ok: bool | None = True
-    detail, fix = f"account {account}", ""
+    manifest = agent_manifest(run, run.record.object_name("inject"), task, injector_deadline(fault))
+    fix = f"create the account {account}: kubectl apply -k deploy/cuda-error/account"
+    return _after_dry_run(
+        run, manifest, Prerequisite("workload", "the injector is admitted", True, f"account {account}", fix)
+    )
+
+
+def _after_dry_run(run: ReadOnlyRun, manifest: dict[str, Any], admitted: Prerequisite) -> Prerequisite:
+    """Return `admitted`, or what it becomes where admission refuses the pod or cannot say."""
     try:
-        run.kubernetes.create_pod(
-            agent_manifest(run, run.record.object_name("inject"), task, injector_deadline(fault)), dry_run=True
-        )
+        run.kubernetes.create_pod(manifest, dry_run=True)
     except KubernetesError as error:
-        ok, detail = False if error.status == 403 else None, error.cause
-        fix = f"create the account {account}: kubectl apply -k deploy/cuda-error/account"
-    return Prerequisite("workload", "the injector is admitted", ok, detail, fix)
+        # Any other status may come from a webhook that does not take part in dry runs.
+        return replace(admitted, ok=False if error.status == 403 else None, detail=error.cause)
+    return replace(admitted, fix="")
