@@ -15,11 +15,10 @@ from gameday.api_clients.notes import request_notes
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
-from gameday.faults.api_load import make_counted
+from gameday.faults.api_load import SHORT_OF_MEMORY, is_memory_short, make_counted
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.memory import LOADS_NEED, free_memory
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import percentile
 from gameday.values.nodes import NodeRole
@@ -131,14 +130,14 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
         churn = self.load_of(parameters)
         short = False
         while not (ended.wait(_LOOK_EVERY_S) or short or churn.is_over):
-            short = free_memory().share < LOADS_NEED
+            short = is_memory_short()
             _tell_requests(churn, tell)
         died = churn.is_over
         churn.end()
         _tell_requests(churn, tell)
         lines = summary(churn)
         if short:
-            raise HostError(f"less than {LOADS_NEED:.0%} of this node's memory is free: the load ended; {lines[0]}")
+            raise HostError(f"{SHORT_OF_MEMORY}: the load ended; {lines[0]}")
         if died:
             raise HostError(f"the load broke off; its own words are in this pod's log; {lines[0]}")
         return lines

@@ -11,6 +11,8 @@ from gameday.host.memory import LOADS_NEED, free_memory
 
 _MOST_BYTES = 1_200_000_000
 """Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""
+SHORT_OF_MEMORY = f"less than {LOADS_NEED:.0%} of this node's memory is free"
+"""The reason in words for which a load ends early."""
 
 
 def refuse_too_much(objects: int, object_size: int) -> None:
@@ -47,3 +49,8 @@ def check_memory(load: str) -> None:
     free = free_memory().share
     if free < LOADS_NEED:
         raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LOADS_NEED:.0%}")
+
+
+def is_memory_short() -> bool:
+    """Return whether too little of the machine's memory is free for a load to go on. Raises HostError."""
+    return free_memory().share < LOADS_NEED

@@ -16,11 +16,10 @@ from gameday.api_clients.writer import Writer
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
-from gameday.faults.api_load import check_memory, make_counted, refuse_too_much
+from gameday.faults.api_load import SHORT_OF_MEMORY, check_memory, is_memory_short, make_counted, refuse_too_much
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.memory import LOADS_NEED, free_memory
 from gameday.plan.models import FaultParameters
 from gameday.values.api_loads import Followed, FollowMode
 from gameday.values.api_requests import percentile
@@ -162,8 +161,8 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
         thread.start()
         try:
             while thread.is_alive() and not following.is_over and not ended.wait(_LOOK_EVERY_S):
-                if free_memory().share < LOADS_NEED:
-                    raise HostError(f"less than {LOADS_NEED:.0%} of this node's memory is free: the load ended")
+                if is_memory_short():
+                    raise HostError(f"{SHORT_OF_MEMORY}: the load ended")
         finally:
             writer.end()
             thread.join()

@@ -17,11 +17,10 @@ from gameday.api_clients.storm import Storm, wait_until_sent
 from gameday.documents.fields import Duration, conflict
 from gameday.documents.sizes import Size, format_size
 from gameday.errors import HostError
-from gameday.faults.api_load import check_memory, make_counted, refuse_too_much
+from gameday.faults.api_load import SHORT_OF_MEMORY, check_memory, is_memory_short, make_counted, refuse_too_much
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.host.memory import LOADS_NEED, free_memory
 from gameday.plan.models import FaultParameters
 from gameday.values.api_requests import HAND_OVER_S, ApiRequest, LoadStage, max_overlap, percentile
 from gameday.values.nodes import NodeRole
@@ -233,7 +232,7 @@ class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
         tell(StormEndNote(ended_at=datetime.now(UTC), reason=reason, cost=begun.cost))
         lines = summary(begun.requests, begun.cost)
         if reason == "host short of memory":
-            raise HostError(f"less than {LOADS_NEED:.0%} of this node's memory is free: the storm ended; {lines[0]}")
+            raise HostError(f"{SHORT_OF_MEMORY}: the storm ended; {lines[0]}")
         if begun.failed:
             raise HostError(f"{begun.failed} client process(es) died; {lines[0]}")
         return lines
@@ -284,7 +283,7 @@ def _follow(storm: Storm, ended: threading.Event, tell: Callable[[BaseModel], No
     while not storm.is_over:
         if ended.wait(_LOOK_EVERY_S):
             return "told to end"
-        if free_memory().share < LOADS_NEED:
+        if is_memory_short():
             return "host short of memory"
         _tell_requests(storm, tell)
     return "rounds done"
