@@ -23,8 +23,9 @@ from benchmarks.concurrent_calls import await_all
 from benchmarks.processes import resident, tree
 from gameday.history.events import ApiCost, OwnCost
 from gameday.history.journal import History, read_history
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.children import cpu_seconds
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from kubesim.client import ApiClient, Object
 from kubesim.kubeconfig import Kubeconfig
 
@@ -48,7 +49,7 @@ def main() -> None:
 def _measure(nodes: int, pods: int) -> None:
     with tempfile.TemporaryDirectory(prefix="gameday-benchmark-") as folder:
         started = time.monotonic()
-        with RehearsalCluster(Path(folder) / "cluster", Size(nodes, _GPUS), Detector.DEFAULT) as cluster:
+        with RehearsalCluster(Blueprint(Path(folder) / "cluster", Size(nodes, _GPUS), Detector.DEFAULT)) as cluster:
             up = time.monotonic()
             if pods:
                 asyncio.run(_add_pods(cluster, nodes, pods))

@@ -21,7 +21,8 @@ from pathlib import Path
 from benchmarks.processes import resident, tree
 from gameday.history.events import StepEnded, StepStarted
 from gameday.history.journal import read_history
-from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.results import Step
 
 
@@ -55,7 +56,9 @@ def _start(nodes: int, control_plane: ControlPlane) -> float:
     """Start a cluster without Prefect and end it; return the seconds that its start took."""
     with tempfile.TemporaryDirectory() as folder:
         cluster = RehearsalCluster(
-            Path(folder) / "cluster", Size(nodes), Detector.DEFAULT, control_plane=control_plane, prefect=False
+            Blueprint(
+                Path(folder) / "cluster", Size(nodes), Detector.DEFAULT, control_plane=control_plane, prefect=False
+            )
         )
         started = time.monotonic()
         with cluster:

@@ -39,8 +39,9 @@ from gameday.health.episodes.work import Settings
 from gameday.health.model import Taint
 from gameday.health.policy_files import load_policy
 from gameday.host.virtual import VirtualHost
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.children import cpu_seconds
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.seed import seeding
 from gameday.xid.lines import format_xid
 
@@ -203,7 +204,7 @@ def main() -> None:
     size = Size(nodes=options.nodes, spare=options.nodes if options.idle else 0)
     with (
         tempfile.TemporaryDirectory() as folder,
-        RehearsalCluster(Path(folder), size, Detector.DEFAULT, repair=True) as cluster,
+        RehearsalCluster(Blueprint(Path(folder), size, Detector.DEFAULT, repair=True)) as cluster,
         closing(Site(cluster, options.at_once)) as site,
     ):
         _await_training(cluster.admin_kubeconfig)

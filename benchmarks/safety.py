@@ -23,7 +23,8 @@ from gameday.cluster.profile import load_profile
 from gameday.history.events import ApiCost, FaultUndone, RunEnded, StepEnded, StepStarted
 from gameday.history.journal import History, read_history
 from gameday.reaper.reap import reap
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.results import Step
 
 _LEDGER = ("configmaps", "leases")
@@ -54,7 +55,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4), Detector.DEFAULT) as cluster:
+        with RehearsalCluster(Blueprint(folder / "cluster", Size(nodes=4, gpus=4), Detector.DEFAULT)) as cluster:
             _nothing_to_reap(cluster)
             found = [_interrupted(cluster, folder / f"run-{number}") for number in range(runs)]
     for what, column in zip(

@@ -24,7 +24,8 @@ from gameday.fleet.labels import why_labels_do_not_fit
 from gameday.ledger.ledger import LEDGER_BYTES, LEDGER_LABEL
 from gameday.plan.catalogue import find_plan
 from gameday.plan.targets import MOST_TARGETS
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 
 _PLAYED = "gpu-fell-off-the-bus"
 _TARGETS = 3
@@ -62,7 +63,7 @@ def _largest_ledger() -> list[tuple[str, str]]:
     largest: dict[str, str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="gameday-scale-") as made,
-        RehearsalCluster(Path(made) / "cluster", Size(nodes=6, gpus=2), Detector.DEFAULT) as cluster,
+        RehearsalCluster(Blueprint(Path(made) / "cluster", Size(nodes=6, gpus=2), Detector.DEFAULT)) as cluster,
         closing(Kubernetes(load_profile(cluster.profile))) as kubernetes,
     ):
         file = Path(made) / "plan.yaml"

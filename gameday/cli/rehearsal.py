@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
     from gameday.plan.rehearsal import RehearsalSettings
-    from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster
+    from gameday.rehearsal.blueprint import ControlPlane, Detector
+    from gameday.rehearsal.cluster import RehearsalCluster
     from gameday.rehearsal.lab.settings import LabSettings
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
     from gameday.rehearsal.slow_gpus import SlowGpu
@@ -277,7 +278,8 @@ def embedded(
     that does not start.
     """
     from gameday.cluster.virtual_cluster import ENDED  # noqa: PLC0415
-    from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
+    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     (watcher, fake_detector), control_plane = detector_of(detector, guest), _control_plane(cluster)
@@ -299,18 +301,20 @@ def embedded(
     )
     try:
         running = RehearsalCluster(
-            folder,
-            size,
-            watcher,
-            control_plane=control_plane,
-            lab=lab or STOCK,
-            fake_detector=fake_detector,
-            repair=repair,
-            exporter=exporter,
-            gpu_operator=operator,
-            kernel_logs=kernel_logs,
-            guest=guest,
-            kube_state_metrics=kube_state_metrics,
+            Blueprint(
+                folder,
+                size,
+                watcher,
+                control_plane=control_plane,
+                lab=lab or STOCK,
+                fake_detector=fake_detector,
+                repair=repair,
+                exporter=exporter,
+                gpu_operator=operator,
+                kernel_logs=kernel_logs,
+                guest=guest,
+                kube_state_metrics=kube_state_metrics,
+            )
         )
     except StartError:
         folder.rmdir()
@@ -360,7 +364,8 @@ def up(
     kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
-    from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
+    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
     from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
 
     out = console()
@@ -375,18 +380,20 @@ def up(
         apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
     )
     running = RehearsalCluster(
-        folder,
-        size,
-        watcher,
-        control_plane=control_plane,
-        lab=_lab_settings(cluster, options) or STOCK,
-        fake_detector=fake_detector,
-        repair=repaired,
-        exporter=exporter_for(exporter, []),
-        gpu_operator=operator_of(gpu_operator),
-        kernel_logs=kernel_logs,
-        guest=watching,
-        kube_state_metrics=kube_state_metrics,
+        Blueprint(
+            folder,
+            size,
+            watcher,
+            control_plane=control_plane,
+            lab=_lab_settings(cluster, options) or STOCK,
+            fake_detector=fake_detector,
+            repair=repaired,
+            exporter=exporter_for(exporter, []),
+            gpu_operator=operator_of(gpu_operator),
+            kernel_logs=kernel_logs,
+            guest=watching,
+            kube_state_metrics=kube_state_metrics,
+        )
     )
     ended = threading.Event()
     with running_cluster(running, out) as watch:
@@ -488,7 +495,7 @@ def detector_of(name: str, guest: LoadedGuest | None = None) -> tuple[Detector, 
 
     It is off beside a guest, too.
     """
-    from gameday.rehearsal.cluster import Detector  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Detector  # noqa: PLC0415
 
     if guest:
         return Detector.OFF, None
@@ -510,7 +517,7 @@ def _watching(detector: str, guest: LoadedGuest | None) -> str | None:
 
 
 def _control_plane(name: str) -> ControlPlane:
-    from gameday.rehearsal.cluster import ControlPlane  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import ControlPlane  # noqa: PLC0415
 
     try:
         return ControlPlane(name)
@@ -520,7 +527,7 @@ def _control_plane(name: str) -> ControlPlane:
 
 def _lab_settings(cluster: str, options: LabOptions, defaults: RehearsalSettings | None = None) -> LabSettings | None:
     """Return the lab's settings, None for a cluster that is none; raises CommandError."""
-    from gameday.rehearsal.cluster import ControlPlane  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import ControlPlane  # noqa: PLC0415
 
     if _control_plane(cluster) is ControlPlane.LAB:
         return options.settings(defaults)

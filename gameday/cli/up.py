@@ -188,12 +188,13 @@ def _check_profiles(profiles: Sequence[str]) -> None:
 
 
 def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bool) -> RehearsalCluster:
-    from gameday.rehearsal.cluster import RehearsalCluster, Size  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
+    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
 
     watcher, fake_detector = detector_of(detector)
     # A spare for each node: a season breaks several at once, and what they evict finds room.
     size = Size(nodes, gpus, spare=nodes // 2, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
-    return RehearsalCluster(folder, size, watcher, fake_detector=fake_detector, repair=repaired)
+    return RehearsalCluster(Blueprint(folder, size, watcher, fake_detector=fake_detector, repair=repaired))
 
 
 @contextmanager

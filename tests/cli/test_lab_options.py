@@ -131,7 +131,7 @@ def test_a_plans_lab_is_started_without_an_option_and_says_how_to_build_it(
         seen.append("looked for")
         raise CommandError("stop here", ExitCode.REFUSED)
 
-    monkeypatch.setattr("gameday.rehearsal.cluster.find_programs", find)
+    monkeypatch.setattr("gameday.rehearsal.command_lines.find_programs", find)
     monkeypatch.setattr("gameday.rehearsal.cluster.RehearsalCluster._start_prefect", lambda *_: None)
     assert run(["rehearse", str(plan), "--reports", str(tmp_path / "reports")]) == ExitCode.REFUSED
     assert seen == ["looked for"]

@@ -21,7 +21,7 @@ from gameday.cli.rehearsal import running_cluster
 from gameday.cluster.virtual_cluster import holder, why_ended
 from gameday.errors import ChildError, CommandError, MemoryShortError, RehearsalError, StartError
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.cluster import Size
+from gameday.rehearsal.blueprint import Blueprint, Size
 from gameday.rehearsal.folder import STATE, HeldFolder
 from tests.plan.plans import changed
 from tests.rehearsal.processes import answers, naming, until
@@ -77,8 +77,8 @@ def test_the_cluster_learns_whether_kube_state_metrics_is_wanted(
 ) -> None:
     asked: list[bool | None] = []
 
-    def cluster(*_: Any, kube_state_metrics: bool | None, **__: Any) -> None:
-        asked.append(kube_state_metrics)
+    def cluster(blueprint: Blueprint) -> None:
+        asked.append(blueprint.kube_state_metrics)
         raise CommandError("the test ends here")
 
     monkeypatch.setattr("gameday.rehearsal.cluster.RehearsalCluster", cluster)

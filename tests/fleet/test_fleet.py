@@ -20,7 +20,8 @@ from gameday.cluster.gpu_class import GPU_CLASS_LABEL
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.exit_codes import ExitCode
 from gameday.fleet import probing
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.slow_gpus import choose_slow
 from tests.game_days.conftest import QUIET, Arena, clean_arena, drain_prefect
 from tests.rehearsal.processes import until
@@ -35,7 +36,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """Six nodes, three slow GPUs, and training work on three GPUs."""
     folder = tmp_path_factory.mktemp("fleet")
     size = Size(nodes=6, gpus=4, spare=5, slow_gpus=SLOW)
-    with RehearsalCluster(folder / "cluster", size, Detector.DEFAULT) as cluster:
+    with RehearsalCluster(Blueprint(folder / "cluster", size, Detector.DEFAULT)) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

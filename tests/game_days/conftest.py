@@ -32,7 +32,8 @@ from gameday.checks.outcome import RunResult
 from gameday.health.model import REASON
 from gameday.history.events import Record, StepStarted
 from gameday.history.journal import History, read_history
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
@@ -260,7 +261,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     It ends with the last game-day: its servers take a fifth of a processor while they wait.
     """
     folder = tmp_path_factory.mktemp("arena")
-    with RehearsalCluster(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.DEFAULT) as cluster:
+    with RehearsalCluster(Blueprint(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.DEFAULT)) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

@@ -22,8 +22,9 @@ from ruamel.yaml import YAML
 from gameday import cli
 from gameday.cli.prefect_client import api_url
 from gameday.flows.seasons import seasons
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.temporary_prefect import TemporaryPrefect
 from tests.game_days.conftest import QUICK, drain_prefect
 from tests.rehearsal.processes import until
@@ -138,7 +139,9 @@ def test_three_clusters_and_three_workers_of_which_one_cluster_is_gone(folder: P
     with plan.open("w") as file:
         YAML(typ="safe", pure=True).dump(QUICK, file)
     names = ("alpha", "beta", "gone")
-    clusters = [RehearsalCluster(folder / name, Size(2, 2), Detector.DEFAULT, prefect=False) for name in names]
+    clusters = [
+        RehearsalCluster(Blueprint(folder / name, Size(2, 2), Detector.DEFAULT, prefect=False)) for name in names
+    ]
     with ExitStack() as stack:
         # A cluster's processes end with the thread that has started them.
         threads = stack.enter_context(ThreadPoolExecutor(len(clusters)))

@@ -13,8 +13,9 @@ from ruamel.yaml import YAML
 
 from gameday.detectors.load import load_detector
 from gameday.history.events import ConditionSeen, DetectorConsulted, KubernetesEventSeen, LabelSeen, Problem
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_guarded_runs import command
@@ -121,7 +122,9 @@ def watched(arena: Arena, tmp_path_factory: pytest.TempPathFactory, request: pyt
     detector, stand_in = known.get(request.param) or (Detector.OFF, load_detector(request.param))
     folder = tmp_path_factory.mktemp("watched")
     size = Size(nodes=3, gpus=8)
-    with RehearsalCluster(folder / "cluster", size, detector, prefect=False, fake_detector=stand_in) as cluster:
+    with RehearsalCluster(
+        Blueprint(folder / "cluster", size, detector, prefect=False, fake_detector=stand_in)
+    ) as cluster:
         cluster.urls["prefect"] = arena.cluster.urls["prefect"]
         yield Arena(cluster, folder)
 

@@ -22,7 +22,8 @@ from gameday.errors import HostError
 from gameday.history.events import AllocatableSeen, CanaryMeasured, FaultInjected, LabelSeen, Record, Remediated
 from gameday.host.base import HoldMemory
 from gameday.host.virtual import VirtualHost
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.rehearsal.nodes.kubelet import POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE
 from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect, send
@@ -49,7 +50,7 @@ def cdi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 def _arena(way: GpuOperator, folder: Path) -> Iterator[Arena]:
     size = Size(nodes=3, gpus=4, spare=1)
-    with RehearsalCluster(folder / "cluster", size, Detector.DEFAULT, gpu_operator=way) as cluster:
+    with RehearsalCluster(Blueprint(folder / "cluster", size, Detector.DEFAULT, gpu_operator=way)) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from gameday.history.events import AlertSeen, FaultInjected, FaultUndone
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.nodes.gpus import MAX_OPERATING_C
 from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect
 from tests.game_days.test_gpu_operator import hosts_of
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(900)]
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster with a node whose last GPU gets too little air."""
     folder = tmp_path_factory.mktemp("warm")
-    with RehearsalCluster(folder / "cluster", Size(nodes=3, weakly_cooled=True), Detector.DEFAULT) as cluster:
+    with RehearsalCluster(
+        Blueprint(folder / "cluster", Size(nodes=3, weakly_cooled=True), Detector.DEFAULT)
+    ) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

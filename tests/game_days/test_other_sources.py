@@ -17,7 +17,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from tests.cluster.servers.conftest import eventually
 from tests.game_days.conftest import Arena, changed
 
@@ -42,7 +43,7 @@ def expecting(alert: str, fault: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def rehearsal(arena: Arena, folder: Path, detector: Detector) -> Iterator[Arena]:
     """A cluster of its own; the arena's Prefect server serves it too."""
-    with RehearsalCluster(folder / "cluster", Size(nodes=3, gpus=8), detector, prefect=False) as cluster:
+    with RehearsalCluster(Blueprint(folder / "cluster", Size(nodes=3, gpus=8), detector, prefect=False)) as cluster:
         cluster.urls["prefect"] = arena.cluster.urls["prefect"]
         jobs = {"dcgm-exporter", *(["kube-state-metrics"] if detector is Detector.KONDUKTOR else [])}
         eventually(lambda: scraped(cluster), jobs.__le__)

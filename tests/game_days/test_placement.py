@@ -14,7 +14,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from gameday import cli
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.history.journal import read_history
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUIET, Arena, changed, drain_prefect
 from tests.game_days.test_shipped_hands_off import shipped
 
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
 def classed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster of eight nodes, of which the last two are fast and the first is slow."""
     folder = tmp_path_factory.mktemp("classed")
-    with RehearsalCluster(folder / "cluster", Size(gpu_classes=True), Detector.DEFAULT) as cluster:
+    with RehearsalCluster(Blueprint(folder / "cluster", Size(gpu_classes=True), Detector.DEFAULT)) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

@@ -13,7 +13,8 @@ from gameday.cluster.operands import AWAY
 from gameday.detectors.load import load_detector
 from gameday.history.events import LabelSeen, RepairHopSeen
 from gameday.plan.catalogue import find_plan
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.values.results import RepairHop, RepairKind
 from tests.game_days.conftest import Arena, Played, changed
@@ -28,7 +29,7 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster with our repairer, a spare node, and a node that was repaired again and again."""
     folder = tmp_path_factory.mktemp("repaired")
     size = Size(nodes=8, gpus=8, hold_outs=1, offender=True)
-    with RehearsalCluster(folder / "cluster", size, Detector.DEFAULT, repair=True) as cluster:
+    with RehearsalCluster(Blueprint(folder / "cluster", size, Detector.DEFAULT, repair=True)) as cluster:
         yield Arena(cluster, folder)
 
 
@@ -38,7 +39,9 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("foreign")
     stack = load_detector("nvsentinel")
     size = Size(nodes=4, gpus=8)
-    with RehearsalCluster(folder / "cluster", size, Detector.OFF, fake_detector=stack, repair=True) as cluster:
+    with RehearsalCluster(
+        Blueprint(folder / "cluster", size, Detector.OFF, fake_detector=stack, repair=True)
+    ) as cluster:
         yield Arena(cluster, folder)
 
 
@@ -122,7 +125,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("operated")
     size = Size(nodes=3, gpus=8, spare=1)
     with RehearsalCluster(
-        folder / "cluster", size, Detector.DEFAULT, repair=True, gpu_operator=GpuOperator.CDI
+        Blueprint(folder / "cluster", size, Detector.DEFAULT, repair=True, gpu_operator=GpuOperator.CDI)
     ) as cluster:
         yield Arena(cluster, folder)
 

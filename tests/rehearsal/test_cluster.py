@@ -13,7 +13,9 @@ from ruamel.yaml import YAML
 from gameday.errors import StartError
 from gameday.rehearsal import cluster as cluster_module
 from gameday.rehearsal import programs
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
+from gameday.rehearsal.command_lines import PORTS
 from gameday.rehearsal.folder import STATE
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from kubesim.kubeconfig import Kubeconfig
@@ -22,7 +24,7 @@ from tests.rehearsal.processes import RobbedPorts, answers, naming
 
 
 def _small(folder: Path) -> RehearsalCluster:
-    return RehearsalCluster(folder, Size(nodes=1, gpus=1), Detector.DEFAULT, prefect=False)
+    return RehearsalCluster(Blueprint(folder, Size(nodes=1, gpus=1), Detector.DEFAULT, prefect=False))
 
 
 def _node_names(admin: Path) -> list[str]:
@@ -42,12 +44,14 @@ def test_two_clusters_stand_side_by_side_and_leave_nothing(tmp_path: Path) -> No
     one, two = (
         _small(tmp_path / "one"),
         RehearsalCluster(
-            tmp_path / "two",
-            Size(nodes=2, gpus=4),
-            Detector.OFF,
-            prefect=False,
-            exporter=ExporterRelease.LOWER_CASE,
-            kube_state_metrics=True,
+            Blueprint(
+                tmp_path / "two",
+                Size(nodes=2, gpus=4),
+                Detector.OFF,
+                prefect=False,
+                exporter=ExporterRelease.LOWER_CASE,
+                kube_state_metrics=True,
+            )
         ),
     )
     with one, two:
@@ -89,7 +93,7 @@ def _holds_no_secret(state: str, folder: Path) -> None:
 @pytest.mark.slow
 def test_a_port_taken_between_choice_and_start_leads_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alertmanager's: it is found dead when all others serve, and Prometheus must learn where the new one is."""
-    robbed = RobbedPorts(cluster_module._PORTS.index("alertmanager"))
+    robbed = RobbedPorts(PORTS.index("alertmanager"))
     monkeypatch.setattr(cluster_module, "HeldPorts", robbed.hold)
     with robbed:
         with _small(tmp_path) as cluster:

@@ -15,7 +15,8 @@ import pytest
 
 from gameday.cluster.profile import load_profile
 from gameday.guests.load import load_guest
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.folder import STATE
 from gameday.rehearsal.seed import seeding
 from kubesim.kubeconfig import Kubeconfig
@@ -104,7 +105,9 @@ def test_its_account_may_do_what_detectors_ask_for_and_no_more(tmp_path: Path) -
 def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     guest = load_guest(str(guest_file(tmp_path)))
-    with RehearsalCluster(folder, Size(nodes=2, gpus=1), Detector.OFF, prefect=False, guest=guest) as cluster:
+    with RehearsalCluster(
+        Blueprint(folder, Size(nodes=2, gpus=1), Detector.OFF, prefect=False, guest=guest)
+    ) as cluster:
         profile = load_profile(cluster.profile)
         assert profile.guest
         assert (profile.guest.name, profile.guest.says, profile.detector) == ("seer", "is unhealthy", "konduktor")

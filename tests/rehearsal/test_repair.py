@@ -16,7 +16,8 @@ from gameday.health.episodes.model import Episode, State
 from gameday.health.episodes.node import STATE_LABEL
 from gameday.health.episodes.store import EpisodeStore
 from gameday.host.virtual import VirtualHost
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.xid.lines import format_xid
 from tests.health.conftest import KEY, eventually
 from tests.support.prefect_api import prefect_api
@@ -80,7 +81,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    with RehearsalCluster(folder, Size(nodes=5, gpus=4), Detector.DEFAULT, repair=True) as cluster:
+    with RehearsalCluster(Blueprint(folder, Size(nodes=5, gpus=4), Detector.DEFAULT, repair=True)) as cluster:
         site = Site(cluster)
         yield site
         site.admin.close()

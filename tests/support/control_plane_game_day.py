@@ -26,7 +26,8 @@ from gameday.cli.rehearsal import client_nodes_for
 from gameday.cluster.devices import tainted_devices
 from gameday.cluster.lab_control import SOCKET, look_at
 from gameday.detectors.resolve import load_complete_plan
-from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUIET
 from tests.rehearsal.lab.plane import need_programs
 from tests.rehearsal.processes import until
@@ -71,11 +72,13 @@ def lab_for(folder: Path, plan: Path) -> Iterator[RehearsalCluster]:
     )
     with (
         RehearsalCluster(
-            folder / "cluster",
-            size,
-            Detector.DEFAULT if wanted.rehearsal.dra else Detector.OFF,
-            control_plane=ControlPlane.LAB,
-            lab=settings,
+            Blueprint(
+                folder / "cluster",
+                size,
+                Detector.DEFAULT if wanted.rehearsal.dra else Detector.OFF,
+                control_plane=ControlPlane.LAB,
+                lab=settings,
+            )
         ) as cluster,
         temporary_settings({PREFECT_API_URL: f"{cluster.urls['prefect']}/api", **QUIET}),
     ):

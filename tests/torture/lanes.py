@@ -24,7 +24,8 @@ from gameday.cluster.kube_transport import ApiRetry
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import ReapResult, reap
-from gameday.rehearsal.cluster import Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.seed import RBAC, collection_of, seeding
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
@@ -150,7 +151,7 @@ def arena(folder: Path, lanes: int) -> Iterator[list[Lane]]:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         cluster = stack.enter_context(
-            RehearsalCluster(folder / "cluster", Size(nodes=lanes + 2, gpus=4), Detector.DEFAULT)
+            RehearsalCluster(Blueprint(folder / "cluster", Size(nodes=lanes + 2, gpus=4), Detector.DEFAULT))
         )
         yield [_lane(stack, folder, cluster, number) for number in range(1, lanes + 1)]
 

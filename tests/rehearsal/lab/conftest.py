@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gameday.rehearsal.cluster import ControlPlane, Detector, RehearsalCluster, Size
+from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
+from gameday.rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUICK, Arena, changed, clean_arena, drain_prefect
 from tests.rehearsal.lab.nodes import Fleet, fleet_on
 from tests.rehearsal.lab.plane import Plane, need_programs, running
@@ -35,7 +36,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     need_programs()
     folder = tmp_path_factory.mktemp("lab-arena")
     size = Size(nodes=8, gpus=8)  # a reboot moves a node's training elsewhere for good: there has to be room
-    with RehearsalCluster(folder / "cluster", size, Detector.DEFAULT, control_plane=ControlPlane.LAB) as cluster:
+    with RehearsalCluster(
+        Blueprint(folder / "cluster", size, Detector.DEFAULT, control_plane=ControlPlane.LAB)
+    ) as cluster:
         yield Arena(cluster, folder)
         drain_prefect()
 

@@ -1,0 +1,138 @@
+"""The files that a rehearsal's cluster writes for others: for game-days, for its own detectors, for people."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from gameday.detectors.models import DetectorProfile
+from gameday.faults.registry import parameter_models
+from gameday.guests.load import LoadedGuest
+from gameday.guests.order import GuestOrder
+from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector
+from gameday.rehearsal.folder import STATE
+from gameday.rehearsal.nodes.gpu_operator import RUNTIME_CLASS
+
+
+def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kubeconfig: Path) -> None:
+    """Write the cluster profile of a started cluster.
+
+    Args:
+        path: The profile's file.
+        blueprint: The cluster's choices.
+        urls: The URL of each server of the cluster, by name.
+        kubeconfig: The account that the profile's users get.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    name = "lab" if blueprint.control_plane is ControlPlane.LAB else "rehearsal"
+    profile: dict[str, Any] = {
+        "name": name,
+        # Its UID and its port are new each time; its runs are to be compared all the same.
+        "identity": f"gameday-{name}",
+        "rehearsal": str(blueprint.folder),
+        "kubeconfig": str(kubeconfig),
+        # No fault can do harm in a rehearsal.
+        "allow_dangerous": sorted(parameter_models()),
+        "agent_image": "ghcr.io/gpu-gameday/agent:rehearsal",
+        "quarantine_taint_keys": blueprint.quarantine_keys,
+        "prometheus_node_label": blueprint.exporter.node_label,
+        **{server: {"url": urls[server]} for server in ("prometheus", "alertmanager", "loki")},
+    }
+    if blueprint.gpu_operator.runtime_classes:
+        profile["agent_runtime_class"] = RUNTIME_CLASS
+    if blueprint.lab_control:
+        profile["lab_control"] = str(blueprint.lab_control)
+    profile |= _detector_entries(blueprint, urls)
+    if blueprint.lab.api_server_memory:
+        # An API server that is killed for its memory fails our own requests, too. A real cluster is spared that by
+        # this limit; here it is what the plan wants to see.
+        profile["guardrails"] = {"max_api_error_percent": 100}
+    _write_yaml(path, profile)
+
+
+def _detector_entries(blueprint: Blueprint, urls: Mapping[str, str]) -> dict[str, Any]:
+    """Return the profile's keys about a detector other than ours; none where ours watches."""
+    if blueprint.guest:
+        shown = blueprint.guest.guest.model_dump(include={"name", "version", "says"})
+        entries: dict[str, Any] = {"guest": {**shown, "url": urls["guests"]}}
+        if blueprint.guest.profile:
+            entries["detector"] = str(blueprint.guest.profile_file or blueprint.guest.profile.name)
+        return entries
+    if blueprint.fake_detector:
+        return {"detector": blueprint.fake_detector.name, "detector_profiles": [str(blueprint.detector_profiles)]}
+    return {"detector": "konduktor"} if blueprint.detector is Detector.KONDUKTOR else {}
+
+
+def write_detector_profile(folder: Path, detector: DetectorProfile) -> Path:
+    """Make the folder, write the profile of the detector that a stand-in plays into it, and return the file.
+
+    Raises OSError where the folder exists or cannot be written.
+    """
+    folder.mkdir()
+    path = folder / f"{detector.name}.yaml"
+    _write_yaml(path, detector.model_dump(mode="json", exclude_unset=True))
+    return path
+
+
+def write_guest_order(outputs: Path, loaded: LoadedGuest, urls: Mapping[str, str], kubeconfig: Path) -> Path:
+    """Write the file by which the nodes start a guest, and return it.
+
+    Args:
+        outputs: A new folder, only for our own eyes, for the file and the guest's output.
+        loaded: The guest.
+        urls: The URLs of `loki` and `prometheus`, among others.
+        kubeconfig: The guest's account.
+
+    Raises:
+        OSError: The folder exists or cannot be written.
+    """
+    outputs.mkdir(mode=0o700)
+    order = GuestOrder(
+        guest=loaded.guest,
+        folder=loaded.folder,
+        outputs=outputs,
+        kubeconfig=kubeconfig,
+        loki_url=urls["loki"],
+        prometheus_url=urls["prometheus"],
+    )
+    file = outputs / "guest.json"
+    file.write_text(order.model_dump_json(indent=1), encoding="utf-8")
+    return file
+
+
+def write_state(blueprint: Blueprint, urls: Mapping[str, str], kube_state_metrics: str) -> None:
+    """Write the file that `gameday rehearsal status` shows.
+
+    Args:
+        blueprint: The cluster's choices.
+        urls: The URL of each server of the cluster, by name.
+        kube_state_metrics: The program that takes the part of kube-state-metrics, where that is scraped.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    state = {
+        "pid": os.getpid(),
+        "kubeconfig": str(blueprint.admin_kubeconfig),
+        "profile": str(blueprint.profile),
+        "urls": urls,
+        "nodes": blueprint.size.nodes,
+        "gpus": blueprint.size.gpus,
+        "detector": blueprint.watcher,
+        "control_plane": blueprint.control_plane,
+        "kube_state_metrics": kube_state_metrics if blueprint.has_kube_state_metrics else None,
+        "gpu_operator": blueprint.gpu_operator,
+    }
+    (blueprint.folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+
+def _write_yaml(path: Path, content: dict[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(content, file)

@@ -1,0 +1,242 @@
+"""The command line of each program of a rehearsal's cluster; nothing is started here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gameday.plan.rehearsal import LabComponent
+from gameday.rehearsal.blueprint import WEAKLY_COOLED, Blueprint, ControlPlane, Detector
+from gameday.rehearsal.children import Child
+from gameday.rehearsal.lab.programs import find_balancer, find_programs, find_topology_scheduler
+from gameday.rehearsal.lab.status import ready_urls
+from gameday.rehearsal.lease_duration import monitor_grace_s
+from gameday.rehearsal.observability import (
+    ComponentJob,
+    Credentials,
+    Program,
+    alertmanager_program,
+    component_jobs,
+    control_plane_rules,
+    node_rules,
+    prometheus_program,
+    scrape_jobs,
+)
+from gameday.rehearsal.prefect_server import prefect_environment, server_argv, server_environment
+
+PORTS = (
+    "nodes",
+    "health",
+    "repair",
+    "prometheus",
+    "alertmanager",
+    "prefect",
+    "apiserver",
+    "logstore",
+    "kube-state-metrics",
+    "kube-state-metrics-itself",
+)
+"""The names of the ports on which the programs listen."""
+KUBE_STATE_METRICS = "kube-state-metrics"
+"""The real program's name, and the name of whichever process takes its part."""
+
+
+class CommandLines:
+    """The command lines of one cluster's programs."""
+
+    def __init__(self, blueprint: Blueprint, ports: Mapping[str, int]) -> None:
+        """Take the choices of the cluster, and the numbers of `PORTS` by name."""
+        self._blueprint = blueprint
+        self._ports = ports
+
+    def prefect(self) -> Child:
+        """Return Prefect's server, whose data are in the folder `prefect`."""
+        folder, port = self._blueprint.folder, self._ports["prefect"]
+        environment = server_environment(folder / "prefect", port)
+        return Child("prefect", server_argv(port), folder / "prefect.log", environment, says_ready=False)
+
+    def control_plane(self) -> Child:
+        """Return the process that says it is ready once an API server answers; both kinds leave the same kubeconfigs.
+
+        Raises ProgramMissingError where the lab's programs are not built.
+        """
+        blueprint = self._blueprint
+        if blueprint.control_plane is ControlPlane.LAB:
+            programs = find_programs()  # fails here with its own message, which the exit of the process would hide
+            if blueprint.lab.has_balancer:
+                find_balancer()
+            if blueprint.lab.topology:
+                find_topology_scheduler(programs[LabComponent.API_SERVER])
+            settings = blueprint.lab.model_dump_json(exclude_defaults=True)
+            return self._python("lab", "--data-dir", str(blueprint.credentials), "--settings", settings)
+        arguments = ["--port", str(self._ports["apiserver"]), "--data-dir", str(blueprint.credentials)]
+        arguments += [f"--runtime-class={name}" for name in blueprint.gpu_operator.runtime_classes]
+        return self._python("apiserver", *arguments, module="kubesim.apiserver")
+
+    def log_store(self) -> Child:
+        """Return the store of the nodes' kernel logs."""
+        data = self._blueprint.folder / "logstore"
+        return self._python("logstore", "--port", str(self._ports["logstore"]), "--data-dir", str(data))
+
+    def observability(self) -> tuple[Program, ...]:
+        """Write the configurations of Prometheus and Alertmanager, and return the two.
+
+        The lab's components have their ports and certificates by now. Raises ProgramMissingError, or OSError where
+        the folder cannot be written.
+        """
+        blueprint, ports = self._blueprint, self._ports
+        folder, nodes = blueprint.folder, blueprint.size.nodes
+        prometheus = prometheus_program(
+            folder,
+            port=ports["prometheus"],
+            nodes=nodes,
+            jobs=[
+                *scrape_jobs(
+                    nodes,
+                    dcgm_address=self._address("nodes"),
+                    health_address=self._address("health") if blueprint.detector is not Detector.KONDUKTOR else None,
+                    repair_address=self._address("repair") if blueprint.has_repairer else None,
+                    kube_state_metrics=self._address(KUBE_STATE_METRICS) if blueprint.has_kube_state_metrics else None,
+                ),
+                *(self._component_jobs() if blueprint.control_plane is ControlPlane.LAB else ()),
+            ],
+            alertmanager_port=ports["alertmanager"],
+            rule_files=(
+                node_rules(folder, has_controller=not blueprint.has_other_detector),
+                control_plane_rules(folder, blueprint.lab.api_server_memory),
+            ),
+        )
+        return prometheus, alertmanager_program(folder, port=ports["alertmanager"])
+
+    def _component_jobs(self) -> tuple[ComponentJob, ...]:
+        folder = self._blueprint.credentials
+        servers = {name: urlsplit(url).netloc for name, url in ready_urls(folder).items()}
+        files = (folder / "ca.crt", folder / "prometheus-client.crt", folder / "prometheus-client.key")
+        return component_jobs(servers, Credentials(*files))
+
+    def nodes(self, loki_url: str, guest: Path | None) -> Child:
+        """Return the virtual nodes.
+
+        Args:
+            loki_url: The log store.
+            guest: The file by which they start a guest; None: there is no guest.
+        """
+        blueprint, size = self._blueprint, self._blueprint.size
+        return self._python(
+            "nodes",
+            "--kubeconfig",
+            str(blueprint.credentials / "nodes.kubeconfig"),
+            "--tls-folder",
+            str(blueprint.credentials),
+            "--nodes",
+            str(size.nodes),
+            "--gpus",
+            str(size.gpus),
+            "--hold-outs",
+            str(size.hold_outs),
+            "--client-nodes",
+            str(size.client_nodes),
+            "--loki-url",
+            loki_url,
+            "--log-store-pid",
+            str(blueprint.folder / "logstore" / "pid"),
+            "--port",
+            str(self._ports["nodes"]),
+            "--state-dir",
+            str(blueprint.folder / "pods"),
+            "--exporter",
+            blueprint.exporter,
+            "--gpu-operator",
+            blueprint.gpu_operator,
+            *(("--weakly-cooled", WEAKLY_COOLED) if size.weakly_cooled else ()),
+            *(word for slow in size.slow_gpus for word in ("--slow-gpu", str(slow))),
+            *(("--guest", str(guest)) if guest else ()),
+            *(("--kernel-logs", str(logs.resolve())) if (logs := blueprint.kernel_log_folder) else ()),
+            *blueprint.lab.node_arguments(),
+            *(("--lab-control", str(blueprint.lab_control)) if blueprint.lab_control else ()),
+        )
+
+    def controllers(self) -> Child:
+        """Return the embedded control plane's scheduler and controllers; the lab has its own."""
+        credentials = self._blueprint.credentials
+        return self._python(
+            "controllers",
+            "--kubeconfig-scheduler",
+            str(credentials / "scheduler.kubeconfig"),
+            "--kubeconfig-controllers",
+            str(credentials / "controllers.kubeconfig"),
+            "--node-monitor-grace",
+            str(monitor_grace_s(self._blueprint.size.all_nodes)),
+            module="kubesim.controllers",
+        )
+
+    def node_health(self, kubeconfig: Path, loki_url: str) -> Child:
+        """Return our node-health controller, with its account and the log store that it reads."""
+        return self._python(
+            "node-health",
+            "--kubeconfig",
+            str(kubeconfig),
+            "--loki-url",
+            loki_url,
+            "--metrics-port",
+            str(self._ports["health"]),
+            "--policy",
+            self._blueprint.detector,
+            module="gameday.health",
+        )
+
+    def kube_state_metrics(self, program: str | None, kubeconfig: Path) -> Child:
+        """Return the real program under its account; without one (None), the stand-in."""
+        if program:
+            argv = [program, "--resources=nodes", "--host=127.0.0.1", "--telemetry-host=127.0.0.1"]
+            argv += [f"--telemetry-port={self._ports['kube-state-metrics-itself']}"]
+        else:
+            argv = [sys.executable, "-m", "gameday.rehearsal.kube_state_metrics"]
+        argv += [f"--kubeconfig={kubeconfig}", f"--port={self._ports[KUBE_STATE_METRICS]}"]
+        log = self._blueprint.folder / f"{KUBE_STATE_METRICS}.log"
+        return Child(KUBE_STATE_METRICS, argv, log, says_ready=False)
+
+    def fake_detector(self, profile: Path, kubeconfig: Path, loki_url: str) -> Child:
+        """Return the stand-in for a foreign detector.
+
+        Args:
+            profile: The file of the detector's profile.
+            kubeconfig: The account of the stand-in.
+            loki_url: The log store that it reads.
+        """
+        return self._python(
+            "fake_detector",
+            "--profile",
+            str(profile),
+            "--kubeconfig",
+            str(kubeconfig),
+            "--loki-url",
+            loki_url,
+            "--nodes-url",
+            f"http://{self._address('nodes')}",
+            *(["--repair"] if self._blueprint.repair else []),
+        )
+
+    def repair(self, profile: Path, prefect_url: str) -> Child:
+        """Make the home of our repairer and return it.
+
+        Args:
+            profile: A cluster profile with the repairer's account.
+            prefect_url: The server that it reports its work to.
+        """
+        folder = self._blueprint.folder
+        arguments = ("health", "repair", "--profile", str(profile), "--metrics-port", str(self._ports["repair"]))
+        home = folder / "prefect-repair"
+        home.mkdir(exist_ok=True)
+        environment = {**prefect_environment(home), "PREFECT_API_URL": f"{prefect_url}/api"}
+        return Child("repair", [sys.executable, "-m", "gameday.cli", *arguments], folder / "repair.log", environment)
+
+    def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:
+        module = module or f"gameday.rehearsal.{part}"
+        log = self._blueprint.folder / f"{part}.log"
+        return Child(part, [sys.executable, "-m", module, *arguments], log)
+
+    def _address(self, port: str) -> str:
+        return f"127.0.0.1:{self._ports[port]}"
