@@ -11,11 +11,13 @@ import typer
 
 from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
+from gameday.cli.embedded_cluster import embedded
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
 from gameday.cli.gpu_stack_options import Exporter, exporter_for
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
-from gameday.cli.rehearsal import (
+from gameday.cli.rehearsal_checks import check_fit
+from gameday.cli.rehearsal_options import (
     DEFAULT_DETECTOR,
     Cluster,
     Gpus,
@@ -23,8 +25,6 @@ from gameday.cli.rehearsal import (
     KeepRehearsed,
     Rehearse,
     Watcher,
-    check_fit,
-    embedded,
     guest_of,
 )
 from gameday.errors import CommandError

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.embedded_cluster import embedded
 from gameday.cli.game_day import Profile, Reports, check_reports
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import cluster_profile, duration_of
-from gameday.cli.rehearsal import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, embedded
+from gameday.cli.rehearsal_options import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse
 from gameday.errors import CommandError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.nodes import MAX_NODES

@@ -16,19 +16,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.embedded_cluster import cluster_ended, running_cluster
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.page_server import served_pages
-from gameday.cli.rehearsal import (
+from gameday.cli.rehearsal_options import (
     DEFAULT_DETECTOR,
     Folder,
     Gpus,
     Nodes,
     Repair,
-    cluster_ended,
     detector_of,
     hold_outs,
     is_repaired,
-    running_cluster,
 )
 from gameday.errors import ChildError, CommandError, DocumentError, StartError
 from gameday.exit_codes import ExitCode

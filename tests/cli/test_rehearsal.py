@@ -17,7 +17,7 @@ import pytest
 
 from gameday.cli import run
 from gameday.cli.console import console
-from gameday.cli.rehearsal import running_cluster
+from gameday.cli.embedded_cluster import running_cluster
 from gameday.cluster.virtual_cluster import holder, why_ended
 from gameday.errors import ChildError, CommandError, MemoryShortError, RehearsalError, StartError
 from gameday.exit_codes import ExitCode
@@ -149,7 +149,7 @@ def test_a_start_that_fails_keeps_its_logs_and_names_them(
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # what `rehearse` sets for its own Prefect stays here
-    monkeypatch.setattr("gameday.cli.rehearsal._load", lambda flow: None)
+    monkeypatch.setattr("gameday.cli.embedded_cluster._load", lambda flow: None)
     before = signal.getsignal(signal.SIGINT)
     assert run(["rehearse", "--reports", str(tmp_path / "reports")]) == ExitCode.REFUSED
     (kept,) = private_tmp.iterdir()

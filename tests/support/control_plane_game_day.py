@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from gameday import cli
 from gameday.cli.lab_options import LabOptions
-from gameday.cli.rehearsal import client_nodes_for
+from gameday.cli.rehearsal_options import client_nodes_for
 from gameday.cluster.devices import tainted_devices
 from gameday.cluster.lab_control import SOCKET, look_at
 from gameday.detectors.resolve import load_complete_plan

@@ -1,0 +1,193 @@
+"""A virtual cluster for as long as a command runs: its start, its early end where it must not go on, and its logs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gameday.cli.gpu_stack_options import NO_GPU_OPERATOR, exporter_for, operator_of
+from gameday.cli.rehearsal_checks import check_memory
+from gameday.cli.rehearsal_options import control_plane_of, detector_of, hold_outs
+from gameday.errors import CommandError, StartError
+from gameday.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gameday.errors import RehearsalError
+    from gameday.guests.load import LoadedGuest
+    from gameday.rehearsal.cluster import RehearsalCluster
+    from gameday.rehearsal.lab.settings import LabSettings
+    from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+    from gameday.rehearsal.slow_gpus import SlowGpu
+    from gameday.rehearsal.watch import Watch
+
+_LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
+"""Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
+
+
+@dataclass
+class Embedded:
+    """A cluster that lasts one command. `code` is the command's, once it is known."""
+
+    cluster: RehearsalCluster
+    code: ExitCode = ExitCode.INTERNAL
+
+
+@contextmanager
+def embedded(
+    out: Console,
+    nodes: int,
+    gpus: int,
+    detector: str,
+    cluster: str,
+    *,
+    keep: bool,
+    flow: str,
+    spare: int = 0,
+    repair: bool = False,
+    offender: bool = False,
+    weakly_cooled: bool = False,
+    slow_gpus: tuple[SlowGpu, ...] = (),
+    gpu_classes: bool = False,
+    client_nodes: int = 0,
+    lab: LabSettings | None = None,
+    exporter: ExporterRelease,
+    gpu_operator: str = NO_GPU_OPERATOR,
+    kernel_logs: Path | None = None,
+    guest: LoadedGuest | None = None,
+    kube_state_metrics: bool | None = None,
+) -> Iterator[Embedded]:
+    """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
+
+    `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has, StartError for a cluster
+    that does not start.
+    """
+    from gameday.cluster.virtual_cluster import ENDED  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
+    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
+    from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
+
+    (watcher, fake_detector), control_plane = detector_of(detector, guest), control_plane_of(cluster)
+    check_memory(nodes)
+    if exporter is not exporter_for(None, []):
+        out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
+    operator = operator_of(gpu_operator)
+    folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
+    size = Size(
+        nodes,
+        gpus,
+        spare,
+        hold_outs(nodes, repair=repair),
+        client_nodes,
+        offender,
+        weakly_cooled,
+        slow_gpus,
+        gpu_classes,
+    )
+    try:
+        running = RehearsalCluster(
+            Blueprint(
+                folder,
+                size,
+                watcher,
+                control_plane=control_plane,
+                lab=lab or STOCK,
+                fake_detector=fake_detector,
+                repair=repair,
+                exporter=exporter,
+                gpu_operator=operator,
+                kernel_logs=kernel_logs,
+                guest=guest,
+                kube_state_metrics=kube_state_metrics,
+            )
+        )
+    except StartError:
+        folder.rmdir()
+        raise
+    here = Embedded(running)
+    try:
+        _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
+        # Prefect and pandas load for seconds, just as the cluster does.
+        threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
+        with running_cluster(here.cluster, out), _prefect_of(here.cluster):
+            yield here
+    except KeyboardInterrupt:
+        here.code = ExitCode.ABORTED
+        raise
+    except CommandError as error:
+        here.code = error.code
+        raise
+    finally:
+        if keep or here.code not in _LEAVES_NO_LOGS or (folder / ENDED).exists():
+            out.print(f"the cluster's logs: {folder}", soft_wrap=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            # Prefect makes its home while it is imported, which after Ctrl-C may be just now.
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+@contextmanager
+def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
+    """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end.
+
+    Yields the watch that ends it early where it must not go on. Raises CommandError where that was during the start.
+    """
+    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
+    from gameday.rehearsal.watch import Watch  # noqa: PLC0415
+
+    size = cluster.size
+    out.print(f"starting a cluster of {size.nodes} virtual nodes with {size.gpus} GPUs each", style="dim")
+    with broken_off_by_signals():
+        try:
+            with Watch(cluster.check, cluster.kill) as watch:
+                try:
+                    with out.status("processes start"):
+                        cluster.start()
+                except StartError:
+                    if watch.error:
+                        raise cluster_ended(watch.error) from None
+                    raise
+                yield watch
+        finally:
+            ignore_signals()
+            cluster.end()
+
+
+def cluster_ended(error: RehearsalError) -> CommandError:
+    """Return the end of a command whose cluster was ended for this reason."""
+    from gameday.errors import MemoryShortError  # noqa: PLC0415
+
+    code = ExitCode.ABORTED if isinstance(error, MemoryShortError) else ExitCode.INTERNAL
+    return CommandError(f"{error}; the rest is ended", code)
+
+
+def _load(module: str) -> None:
+    with suppress(Exception):  # the code that needs it imports it again and gets the error
+        import_module(module)
+
+
+def _set_prefect(home: Path, url: str) -> None:
+    from gameday.rehearsal.prefect_server import prefect_environment  # noqa: PLC0415
+
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ.update(prefect_environment(home))
+    os.environ["PREFECT_API_URL"] = f"{url}/api"
+
+
+@contextmanager
+def _prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
+    """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
+    from gameday.cli.prefect_client import api_url, own_server  # noqa: PLC0415
+
+    with api_url(f"{cluster.urls['prefect']}/api"), own_server(cluster.child("prefect")):
+        yield

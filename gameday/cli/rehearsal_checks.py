@@ -1,0 +1,72 @@
+"""Refusals of a rehearsal that its plan or this machine could not carry, before anything is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from gameday.plan.models import Plan
+
+_BYTES_OF_A_NODE = 1 << 20
+"""Memory of a rehearsal for each of thousands of nodes: 5 GB with 5,000 of eight GPUs (docs/measured.md)."""
+
+
+def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
+    """Refuse a cluster on which the plan could not hold whatever the chain did. Raises CommandError.
+
+    `gpus` is the number of GPUs of each of the `nodes`.
+    """
+    if (plan.qa.floors.gpus or 0) > gpus:
+        raise CommandError(
+            f"plan {plan.name} wants {plan.qa.floors.gpus} GPUs per node (qa.floors.gpus), and --gpus is {gpus}:"
+            " raise --gpus, or lower the plan's"
+        )
+    if plan.targets.nodes > nodes:
+        raise CommandError(
+            f"plan {plan.name} aims at {plan.targets.nodes} nodes (targets.nodes), and --nodes is {nodes}:"
+            " raise --nodes, or lower the plan's"
+        )
+
+
+def nodes_at(plan: Plan, scale: str) -> int:
+    """Return the number of nodes that a scale of the plan takes at least.
+
+    Raises:
+        CommandError: This machine has too little memory for the scale.
+        HostError: How much memory is free cannot be read.
+    """
+    from gameday.host.memory import why_too_large  # noqa: PLC0415
+
+    asked = plan.scales[scale]
+    if why := why_too_large(asked.memory):
+        raise CommandError(f"--scale {scale} of {plan.name} does not fit this machine: {why}", ExitCode.REFUSED)
+    return asked.nodes or 1
+
+
+def check_memory(nodes: int) -> None:
+    """Refuse thousands of nodes that this machine has too little memory for.
+
+    Raises:
+        CommandError: It has too little.
+        HostError: How much is free cannot be read.
+    """
+    from gameday.host.memory import why_too_large  # noqa: PLC0415
+    from gameday.rehearsal.scrape_pace import LARGE  # noqa: PLC0415
+
+    if nodes > LARGE and (why := why_too_large(nodes * _BYTES_OF_A_NODE)):
+        raise CommandError(f"--nodes {nodes} does not fit this machine: {why}; take fewer nodes", ExitCode.REFUSED)
+
+
+def check_release(plan: Plan) -> None:
+    """Refuse a plan whose API servers' release is not built. Raises CommandError."""
+    from gameday.errors import ProgramMissingError  # noqa: PLC0415
+    from gameday.rehearsal.lab.programs import find_api_server  # noqa: PLC0415
+
+    if release := plan.rehearsal.api_server_release:
+        try:
+            find_api_server(release)
+        except ProgramMissingError as error:
+            raise CommandError(str(error), ExitCode.REFUSED) from None
