@@ -19,7 +19,16 @@ from gameday.cluster.virtual_cluster import ENDED, LOCK, written_pid
 from gameday.errors import FolderHeldError
 
 STATE = "state.json"
-_LEFTOVERS = ("control-plane", "logstore", "prometheus-data", "alertmanager-data", "pods", "guests", "kernel-logs")
+_LEFTOVERS = (
+    "control-plane",
+    "logstore",
+    "prometheus-data",
+    "alertmanager-data",
+    "pods",
+    "detectors",
+    "guests",
+    "kernel-logs",
+)
 """Folders that an ended cluster left. Prefect's stays: its pages show the game-days of earlier clusters, too."""
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gameday.cluster.virtual_cluster import LOCK, holder
 from gameday.errors import FolderHeldError
+from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.folder import STATE, HeldFolder
 
 
@@ -36,7 +37,9 @@ def test_what_a_killed_rehearsal_left_means_nothing_even_when_its_number_lives_a
     (tmp_path / LOCK).write_text(f"{os.getpid()}\n")  # as if the number had been given to somebody else
     (tmp_path / STATE).write_text(f'{{"pid": {os.getpid()}}}')
     (tmp_path / "nodes.log").write_text("old")
-    (tmp_path / "control-plane").mkdir()
+    blueprint = Blueprint(tmp_path, Size(), Detector.OFF)
+    for folder in (blueprint.credentials, blueprint.detector_profiles):
+        folder.mkdir()
     (tmp_path / "prefect").mkdir()
     assert holder(tmp_path) is None
     held = HeldFolder(tmp_path)
