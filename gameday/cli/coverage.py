@@ -141,8 +141,7 @@ def coverage(
     with embedded(
         out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
-        here.code = play_season(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal")
-    return here.code
+        return here.end_with(play_season(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal"))
 
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:

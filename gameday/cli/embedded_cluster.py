@@ -37,10 +37,16 @@ _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
 
 @dataclass
 class Embedded:
-    """A cluster that lasts one command. `code` is the command's, once it is known."""
+    """A cluster that lasts one command."""
 
     cluster: RehearsalCluster
     code: ExitCode = ExitCode.INTERNAL
+    """The command's exit code, once it is known."""
+
+    def end_with(self, code: ExitCode) -> ExitCode:
+        """Take the command's exit code, and return it."""
+        self.code = code
+        return code
 
 
 @contextmanager
@@ -122,10 +128,10 @@ def embedded(
         with running_cluster(here.cluster, out), _prefect_of(here.cluster):
             yield here
     except KeyboardInterrupt:
-        here.code = ExitCode.ABORTED
+        here.end_with(ExitCode.ABORTED)
         raise
     except CommandError as error:
-        here.code = error.code
+        here.end_with(error.code)
         raise
     finally:
         if keep or here.code not in _LEAVES_NO_LOGS or (folder / ENDED).exists():

@@ -122,11 +122,13 @@ def fleet(
         exporter=ExporterRelease.CODED,
     ) as here:
         line = shlex.join(command)
-        here.code = _probe(out, str(here.cluster.profile), at_once, lasts, against, reports, "rehearsal", line)
+        code = here.end_with(
+            _probe(out, str(here.cluster.profile), at_once, lasts, against, reports, "rehearsal", line)
+        )
     if made_slow:
         said = ", ".join(f"{one.node} GPU {one.gpu} ({one.share:.0%} of its rate)" for one in made_slow)
         out.print(f"made slow in this rehearsal: {said}", style="dim", soft_wrap=True)
-    return here.code
+    return code
 
 
 def _load_of(written: str) -> timedelta:

@@ -181,8 +181,8 @@ def rehearse(
         command += [*(["--scale", scale] if at_scale else []), *options.words()]
         line = shlex.join(str(word) for word in command)
         played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
-        here.code = ExitCode(play(out, loaded, played, str(here.cluster.profile), reports, "rehearsal", line))
-    return here.code
+        code = play(out, loaded, played, str(here.cluster.profile), reports, "rehearsal", line)
+        return here.end_with(ExitCode(code))
 
 
 def _file_at(written: LoadedPlan, own: Path, scale: str, folder: Path) -> Path:

@@ -107,8 +107,7 @@ def season(
     again = _again(asked, "--rehearse", *size, "--cluster", cluster, "--detector", watcher)
     spare, flow = nodes // _SPARE, "gameday.flows.season"
     with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
-        here.code = play(out, asked, str(here.cluster.profile), again, "rehearsal")
-    return here.code
+        return here.end_with(play(out, asked, str(here.cluster.profile), again, "rehearsal"))
 
 
 def _asked(
