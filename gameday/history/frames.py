@@ -1,7 +1,7 @@
 """The frames of a run: long-form observations, saved as Parquet beside the report.
 
 Absent data is an absent row, never 0. The first frame that is made imports pandas, which weighs as much as Prefect.
-A game-day makes none in its own process (gameday/child_process.py).
+A game-day makes none: it collects columns, and a process that ends writes them (gameday/history/frame_writer.py).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
 Columns = dict[str, list[object]]
 """The rows of a frame before it is one: by column, a value for each row."""
 
-_SORTED_BY: dict[str, list[str]] = {
+SORTED_BY: dict[str, list[str]] = {
     "metrics": ["metric", "node", "gpu", "time"],
     "api_server": [
         "metric",
@@ -113,7 +113,7 @@ def columns_of(name: str, rows: Iterable[Mapping[str, object]] = ()) -> Columns:
 def frame_of(name: str, columns: Columns) -> pd.DataFrame:
     """Return the named frame of some columns, its rows sorted."""
     frame = conform(name, columns)
-    return frame.sort_values(_SORTED_BY[name], ignore_index=True) if name in _SORTED_BY else frame
+    return frame.sort_values(SORTED_BY[name], ignore_index=True) if name in SORTED_BY else frame
 
 
 def empty(name: str) -> pd.DataFrame:
