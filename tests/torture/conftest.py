@@ -7,8 +7,9 @@ import pytest
 from tests.torture.lanes import Lane, arena
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def torture_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
+    """A cluster that ends with the last of these tests, as its servers would slow the other game-days down."""
     with arena(tmp_path_factory.mktemp("torture"), 1) as lanes:
         yield lanes[0]
 
