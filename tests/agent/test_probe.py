@@ -59,7 +59,7 @@ def test_one_gpu_has_no_all_reduce(capsys: Capture, tmp_path: Path) -> None:
 
 def test_a_gpu_that_works_already_though_no_pod_has_it_is_left_alone(capsys: Capture, tmp_path: Path) -> None:
     host = ModelHost(2)
-    host.fleet.set_pod_load((0, 1), 0.9)
+    host.fleet.set_burst_load((0, 1), 0.9)  # a training pod's load pauses for its checkpoints
     notes, result = probed(capsys, host, tmp_path, (0, 1))
     assert not result.ok
     assert all("yielded: GPU 1 works already" in note.why_not for note in notes)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from gameday.cli import coverage, run
+from gameday.cli.embedded_cluster import Embedded
 from gameday.exit_codes import ExitCode
 from tests.detectors.profiles import PLAN, PROFILE
 
@@ -54,9 +55,9 @@ def test_a_seasons_page_names_the_exporters_release(
     started: list[str] = []
 
     @contextmanager
-    def embedded(*_: object, exporter: str, **__: object) -> Iterator[SimpleNamespace]:
+    def embedded(*_: object, exporter: str, **__: object) -> Iterator[Embedded]:
         started.append(exporter)
-        yield SimpleNamespace(cluster=SimpleNamespace(profile=None), code=0)
+        yield Embedded(SimpleNamespace(profile=None))
 
     def play(out: object, season: object, profile: object, command: str, trigger: str) -> int:
         commands.append(command)

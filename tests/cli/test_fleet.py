@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from gameday.cli import fleet, run
+from gameday.cli.embedded_cluster import Embedded
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.slow_gpus import SlowGpu, choose_slow
 
@@ -44,9 +45,9 @@ def test_a_rehearsal_makes_the_chosen_gpus_slow_and_says_so_at_its_end(
     commands: list[str] = []
 
     @contextmanager
-    def embedded(*_: object, slow_gpus: tuple[SlowGpu, ...], **__: object) -> Iterator[SimpleNamespace]:
+    def embedded(*_: object, slow_gpus: tuple[SlowGpu, ...], **__: object) -> Iterator[Embedded]:
         started.append(slow_gpus)
-        yield SimpleNamespace(cluster=SimpleNamespace(profile=None), code=0)
+        yield Embedded(SimpleNamespace(profile=None))
 
     def probe(*arguments: object) -> ExitCode:
         commands.append(str(arguments[-1]))
