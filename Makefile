@@ -29,7 +29,7 @@ SHARED = --dist loadfile --no-loadscope-reorder --durations=25
 PART_1 = $(addprefix tests/,report digest post_mortem guard faults)
 PART_2 = $(addprefix tests/,rehearsal kubesim agent host)
 PART_3 = $(addprefix tests/,reaper ledger lifecycle plan documents alerts)
-PART_4 = $(addprefix tests/,health cluster)
+PART_4 = $(addprefix tests/,health cluster interception observe detectors api_clients run archive)
 PART_5 = tests $(addprefix --ignore=,$(PART_1) $(PART_2) $(PART_3) $(PART_4) $(HOUSE))
 PARTS = $(addprefix test-part-,1 2 3 4 5)
 # The rules of the house: imports, docstrings, sources, tables. `make lint` holds them.
