@@ -230,7 +230,7 @@ class Repairer:
                 self._workers.pop(node, None)
                 if _now() - episode.ended > _KEEP_RECORDS:
                     self._store.delete(found)
-            elif not seen.ours:
+            elif not seen.ours or episode.state is State.CANCELLED:
                 clear(self._api, seen)
             elif episode.state is State.HANDED_OVER and seen.uid == episode.uid:
                 show(self._api, episode, seen)

@@ -168,6 +168,27 @@ def test_a_handed_over_node_is_not_begun_again_until_a_new_fault_comes(ward: War
     assert agents.made == []
 
 
+def test_the_label_goes_also_where_the_end_of_a_cancelled_repair_broke_off(
+    ward: Ward, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[str] = []
+    agents.before["remediate"] = lambda: cancelled.append("a person cancelled the flow run")
+
+    def cut_off(*_: object) -> None:
+        assert ward.label() == "repairing"
+        raise OSError("killed")
+
+    def work_off(node: str, _episode: str) -> None:
+        with EpisodeWork(ward.settings(1), node, lambda: "".join(cancelled)) as work:
+            finish(work)
+
+    monkeypatch.setattr("gameday.health.episodes.acts.clear", cut_off)
+    node = ward.quarantine()
+    with repairing(ward, work_off):
+        eventually(lambda: state_of(ward, node) is State.CANCELLED and ward.label() is None)
+    assert ward.taint_keys() == [OURS["key"]]
+
+
 def test_status_shows_evidence_rung_and_the_next_step(ward: Ward, agents: Agents) -> None:
     node = ward.quarantine()
     ward.open()
