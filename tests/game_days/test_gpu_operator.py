@@ -36,9 +36,7 @@ OPERATOR = "gpu-operator"
 CANARY = {"measure": "all-reduce bus bandwidth", "stays_above": "90%"}
 
 
-@pytest.fixture(
-    scope="module", params=[GpuOperator.CDI, GpuOperator.NRI, GpuOperator.INDEX, GpuOperator.RUNTIME_CLASS], ids=str
-)
+@pytest.fixture(params=[GpuOperator.CDI, GpuOperator.NRI, GpuOperator.INDEX, GpuOperator.RUNTIME_CLASS], ids=str)
 def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     yield from _arena(request.param, tmp_path_factory.mktemp("operated"))
 
