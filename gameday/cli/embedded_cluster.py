@@ -125,7 +125,7 @@ def embedded(
         _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
         # Prefect and pandas load for seconds, just as the cluster does.
         threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
-        with running_cluster(here.cluster, out), _prefect_of(here.cluster):
+        with running_cluster(here.cluster, out), prefect_of(here.cluster):
             yield here
     except KeyboardInterrupt:
         here.end_with(ExitCode.ABORTED)
@@ -169,6 +169,15 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
             cluster.end()
 
 
+@contextmanager
+def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
+    """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
+    from gameday.cli.prefect_client import api_url, own_server  # noqa: PLC0415
+
+    with api_url(f"{cluster.urls['prefect']}/api"), own_server(cluster.child("prefect")):
+        yield
+
+
 def cluster_ended(error: RehearsalError) -> CommandError:
     """Return the end of a command whose cluster was ended for this reason."""
     from gameday.errors import MemoryShortError  # noqa: PLC0415
@@ -188,12 +197,3 @@ def _set_prefect(home: Path, url: str) -> None:
     home.mkdir(parents=True, exist_ok=True)
     os.environ.update(prefect_environment(home))
     os.environ["PREFECT_API_URL"] = f"{url}/api"
-
-
-@contextmanager
-def _prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
-    """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
-    from gameday.cli.prefect_client import api_url, own_server  # noqa: PLC0415
-
-    with api_url(f"{cluster.urls['prefect']}/api"), own_server(cluster.child("prefect")):
-        yield

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.embedded_cluster import cluster_ended, running_cluster
+from gameday.cli.embedded_cluster import cluster_ended, prefect_of, running_cluster
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.page_server import served_pages
 from gameday.cli.rehearsal_options import (
@@ -120,6 +120,8 @@ def up(
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
     the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
     """
+    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+
     out, ended, watch = console(), threading.Event(), None
     try:
         with ExitStack() as stack:
@@ -129,7 +131,8 @@ def up(
             else:
                 cluster = _virtual(nodes, gpus, detector, folder, repaired=is_repaired(repair))
                 watch = stack.enter_context(running_cluster(cluster, out))
-                stack.enter_context(_server_of(cluster))
+                set_defaults()
+                stack.enter_context(prefect_of(cluster))
                 profile = str(cluster.profile)
             with out.status("deployments and worker start"):
                 names = _register(prefect_file, plans, [profile], reports, notify)
@@ -202,15 +205,6 @@ def _server_for(out: Console) -> Iterator[None]:
 
     set_defaults()
     with prefect_server(out, whole=True):
-        yield
-
-
-@contextmanager
-def _server_of(cluster: RehearsalCluster) -> Iterator[None]:
-    from gameday.cli.prefect_client import api_url, own_server, set_defaults  # noqa: PLC0415
-
-    set_defaults()
-    with api_url(f"{cluster.urls['prefect']}/api"), own_server(cluster.child("prefect")):
         yield
 
 

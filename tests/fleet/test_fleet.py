@@ -20,10 +20,9 @@ from gameday.cluster.gpu_class import GPU_CLASS_LABEL
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.exit_codes import ExitCode
 from gameday.fleet import probing
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday.rehearsal.blueprint import Size
 from gameday.rehearsal.slow_gpus import choose_slow
-from tests.game_days.conftest import QUIET, Arena, clean_arena, drain_prefect
+from tests.game_days.conftest import QUIET, Arena, arena_in, clean_arena
 from tests.rehearsal.processes import until
 
 __all__ = ["clean_arena"]
@@ -34,11 +33,8 @@ SLOW = choose_slow(3, 6, 4, seed=1)
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """Six nodes, three slow GPUs, and training work on three GPUs."""
-    folder = tmp_path_factory.mktemp("fleet")
-    size = Size(nodes=6, gpus=4, spare=5, slow_gpus=SLOW)
-    with RehearsalCluster(Blueprint(folder / "cluster", size, Detector.DEFAULT)) as cluster:
-        yield Arena(cluster, folder)
-        drain_prefect()
+    with arena_in(tmp_path_factory.mktemp("fleet"), Size(nodes=6, gpus=4, spare=5, slow_gpus=SLOW)) as started:
+        yield started
 
 
 def fleet(arena: Arena, reports: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:

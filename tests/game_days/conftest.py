@@ -189,11 +189,11 @@ class Arena:
             for node in self.core.list_node().items
         }
 
-    def firing(self, alert: str) -> list[str]:
-        """Return the nodes for which an alert is pending or fires."""
+    def is_silent(self, alert: str) -> bool:
+        """Return whether an alert is neither pending nor firing, for any node."""
         query = {"query": f'ALERTS{{alertname="{alert}"}}'}
         answer = httpx.get(f"{self.cluster.urls['prometheus']}/api/v1/query", params=query, trust_env=False)
-        return [series["metric"].get("node", "") for series in answer.raise_for_status().json()["data"]["result"]]
+        return not answer.raise_for_status().json()["data"]["result"]
 
     def leftovers(self) -> list[str]:
         """Objects of ours that still stand in the cluster."""
@@ -254,16 +254,22 @@ def drain_prefect() -> None:
     APILogWorker.drain_all()
 
 
+@contextlib.contextmanager
+def arena_in(folder: Path, size: Size, detector: Detector = Detector.DEFAULT, **choices: Any) -> Iterator[Arena]:
+    """A cluster for game-days for the length of a block; `choices` are those of `Blueprint`."""
+    with RehearsalCluster(Blueprint(folder / "cluster", size, detector, **choices)) as cluster:
+        yield Arena(cluster, folder)
+        drain_prefect()
+
+
 @pytest.fixture(scope="package")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster with a spare node: a resubmitted job finds a place elsewhere, whatever earlier game-days moved.
 
     It ends with the last game-day: its servers take a fifth of a processor while they wait.
     """
-    folder = tmp_path_factory.mktemp("arena")
-    with RehearsalCluster(Blueprint(folder / "cluster", Size(nodes=4, gpus=4, spare=1), Detector.DEFAULT)) as cluster:
-        yield Arena(cluster, folder)
-        drain_prefect()
+    with arena_in(tmp_path_factory.mktemp("arena"), Size(nodes=4, gpus=4, spare=1)) as started:
+        yield started
 
 
 @pytest.fixture
@@ -272,7 +278,7 @@ def clean_arena(arena: Arena) -> Iterator[Arena]:
     # A game-day is refused while its alert fires, and the one before may just have ended. Alerts of events that are no
     # quarantine fire for minutes, and refuse nobody.
     (alert,) = (expected["name"] for expected in QUICK["expect"]["alerts"])
-    until(lambda: not arena.firing(alert), 60, f"{alert} resolved")
+    until(lambda: arena.is_silent(alert), 60, f"{alert} resolved")
     before = arena.nodes()
     yield arena
     left, after = arena.leftovers(), arena.nodes()

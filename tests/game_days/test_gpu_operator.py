@@ -22,35 +22,30 @@ from gameday.errors import HostError
 from gameday.history.events import AllocatableSeen, CanaryMeasured, FaultInjected, LabelSeen, Record, Remediated
 from gameday.host.base import HoldMemory
 from gameday.host.virtual import VirtualHost
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday.rehearsal.blueprint import Size
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.rehearsal.nodes.kubelet import POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE
-from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect, send
+from tests.game_days.conftest import QUICK, Arena, arena_in, changed, send
 from tests.game_days.test_doctor import doctor, failed
 from tests.game_days.test_post_mortem import eventually
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 PLUGIN, TOOLKIT = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.container-toolkit"
 OPERATOR = "gpu-operator"
+SIZE = Size(nodes=3, gpus=4, spare=1)
 CANARY = {"measure": "all-reduce bus bandwidth", "stays_above": "90%"}
 
 
 @pytest.fixture(params=[GpuOperator.CDI, GpuOperator.NRI, GpuOperator.INDEX, GpuOperator.RUNTIME_CLASS], ids=str)
 def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    yield from _arena(request.param, tmp_path_factory.mktemp("operated"))
+    with arena_in(tmp_path_factory.mktemp("operated"), SIZE, gpu_operator=request.param) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def cdi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    yield from _arena(GpuOperator.CDI, tmp_path_factory.mktemp("cdi"))
-
-
-def _arena(way: GpuOperator, folder: Path) -> Iterator[Arena]:
-    size = Size(nodes=3, gpus=4, spare=1)
-    with RehearsalCluster(Blueprint(folder / "cluster", size, Detector.DEFAULT, gpu_operator=way)) as cluster:
-        yield Arena(cluster, folder)
-        drain_prefect()
+    with arena_in(tmp_path_factory.mktemp("cdi"), SIZE, gpu_operator=GpuOperator.CDI) as started:
+        yield started
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from gameday.history.events import AlertSeen, FaultInjected, FaultUndone
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday.rehearsal.blueprint import Size
 from gameday.rehearsal.nodes.gpus import MAX_OPERATING_C
-from tests.game_days.conftest import QUICK, Arena, changed, drain_prefect
+from tests.game_days.conftest import QUICK, Arena, arena_in, changed
 from tests.game_days.test_gpu_operator import hosts_of
 from tests.game_days.test_shipped_hands_off import shipped
 from tests.rehearsal.processes import until
@@ -22,12 +21,8 @@ pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster with a node whose last GPU gets too little air."""
-    folder = tmp_path_factory.mktemp("warm")
-    with RehearsalCluster(
-        Blueprint(folder / "cluster", Size(nodes=3, weakly_cooled=True), Detector.DEFAULT)
-    ) as cluster:
-        yield Arena(cluster, folder)
-        drain_prefect()
+    with arena_in(tmp_path_factory.mktemp("warm"), Size(nodes=3, weakly_cooled=True)) as started:
+        yield started
 
 
 def test_a_gpu_that_is_hot_already_is_not_loaded(warm: Arena) -> None:

@@ -14,9 +14,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from gameday import cli
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.history.journal import read_history
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
-from tests.game_days.conftest import QUIET, Arena, changed, drain_prefect
+from gameday.rehearsal.blueprint import Size
+from tests.game_days.conftest import QUIET, Arena, arena_in, changed
 from tests.game_days.test_shipped_hands_off import shipped
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -25,10 +24,8 @@ pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def classed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster of eight nodes, of which the last two are fast and the first is slow."""
-    folder = tmp_path_factory.mktemp("classed")
-    with RehearsalCluster(Blueprint(folder / "cluster", Size(gpu_classes=True), Detector.DEFAULT)) as cluster:
-        yield Arena(cluster, folder)
-        drain_prefect()
+    with arena_in(tmp_path_factory.mktemp("classed"), Size(gpu_classes=True)) as started:
+        yield started
 
 
 def test_a_gang_lands_on_the_fast_nodes_and_the_control_does_not(classed: Arena, tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from gameday.cluster.operands import AWAY
 from gameday.detectors.load import load_detector
 from gameday.history.events import LabelSeen, RepairHopSeen
 from gameday.plan.catalogue import find_plan
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday.rehearsal.blueprint import Detector, Size
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.values.results import RepairHop, RepairKind
-from tests.game_days.conftest import Arena, Played, changed
+from tests.game_days.conftest import Arena, Played, arena_in, changed
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -27,22 +26,18 @@ PLANS = Path(__file__).parents[2] / "plans"
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster with our repairer, a spare node, and a node that was repaired again and again."""
-    folder = tmp_path_factory.mktemp("repaired")
     size = Size(nodes=8, gpus=8, hold_outs=1, offender=True)
-    with RehearsalCluster(Blueprint(folder / "cluster", size, Detector.DEFAULT, repair=True)) as cluster:
-        yield Arena(cluster, folder)
+    with arena_in(tmp_path_factory.mktemp("repaired"), size, repair=True) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster in which a stand-in detects and repairs as NVSentinel's profile describes."""
-    folder = tmp_path_factory.mktemp("foreign")
+    folder, size = tmp_path_factory.mktemp("foreign"), Size(nodes=4, gpus=8)
     stack = load_detector("nvsentinel")
-    size = Size(nodes=4, gpus=8)
-    with RehearsalCluster(
-        Blueprint(folder / "cluster", size, Detector.OFF, fake_detector=stack, repair=True)
-    ) as cluster:
-        yield Arena(cluster, folder)
+    with arena_in(folder, size, Detector.OFF, fake_detector=stack, repair=True) as started:
+        yield started
 
 
 def shipped(name: str) -> dict[str, Any]:
@@ -122,12 +117,9 @@ def test_a_foreign_stack_is_followed_from_its_cordon_to_its_own_validation(forei
 @pytest.fixture(scope="module")
 def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster with our repairer, and the GPU operator as it is shipped today."""
-    folder = tmp_path_factory.mktemp("operated")
-    size = Size(nodes=3, gpus=8, spare=1)
-    with RehearsalCluster(
-        Blueprint(folder / "cluster", size, Detector.DEFAULT, repair=True, gpu_operator=GpuOperator.CDI)
-    ) as cluster:
-        yield Arena(cluster, folder)
+    folder, size = tmp_path_factory.mktemp("operated"), Size(nodes=3, gpus=8, spare=1)
+    with arena_in(folder, size, repair=True, gpu_operator=GpuOperator.CDI) as started:
+        yield started
 
 
 def test_the_repairer_resets_a_gpu_although_the_operators_pods_keep_it_open(operated: Arena) -> None:

@@ -230,9 +230,9 @@ class Repairer:
                 self._workers.pop(node, None)
                 if _now() - episode.ended > _KEEP_RECORDS:
                     self._store.delete(found)
-            elif not seen.ours or episode.state is State.CANCELLED:
+            elif not seen.ours:
                 clear(self._api, seen)
-            elif episode.state is State.HANDED_OVER and seen.uid == episode.uid:
+            elif seen.uid == episode.uid:
                 show(self._api, episode, seen)
         for seen in nodes.values():
             if seen.name not in records and seen.state is not None and not seen.ours:

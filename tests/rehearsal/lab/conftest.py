@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
-from tests.game_days.conftest import QUICK, Arena, changed, clean_arena, drain_prefect
+from gameday.rehearsal.blueprint import ControlPlane, Size
+from tests.game_days.conftest import QUICK, Arena, arena_in, changed, clean_arena
 from tests.rehearsal.lab.nodes import Fleet, fleet_on
 from tests.rehearsal.lab.plane import Plane, need_programs, running
 from tests.rehearsal.processes import until
@@ -34,13 +33,9 @@ def fleet(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """The rehearsal's nodes, logs, Prometheus and Prefect around the real control plane."""
     need_programs()
-    folder = tmp_path_factory.mktemp("lab-arena")
     size = Size(nodes=8, gpus=8)  # a reboot moves a node's training elsewhere for good: there has to be room
-    with RehearsalCluster(
-        Blueprint(folder / "cluster", size, Detector.DEFAULT, control_plane=ControlPlane.LAB)
-    ) as cluster:
-        yield Arena(cluster, folder)
-        drain_prefect()
+    with arena_in(tmp_path_factory.mktemp("lab-arena"), size, control_plane=ControlPlane.LAB) as started:
+        yield started
 
 
 _NUMBERS = itertools.count(1)
