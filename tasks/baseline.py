@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gameday.agent.task import DcgmEnginesNote
+from gameday.agent.task import DcgmEnginesNote, GpuPodsNote, notes_in
 from gameday.cluster.prometheus import AlertingRule
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
@@ -29,7 +29,6 @@ from gameday.run.agents import (
     ENGINES_HINT,
     GPU_RESET_HINT,
     PRIORITY_CLASS_HINT,
-    asks_dcgm,
     engines_in,
     gpu_users_left,
     mark_task,
@@ -81,15 +80,16 @@ def baseline(run: Run) -> Targets:
                     )
                 )
             _refuse_early_alerts(run, targets, rules)
+            gpu_pods = dict[str, list[GpuPodsNote]]()
             for target in targets:
                 if run.plan.fault.runs_on is NodeRole.API_CLIENT:
                     start_api_canary(run, target)
                 else:
-                    _check_log_path(run, target)
+                    gpu_pods[target.node] = notes_in(_check_log_path(run, target), GpuPodsNote)
                     start_sampler(run, target)
                     measure_before_fault(run, target)
             ask_before_fault(run, targets)
-            follow_job(run, targets)
+            follow_job(run, targets, gpu_pods)
             _await_baseline_window(run, targets[0].node)
             return targets
         except StepFailedError as error:
@@ -179,8 +179,16 @@ def _refuse_early_signals(run: Run, seen: NodeSnapshot) -> None:
         )
 
 
-def _check_log_path(run: Run, target: ChosenTarget) -> None:
-    """Send a harmless marker line through the kernel log and find it in the log store."""
+def _check_log_path(run: Run, target: ChosenTarget) -> str:
+    """Send a harmless marker line through the kernel log and find it in the log store.
+
+    Returns:
+        What the agent printed of the node beside it; empty where it was not asked for anything.
+
+    Raises:
+        RefusedError: The line does not arrive, or the agent saw why the plan cannot be played there.
+        AdapterError: The cluster or the log store does not answer.
+    """
     marker = run.record.log_marker(target.index)
     name = run.record.object_name("mark", target.index)
     timeout = run.plan.baseline.log_path_within
@@ -190,19 +198,21 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
     if moves_operands:
         refuse_operands_that_would_stay_away(run, target.node)
         leaving = uids_before_reset(run, target.node)
+    task = mark_task(run, target)
     try:
-        entry, outcome = run_agent(run, name, mark_task(run, target), AGENT_START_TIMEOUT)
+        entry, outcome = run_agent(run, name, task, AGENT_START_TIMEOUT)
     except KubernetesError as error:
         if error.status != 403 or "PriorityClass" not in error.cause:
             raise
         raise RefusedError(error.cause, PRIORITY_CLASS_HINT) from None
     if not outcome.ok or outcome.written_at is None:
         raise RefusedError(f"the first look at {target.node} failed: {outcome.error or 'no time given'}")
-    if engines := engines_in(run.kubernetes.pod_log(name)) if asks_dcgm(run.plan) else None:
+    printed = run.kubernetes.pod_log(name) if resets or task.dcgm_engines or task.gpu_pods else ""
+    if engines := engines_in(printed):
         _refuse_blind_readers(target, engines)
     if resets:
         leaving |= uids_before_reset(run, target.node)
-        _refuse_reset_with_users(target, gpu_users_left(run.kubernetes.pod_log(name), leaving))
+        _refuse_reset_with_users(target, gpu_users_left(printed, leaving))
     written = outcome.written_at
 
     def found() -> datetime | None:
@@ -228,6 +238,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> None:
     )
     if run.undo(entry) is not Cleanliness.CLEAN:
         raise RefusedError(f"marker pod {name} could not be deleted")
+    return printed
 
 
 def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:

@@ -6,23 +6,30 @@ gameday/checks/job_recovery.py. It is waited for when the nodes are back: only t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from gameday.agent.task import GpuPodsNote
 from gameday.checks.job_recovery import recovery, verdicts
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import RefusedError
 from gameday.observe.job_steps import JobWatch
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.run.targets import Targets
+from gameday.run.targets import ChosenTarget, Targets
 
 _POLL_S = 0.5
 # From a line in the log to the look that sees it.
 _LATEST_SIGHT = timedelta(seconds=6)
 
 
-def follow_job(run: Run, targets: Targets) -> None:
+def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPodsNote]]) -> None:
     """Follow the steps of the plan's job from now on.
+
+    Args:
+        run: The run.
+        targets: Its targets.
+        gpu_pods: By node: the pods that have its GPUs open, where the plan's fault must slow the job down.
 
     Raises:
         RefusedError: No pod of the job on a target prints a step.
@@ -45,6 +52,25 @@ def follow_job(run: Run, targets: Targets) -> None:
         raise RefusedError(
             f"no pod with the labels of expect.job in {expected.namespace} on {', '.join(nodes)} prints a step",
             "change expect.job, or choose targets on which the job runs",
+        )
+    for target in targets:
+        _note_gpu_of_others(run, target, watch.pods_on(target.node), gpu_pods.get(target.node, ()))
+
+
+def _note_gpu_of_others(
+    run: Run, target: ChosenTarget, job: Mapping[str, str], gpu_pods: Sequence[GpuPodsNote]
+) -> None:
+    """Note a problem where the job's pods use other GPUs than the one that is to slow the job down.
+
+    It is no refusal: another pod may hold up the one that is followed.
+    """
+    used = [note.gpu for note in gpu_pods if not job.keys().isdisjoint(note.pods)]
+    if used and target.gpu not in used:
+        pods, gpus = ", ".join(sorted(job.values())), ", ".join(map(str, used))
+        run.problem(
+            f"{pods} of expect.job on {target.node} uses GPU {gpus}, and the fault goes to GPU "
+            f"{target.gpu}: only a job whose other pods use that one slows down",
+            f"fault.gpu: {used[0]} in the plan",
         )
 
 

@@ -35,8 +35,8 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
     """Write the run's marker to the kernel log and read it back; print what the task asks for beside it.
 
     Raises:
-        HostError: The kernel log cannot be written or read, or nvidia-smi does not answer for the GPU, or dcgmi
-            for the node.
+        HostError: The kernel log cannot be written or read, nvidia-smi does not answer for the GPU, or dcgmi for the
+            node, or the GPUs' users cannot be read.
     """
     text = marker_line(task.marker)
     written_at = datetime.now(UTC)
@@ -47,6 +47,8 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
         nvidia_smi(context.host, gpu, "--query-gpu=uuid", "--format=csv,noheader")
         for user in context.host.gpu_users(task.reset_gpu):
             context.print_note(GpuUserNote(user=user))
+    if task.gpu_pods:
+        _print_pods(context)
     if task.needs_dcgmi:
         is_collection_paused(context.host)  # raises where dcgmi is missing or reaches no engine
     if task.dcgm_engines:
@@ -68,13 +70,19 @@ def gpu_users(task: GpuUsersTask, context: Context) -> AgentResult:
     Raises:
         HostError: NVML or a process's open files cannot be read.
     """
+    looked_at = _print_pods(context)
+    return AgentResult(
+        role=task.role, ok=looked_at > 0, cleanliness=Cleanliness.CLEAN, evidence=(f"{looked_at} GPU(s) looked at",)
+    )
+
+
+def _print_pods(context: Context) -> int:
+    """Print the pods that have a GPU open, GPU by GPU, and return the number of GPUs. Raises HostError."""
     gpus = context.host.gpus()
     for gpu in gpus:
         pods = dict.fromkeys(user.pod for user in context.host.gpu_users(gpu.index) if user.pod)
-        context.print_note(GpuPodsNote(pci=gpu.pci_bus_id, pods=tuple(pods)))
-    return AgentResult(
-        role=task.role, ok=bool(gpus), cleanliness=Cleanliness.CLEAN, evidence=(f"{len(gpus)} GPU(s) looked at",)
-    )
+        context.print_note(GpuPodsNote(gpu=gpu.index, pci=gpu.pci_bus_id, pods=tuple(pods)))
+    return len(gpus)
 
 
 def sample(task: SampleTask, context: Context) -> AgentResult:

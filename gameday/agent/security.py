@@ -72,6 +72,8 @@ def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each
             return API_CLIENT
         case MarkTask():
             log = KERNEL_LOG if task.reset_gpu is None else GPU_PROGRAMS
-            return combined((log, DAEMONS) if task.dcgm_engines or task.needs_dcgmi else (log,))
+            users = (GPU_WORK,) if task.gpu_pods else ()
+            engines = (DAEMONS,) if task.dcgm_engines or task.needs_dcgmi else ()
+            return combined((log, *users, *engines))
         case SampleTask():
             return KERNEL_LOG

@@ -65,6 +65,7 @@ class MarkTask(AgentMessage):
     reset_gpu: int | None = Field(
         default=None, description="a GPU to be reset: also query nvidia-smi for it, and print its users"
     )
+    gpu_pods: bool = Field(default=False, description="also print, for every GPU, the pods that have it open")
     dcgm_engines: bool = Field(default=False, description="also print the node's DCGM host engines")
     needs_dcgmi: bool = Field(default=False, description="also see that dcgmi reaches a host engine, as QA will use it")
 
@@ -244,6 +245,7 @@ class GpuPodsNote(AgentMessage):
     """The note of the pods that have a GPU open."""
 
     note: Literal["gpu-pods"] = "gpu-pods"
+    gpu: int = Field(ge=0, description="NVML index")
     pci: str = Field(description="address of the GPU, like 0000:4e:00")
     pods: tuple[str, ...] = Field(description="their UIDs, each once")
 

@@ -53,6 +53,10 @@ class JobWatch:
         """Return whether every container on a target has printed steps enough to know its pace."""
         return self.has_steps and all(one.last_step > one.first_step for one in self._seen.copy().values())
 
+    def pods_on(self, node: str) -> dict[str, str]:
+        """Return the names of the pods on a node that have printed a step, by their UIDs."""
+        return {seen.uid: seen.pod for seen in self._seen.copy().values() if seen.node == node}
+
     def start(self) -> None:
         """Look again and again from now on."""
         self._thread.start()

@@ -26,7 +26,7 @@ from gameday.agent.task import (
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
-from gameday.faults.gpu import PERSISTENCE_DAEMON
+from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
 from gameday.ledger.termination_message import termination_message
@@ -96,6 +96,7 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
         node=target.node,
         marker=marker,
         reset_gpu=target.gpu if resets else None,
+        gpu_pods=must_slow_a_job(run.plan),
         dcgm_engines=asks_dcgm(run.plan),
         needs_dcgmi=run.plan.qa.dcgm_diag is not None and run.plan.recover.gives_node_back,
     )
@@ -104,6 +105,12 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
 def asks_dcgm(plan: Plan) -> bool:
     """Return whether the plan's fault goes into the node's DCGM host engine."""
     return fault_for(plan.fault).asks_dcgm(plan.fault)
+
+
+def must_slow_a_job(plan: Plan) -> bool:
+    """Return whether the fault is one on a GPU, and must slow down a job: it can where the job uses that GPU."""
+    job = plan.expect.job
+    return job is not None and job.slows_below is not None and isinstance(plan.fault, GpuParameters)
 
 
 def engines_in(mark_log: str) -> DcgmEnginesNote | None:

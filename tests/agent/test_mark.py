@@ -42,6 +42,13 @@ def test_the_users_of_a_gpu_are_printed_only_if_it_is_to_be_reset(host: FakeHost
     assert printed(host, TASK, tmp_path, capsys) == []
 
 
+def test_the_pods_of_every_gpu_are_printed_only_if_the_task_asks(host: FakeHost, tmp_path: Path, capsys: Any) -> None:
+    asks = TASK.model_copy(update={"gpu_pods": True})
+    notes = notes_in("\n".join(printed(host, asks, tmp_path, capsys)), GpuPodsNote)
+    assert [(note.gpu, note.pods) for note in notes] == [(0, ()), (1, ("uid-1",))]
+    assert security_of(asks) == combined((KERNEL_LOG, GPU_WORK))
+
+
 def test_a_missing_nvidia_smi_is_found_before_anything_is_broken(host: FakeHost, tmp_path: Path) -> None:
     host.programs = lambda argv: result(argv, 127, stderr="nsenter: failed to execute nvidia-smi: No such file")
     with pytest.raises(HostError, match="failed to execute nvidia-smi"):

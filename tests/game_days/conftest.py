@@ -32,11 +32,13 @@ from gameday.checks.outcome import RunResult
 from gameday.health.model import REASON
 from gameday.history.events import Record, StepStarted
 from gameday.history.journal import History, read_history
+from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
+from tests.cluster.servers.conftest import eventually
 from tests.rehearsal.processes import until
 
 QUIET = {
@@ -191,9 +193,18 @@ class Arena:
 
     def is_silent(self, alert: str) -> bool:
         """Return whether an alert is neither pending nor firing, for any node."""
-        query = {"query": f'ALERTS{{alertname="{alert}"}}'}
-        answer = httpx.get(f"{self.cluster.urls['prometheus']}/api/v1/query", params=query, trust_env=False)
-        return not answer.raise_for_status().json()["data"]["result"]
+        return not self._series(f'ALERTS{{alertname="{alert}"}}')
+
+    def hosts(self) -> dict[str, VirtualHost]:
+        """Return each node's host, once Prometheus has met the exporters."""
+        exporters = eventually(lambda: self._series('up{job="dcgm-exporter"} == 1'), bool)
+        return {node: VirtualHost(f"http://{exporters[0]['instance']}/hosts/{node}") for node in self.nodes()}
+
+    def _series(self, query: str) -> list[dict[str, str]]:
+        """Return the labels of each series that Prometheus answers a query with."""
+        url = f"{self.cluster.urls['prometheus']}/api/v1/query"
+        answer = httpx.get(url, params={"query": query}, trust_env=False)
+        return [one["metric"] for one in answer.raise_for_status().json()["data"]["result"]]
 
     def leftovers(self) -> list[str]:
         """Objects of ours that still stand in the cluster."""

@@ -16,12 +16,9 @@ from kubernetes.client import AppsV1Api
 from ruamel.yaml import YAML
 
 from gameday.cluster.operands import AWAY
-from gameday.cluster.profile import load_profile
-from gameday.cluster.prometheus import Prometheus
 from gameday.errors import HostError
 from gameday.history.events import AllocatableSeen, CanaryMeasured, FaultInjected, LabelSeen, Record, Remediated
 from gameday.host.base import HoldMemory
-from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.blueprint import Size
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.rehearsal.nodes.kubelet import POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE
@@ -171,7 +168,7 @@ def ecc_off(hold: str) -> dict[str, Any]:
 
 
 def assert_ecc_is_on(arena: Arena) -> None:
-    modes = [(gpu.ecc_mode, gpu.ecc_mode_pending) for host in hosts_of(arena).values() for gpu in host.gpus()]
+    modes = [(gpu.ecc_mode, gpu.ecc_mode_pending) for host in arena.hosts().values() for gpu in host.gpus()]
     assert set(modes) == {(True, True)}
 
 
@@ -277,15 +274,8 @@ def test_on_an_operator_as_shipped_a_taint_that_no_plan_expects_leaves_the_reset
     assert not [seen for seen in played.history.of(LabelSeen) if seen.label == PLUGIN], "no operand was moved"
 
 
-def hosts_of(arena: Arena) -> dict[str, VirtualHost]:
-    with Prometheus(load_profile(arena.cluster.profile).prometheus) as prometheus:
-        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"} == 1'), bool)
-    url = f"http://{exporters[0].labels['instance']}/hosts"
-    return {node: VirtualHost(f"{url}/{node}") for node in arena.nodes()}
-
-
 def test_where_the_operands_stay_nvidia_smi_resets_no_gpu(clean_cdi: Arena) -> None:
-    node, host = next(iter(hosts_of(clean_cdi).items()))
+    node, host = next(iter(clean_cdi.hosts().items()))
     pods = clean_cdi.core.list_namespaced_pod("gpu-operator", field_selector=f"spec.nodeName={node}").items
     users = {user.pod: user.command for user in host.gpu_users(0) if user.pod}
     for pod in pods:
@@ -300,7 +290,7 @@ def test_where_the_operands_stay_nvidia_smi_resets_no_gpu(clean_cdi: Arena) -> N
 def test_a_reset_fails_in_words_when_somebody_opens_the_gpu_again(cdi: Arena) -> None:
     """The node stays out of service, as nothing proved it good; the operands are back. Last: it leaves it so."""
     before = cdi.nodes()
-    hosts = list(hosts_of(cdi).values())
+    hosts = list(cdi.hosts().values())
 
     def reopen(_: subprocess.Popen[str]) -> None:
         for host in hosts:

@@ -6,14 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gameday.cluster.profile import load_profile
-from gameday.cluster.prometheus import Prometheus
 from gameday.history.events import FaultInjected
 from gameday.host.base import HoldMemory
-from gameday.host.virtual import VirtualHost
 from tests.game_days.conftest import QUICK, Arena
 from tests.game_days.test_doctor import doctor
-from tests.game_days.test_post_mortem import eventually
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 PROCESS = "python -m gameday.host.worker --gpu="
@@ -22,10 +18,7 @@ PROCESS = "python -m gameday.host.worker --gpu="
 @pytest.fixture
 def monitored(clean_arena: Arena) -> Iterator[Arena]:
     """Every GPU is open in a process of no pod that a drain would take."""
-    with Prometheus(load_profile(clean_arena.cluster.profile).prometheus) as prometheus:
-        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"} == 1'), bool)
-    hosts = [VirtualHost(f"http://{exporters[0].labels['instance']}/hosts/{node}") for node in clean_arena.nodes()]
-    gpus = [(host, gpu.index) for host in hosts for gpu in host.gpus()]
+    gpus = [(host, gpu.index) for host in clean_arena.hosts().values() for gpu in host.gpus()]
     for host, gpu in gpus:
         host.start_work(gpu, HoldMemory(leave_bytes=1 << 30))
     yield clean_arena

@@ -11,7 +11,6 @@ from gameday.history.events import AlertSeen, FaultInjected, FaultUndone
 from gameday.rehearsal.blueprint import Size
 from gameday.rehearsal.nodes.gpus import MAX_OPERATING_C
 from tests.game_days.conftest import QUICK, Arena, arena_in, changed
-from tests.game_days.test_gpu_operator import hosts_of
 from tests.game_days.test_shipped_hands_off import shipped
 from tests.rehearsal.processes import until
 
@@ -27,7 +26,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 def test_a_gpu_that_is_hot_already_is_not_loaded(warm: Arena) -> None:
     """The first GPU of a node computes for a training job, and is hotter than the plan's ceiling."""
-    before, host = warm.nodes(), hosts_of(warm)["gpu-node-1"]
+    before, host = warm.nodes(), warm.hosts()["gpu-node-1"]
     until(lambda: (host.gpus()[0].temperature_c or 0) > 45, 60, "the job to heat its GPU")
     fault = {"type": "gpu_burn", "gpu": 0, "ceiling_c": 45, "hold": "30s"}
     plan = changed(changed(QUICK, "fault", fault), "expect", {"stays_schedulable_for": "1s"})
@@ -48,7 +47,7 @@ def is_last_gpu_idle(arena: Arena) -> bool:
     pods = [pod for pod in pods if pod.status.phase not in ("Failed", "Succeeded")]
     if any(pod.status.phase != "Running" or pod.metadata.deletion_timestamp for pod in pods):
         return False
-    if hosts_of(arena)["gpu-node-1"].gpus()[7].utilization_pct == 0:
+    if arena.hosts()["gpu-node-1"].gpus()[7].utilization_pct == 0:
         return True
     for pod in pods:
         if pod.spec.node_name == "gpu-node-1":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gameday.history.events import JobStepSeen, Refused
+from gameday.history.events import JobStepSeen, Problem, Refused
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.rehearsal.processes import until
 
@@ -47,6 +47,19 @@ def on_training_node(arena: Arena, plan: dict[str, Any]) -> dict[str, Any]:
     return changed(plan, "targets.names", [printing()])
 
 
+def gpus_of_the_job(arena: Arena, node: str) -> tuple[list[int], list[int]]:
+    """The GPUs of the job's only pod on a node, and the others: they depend on whose pods were there when it came."""
+    pods = arena.core.list_namespaced_pod(
+        "training", label_selector="app=pretrain", field_selector=f"spec.nodeName={node},status.phase=Running"
+    )
+    (uid,) = (pod.metadata.uid for pod in pods.items)
+    host = arena.hosts()[node]
+    found: tuple[list[int], list[int]] = [], []
+    for gpu in host.gpus():
+        found[uid not in {user.pod for user in host.gpu_users(gpu.index)}].append(gpu.index)
+    return found
+
+
 def test_a_drained_job_resumes_from_its_checkpoint_and_repeats_some_steps(clean_arena: Arena) -> None:
     plan = changed(QUICK, "expect.job", JOB | {"must_stop": True})
     played = clean_arena.play(on_training_node(clean_arena, plan))
@@ -80,17 +93,19 @@ def test_a_job_that_prints_no_step_there_refuses_the_run(clean_arena: Arena) -> 
 
 def test_a_slow_gpu_slows_its_job_and_a_fault_that_slows_nothing_is_found_out(clean_arena: Arena) -> None:
     job = {"namespace": "training", "selector": {"app": "pretrain"}, "slows_below": "80%", "resumes_within": "30s"}
-    plan = changed(QUICK, "fault", {"type": "clock_lock", "gpu": 1, "sm_clock_mhz": 1200, "hold": "60s"})
-    plan = changed(plan, "recover.remediation", "none")
+    plan = on_training_node(clean_arena, changed(QUICK, "recover.remediation", "none"))
+    (used, *_), (other, *_) = gpus_of_the_job(clean_arena, plan["targets"]["names"][0])
+    plan = changed(plan, "fault", {"type": "clock_lock", "gpu": used, "sm_clock_mhz": 1200, "hold": "60s"})
     # The training prints every 5 s: three lines under the fault.
     plan = changed(plan, "expect", {"stays_schedulable_for": "16s", "allow_other_alerts": True, "job": job})
-    plan = on_training_node(clean_arena, plan)
     played = clean_arena.play(plan)
     assert played.exit_code == 0, played.output
     assert {name: played.verdicts()[name] for name in ("job-slows", "job-resumes")} == {
         "job-slows": "held",
         "job-resumes": "held",
     }
-    control = changed(changed(plan, "fault", {"type": "noop", "hold": "60s"}), "name", "control")
-    played = clean_arena.play(control)
+    assert not any("expect.job" in problem.what for problem in played.history.of(Problem))
+    played = clean_arena.play(changed(changed(plan, "fault.gpu", other), "name", "control"))
     assert (played.exit_code, played.verdicts()["job-slows"]) == (1, "broken"), played.output
+    (problem,) = (found for found in played.history.of(Problem) if "expect.job" in found.what)
+    assert (f"the fault goes to GPU {other}" in problem.what, problem.hint) == (True, f"fault.gpu: {used} in the plan")

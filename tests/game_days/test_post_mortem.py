@@ -14,7 +14,6 @@ import pytest
 from gameday import cli
 from gameday.cluster.profile import load_profile
 from gameday.cluster.prometheus import Prometheus
-from gameday.host.virtual import VirtualHost
 from gameday.xid.lines import format_xid
 from tests.cluster.servers.conftest import eventually
 from tests.game_days.conftest import Arena
@@ -34,12 +33,11 @@ def broken(clean_arena: Arena) -> Iterator[tuple[str, datetime]]:
     """A node whose kernel log got an Xid 95 by itself, with the taint and the alert that follow; and since when."""
     node = sorted(clean_arena.nodes())[-1]
     with Prometheus(load_profile(clean_arena.cluster.profile).prometheus) as prometheus:
-        exporters = eventually(lambda: prometheus.query('up{job="dcgm-exporter"}'), bool)
         alert = f'alertname="GPUXidCritical",node="{node}"'
         earlier = f"max_over_time(ALERTS{{{alert}}}[{QUIET_S}s])"  # of the game-days before this
         eventually(lambda: prometheus.query(earlier), lambda found: not found)
         began = datetime.now(UTC) - timedelta(seconds=QUIET_S)
-        host = VirtualHost(f"http://{exporters[0].labels['instance']}/hosts/{node}")
+        host = clean_arena.hosts()[node]
         host.write_kernel_log("<3>" + format_xid(95, host.gpus()[0].pci_bus_id))
         host.write_kernel_log("<3>" + format_xid(13, host.gpus()[1].pci_bus_id))  # a workload's own error beside it
         # Twice, or nobody could tell how far apart its samples are, and so whether it stood when the window began.

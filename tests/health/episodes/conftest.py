@@ -252,5 +252,5 @@ PARTLY = {"scope": "faulty-gpu", "within": "10s"}
 
 def two_pods(ward: Ward, notes: list[GpuPodsNote]) -> None:
     """Two pods at work, one of them on the faulty GPU."""
-    notes.append(GpuPodsNote(pci=PCI, pods=(gpu_pod(ward, "victim"),)))
-    notes.append(GpuPodsNote(pci="0000:8f:00", pods=(gpu_pod(ward, "other"),)))
+    notes.append(GpuPodsNote(gpu=0, pci=PCI, pods=(gpu_pod(ward, "victim"),)))
+    notes.append(GpuPodsNote(gpu=1, pci="0000:8f:00", pods=(gpu_pod(ward, "other"),)))

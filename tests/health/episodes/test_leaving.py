@@ -25,8 +25,8 @@ def pod(uid: str, gpus: int = 1, resource: str = "nvidia.com/gpu", **spec: Any) 
 def look(**pods: str) -> list[GpuPodsNote]:
     """Notes of three GPUs; a keyword is a pod's uid, and its value the GPUs that it has open."""
     return [
-        GpuPodsNote(pci=pci, pods=tuple(uid for uid, opened in pods.items() if pci in opened.split()))
-        for pci in (PCI, OTHER_PCI, THIRD)
+        GpuPodsNote(gpu=gpu, pci=pci, pods=tuple(uid for uid, opened in pods.items() if pci in opened.split()))
+        for gpu, pci in enumerate((PCI, OTHER_PCI, THIRD))
     ]
 
 
