@@ -247,12 +247,12 @@ class Up:
 
     def state(self) -> dict[str, Any]:
         path = self.folder / STATE
-        until(lambda: path.exists() or self.process.poll() is not None, 90, "the cluster is up")
+        until(lambda: path.exists() or self.process.poll() is not None, 150, "the cluster is up")
         until(path.read_text, 5, "its state is written")
         state: dict[str, Any] = json.loads(path.read_text())
         return state
 
-    def ended(self, within_s: float = 15) -> tuple[int, str]:
+    def ended(self, within_s: float = 60) -> tuple[int, str]:
         said, _ = self.process.communicate(timeout=within_s)
         return self.process.returncode, said
 
@@ -275,7 +275,7 @@ def test_a_killed_up_leaves_no_process_and_no_port(up: Up) -> None:
     assert httpx.get(f"{state['urls']['prefect']}/api/health", trust_env=False).json() is True
     up.process.kill()
     up.process.wait()
-    until(lambda: not naming(up.folder), 10, "its processes are gone")
+    until(lambda: not naming(up.folder), 30, "its processes are gone")
     until(lambda: not any(map(answers, urls)), 10, "its ports are closed")
     assert run(["rehearsal", "status", "--folder", str(up.folder)]) == ExitCode.FAILED
 
@@ -288,7 +288,7 @@ def test_a_start_that_is_broken_off_leaves_nothing(up: Up, which: signal.Signals
     up.process.send_signal(which)
     assert up.ended()[0] == ExitCode.ABORTED
     # One whose start the signal cut short dies with its parent, which is a moment after.
-    until(lambda: not naming(up.folder), 10, "its processes are gone")
+    until(lambda: not naming(up.folder), 30, "its processes are gone")
 
 
 @pytest.mark.slow

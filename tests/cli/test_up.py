@@ -139,9 +139,9 @@ def test_a_game_day_from_the_form_passes_and_ctrl_c_undoes_the_next(up: Up) -> N
     assert PLAN in up.linked_report(first).text
 
     second = up.run(plan=PLAN)
-    until(lambda: len(up.histories()) == 2, 60, "the second begins")
+    until(lambda: len(up.histories()) == 2, 150, "the second begins")
     history = next(path for path in up.histories() if not read_history(path).of(RunEnded))
-    until(lambda: bool(read_history(history).of(FaultInjected)), 60, "its fault is in")
+    until(lambda: bool(read_history(history).of(FaultInjected)), 150, "its fault is in")
     up.process.send_signal(signal.SIGINT)
     assert up.process.wait(120) == ExitCode.PASSED, up.words()
     assert "cancelled, and undone now" in up.words()

@@ -94,7 +94,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_stored_profile_is_the_file_with_its_secrets_and_they_are_shown_nowhere(
     server: Path, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +121,6 @@ def test_a_stored_profile_is_the_file_with_its_secrets_and_they_are_shown_nowher
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_block_that_cannot_be_used_is_refused_in_words(
     server: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +147,6 @@ def test_a_block_that_cannot_be_used_is_refused_in_words(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_the_forms_offer_the_blocks(server: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
     assert run(["cluster", "save", "offered", "--profile", str(file)]) == 0

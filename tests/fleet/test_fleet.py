@@ -92,6 +92,7 @@ def gpu_classes(arena: Arena) -> dict[str, str]:
 def test_it_names_the_three_slow_gpus_labels_nodes_and_touches_no_busy_gpu(
     clean_arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    until(lambda: len(trainers(clean_arena)) == 2 and clean_arena.is_training(), 60, "both training pods to run")
     before = trainers(clean_arena)
     code, report, said = fleet(clean_arena, tmp_path, "--at-once", "3")
     assert code == ExitCode.FAILED, said

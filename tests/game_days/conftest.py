@@ -29,6 +29,8 @@ from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.checks.outcome import RunResult
+from gameday.cluster.gpu_pods import gpu_pod
+from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.health.model import REASON
 from gameday.history.events import Record, StepStarted
 from gameday.history.journal import History, read_history
@@ -82,6 +84,13 @@ def changed(plan: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 # fired by then, and is allowed: a busy machine must not make a cut-off run a failed one.
 SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}])
 SILENT = changed(SILENT, "expect.allow_other_alerts", True)
+
+
+def patient(plan: dict[str, Any]) -> dict[str, Any]:
+    """The quick plan where a part of the control plane dies: its start, and its clients' back-off, take time."""
+    alert, taint = (QUICK["expect"][kind][0] | {"within": "100s"} for kind in ("alerts", "taints"))
+    plan = changed(changed(plan, "expect.alerts", [alert]), "expect.taints", [taint])
+    return changed(plan, "expect.workloads.resubmitted_within", "100s")
 
 
 @dataclass
@@ -191,9 +200,35 @@ class Arena:
             for node in self.core.list_node().items
         }
 
-    def is_silent(self, alert: str) -> bool:
-        """Return whether an alert is neither pending nor firing, for any node."""
-        return not self._series(f'ALERTS{{alertname="{alert}"}}')
+    def settle(self) -> None:
+        """Wait until a game-day finds what it takes for granted, whatever the one before did to the cluster."""
+        # A game-day is refused while its alert fires. Alerts of events that are no quarantine fire for minutes, and
+        # refuse nobody.
+        (alert,) = (expected["name"] for expected in QUICK["expect"]["alerts"])
+        until(lambda: not self._is_active(alert), 60, f"{alert} resolved")
+        # A job waits twice as long for each failed pod of its own before it makes a new one.
+        for pod in self.core.list_namespaced_pod("training", field_selector="status.phase=Failed").items:
+            self.core.delete_namespaced_pod(pod.metadata.name, "training", grace_period_seconds=0)
+        until(self.is_training, 90, "every pod of the training to run")
+
+    def _is_active(self, alert: str) -> bool:
+        """Return whether an alert is pending or firing, for any node. Its series may outlive it by minutes."""
+        answer = httpx.get(f"{self.cluster.urls['prometheus']}/api/v1/alerts", trust_env=False).raise_for_status()
+        return alert in {one["labels"]["alertname"] for one in answer.json()["data"]["alerts"]}
+
+    def is_training(self) -> bool:
+        """Return whether there is training, and no pod of it waits or goes."""
+        pods = self.core.list_namespaced_pod("training").items
+        going = [pod for pod in pods if pod.status.phase == "Pending" or pod.metadata.deletion_timestamp]
+        return bool(pods) and not going
+
+    def free_gpus(self) -> dict[str, int]:
+        """Return how many GPUs of each node no pod has, running or about to."""
+        free = {node.metadata.name: int(node.status.allocatable[GPU_RESOURCE]) for node in self.core.list_node().items}
+        for pod in self.core.list_pod_for_all_namespaces().items:
+            if pod.spec.node_name and pod.status.phase in ("Pending", "Running"):
+                free[pod.spec.node_name] -= gpu_pod(pod).gpus
+        return free
 
     def hosts(self) -> dict[str, VirtualHost]:
         """Return each node's host, once Prometheus has met the exporters."""
@@ -286,10 +321,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 @pytest.fixture
 def clean_arena(arena: Arena) -> Iterator[Arena]:
     """Holds every game-day to the promise: the cluster afterwards is the cluster before."""
-    # A game-day is refused while its alert fires, and the one before may just have ended. Alerts of events that are no
-    # quarantine fire for minutes, and refuse nobody.
-    (alert,) = (expected["name"] for expected in QUICK["expect"]["alerts"])
-    until(lambda: arena.is_silent(alert), 60, f"{alert} resolved")
+    arena.settle()
     before = arena.nodes()
     yield arena
     left, after = arena.leftovers(), arena.nodes()

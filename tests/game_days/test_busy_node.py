@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,27 +20,18 @@ def pod(name: str, node: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}}
 
 
-def gpus_in_use(arena: Arena, node: str) -> int:
-    found = arena.core.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={node},status.phase=Running").items
-    limits = [container.resources.limits or {} for one in found for container in one.spec.containers]
-    return sum(int(limit.get("nvidia.com/gpu", 0)) for limit in limits)
-
-
 @pytest.fixture
 def busy(clean_arena: Arena) -> Iterator[str]:
     """A node that is full; the others carry a taint that the canary does not tolerate."""
     first, *others = sorted(clean_arena.nodes())
     core = clean_arena.core
-    free = int(core.read_node(first).status.allocatable["nvidia.com/gpu"]) - gpus_in_use(clean_arena, first)
-    names = [f"busy-{number}" for number in range(free)]
+    names = [f"busy-{number}" for number in range(clean_arena.free_gpus()[first])]
     for name in names:
         core.create_namespaced_pod(NAMESPACE, pod(name, first))
     for other in others:
         core.patch_node(other, {"spec": {"taints": [TAINT]}})
-    deadline = time.monotonic() + 30
-    while gpus_in_use(clean_arena, first) < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    clean_arena.settle()
+    assert clean_arena.free_gpus()[first] == 0
     yield first
     for other in others:
         core.patch_node(other, {"spec": {"taints": None}})

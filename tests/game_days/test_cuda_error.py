@@ -77,7 +77,9 @@ def play_on(arena: Arena, job: dict[str, Any]) -> Played:
 
 
 def test_a_job_that_restarts_itself_goes_on_from_its_checkpoint(clean_arena: Arena) -> None:
-    played = clean_arena.play(on_training_node(clean_arena, plan_for("pretrain")))
+    # The job's back-off alone takes 10 s, and its output says so only every 5 s.
+    plan = changed(plan_for("pretrain"), "expect.job.resumes_within", "90s")
+    played = clean_arena.play(on_training_node(clean_arena, plan))
     assert played.exit_code == 0, played.output
     verdicts = played.verdicts()
     assert [verdicts[name] for name in ("job-stops", "job-resumes", "job-lost-steps")] == ["held"] * 3

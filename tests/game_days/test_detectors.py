@@ -74,6 +74,7 @@ def profile(arena: Arena) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def played(arena: Arena, profile: Path) -> Played:
     """One game-day that leaves what the detector does to its profile, and expects our controller's taint itself."""
+    arena.settle()
     # Not the Xid of the other game-days here: our controller writes no Event twice in a minute.
     plan = changed(changed(QUICK, "detector", str(profile)), "fault.xid", 48)
     return arena.play(changed(plan, "expect.allow_other_alerts", True))

@@ -27,7 +27,7 @@ from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.report.notes import Notes, read_notes
 from gameday.values.nodes import NodeSnapshot
 from gameday.values.results import Step, StepOutcome
-from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, send, step_started
+from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, patient, send, step_started
 from tests.support.prefect_api import prefect_api
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
@@ -151,7 +151,7 @@ def test_api_server_restarted_in_mid_run(clean_arena: Arena) -> None:
         api.start()
         api.await_ready_line()
 
-    played = clean_arena.play_and_when(QUICK, step_started(Step.AWAIT_ALERT), restart)
+    played = clean_arena.play_and_when(patient(QUICK), step_started(Step.AWAIT_ALERT), restart)
     assert played.exit_code == 0, played.output
 
 
@@ -201,10 +201,16 @@ def test_a_taint_that_is_already_there_is_a_refusal_and_is_kept(arena: Arena) ->
     assert [(t.key, t.value) for t in kept] == [("trainy.konduktor.ai/faulty", "mine")]
 
 
+LONG = {Step.BASELINE: ["baseline.window"], Step.VERIFY_TAINT: ["expect.workloads.canary_kept_off_for"]}
+"""Waits that make a step last until a busy machine has interrupted it."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", list(Step))
 def test_ctrl_c_undoes_the_run_and_reports_it(clean_arena: Arena, step: Step) -> None:
     plan = SILENT if step is Step.AWAIT_ALERT else QUICK
+    for path in LONG.get(step, ()):
+        plan = changed(plan, path, "10s")
     played = clean_arena.play_and_when(plan, step_started(step), send(signal.SIGINT))
     assert played.exit_code == 3, played.output
     ended = {event.step: event.outcome for event in played.history.of(StepEnded)}

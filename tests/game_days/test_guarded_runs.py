@@ -84,7 +84,7 @@ def test_a_dry_run_writes_nothing_and_lists_what_the_run_then_does(clean_arena: 
 def test_a_dry_run_lists_every_rank_of_an_all_reduce_and_shows_no_secret(clean_arena: Arena) -> None:
     fault = {"type": "net_tbf", "interface": "ib0", "rate_mbit": 20, "hold": "30s"}
     plan = changed(changed(QUICK, "fault", fault), "recover.remediation", "none")
-    all_reduce = {"interface": "ib0", "nodes": 3, "falls_below": "80%", "tolerance": "50%"}
+    all_reduce = {"interface": "ib0", "nodes": 3, "falls_below": "25%", "tolerance": "70%"}
     plan = changed(plan, "expect", {"all_reduce": all_reduce, "stays_schedulable_for": "1s"})
     code, said = command(clean_arena, plan, "run", "--dry-run")
     assert code == 0, said

@@ -128,6 +128,7 @@ def test_a_cluster_that_repairs_its_node_passes_and_is_timed_hop_by_hop(clean_ar
 
 
 def test_a_cluster_that_does_not_repair_fails_at_that_hop_and_its_taint_is_not_ours(arena: Arena) -> None:
+    arena.settle()
     node = sorted(arena.nodes())[-1]
     try:
         played = arena.play(plan_for(node))

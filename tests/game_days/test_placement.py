@@ -17,6 +17,7 @@ from gameday.history.journal import read_history
 from gameday.rehearsal.blueprint import Size
 from tests.game_days.conftest import QUIET, Arena, arena_in, changed
 from tests.game_days.test_shipped_hands_off import shipped
+from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
 def classed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     """A cluster of eight nodes, of which the last two are fast and the first is slow."""
     with arena_in(tmp_path_factory.mktemp("classed"), Size(gpu_classes=True)) as started:
+        until(started.is_training, 60, "the training to have its GPUs")
         yield started
 
 

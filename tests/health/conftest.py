@@ -43,7 +43,7 @@ class Process:
             self.running.kill()
         else:
             self.running.terminate()
-        status = self.running.wait(10)
+        status = self.running.wait(30)
         assert self.running.stdout is not None
         self.running.stdout.close()
         self.running = None
@@ -96,7 +96,7 @@ class Cluster:
         self.health = Process("gameday.health", "--kubeconfig", kubeconfig, "--loki-url", self.loki, *options)
         self.names: dict[str, str] = {}
         # One for all: httpx reads the CA bundle, for 20 ms, for every client.
-        self.http = httpx.Client(verify=False)
+        self.http = httpx.Client(verify=False, timeout=30)
 
     def named(self, name: str) -> str:
         return self.names[name]

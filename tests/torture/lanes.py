@@ -34,7 +34,7 @@ from tests.torture.proxy import ApiProxy, Switch
 
 ROOT = Path(__file__).resolve().parents[2]
 # A crash costs this much waiting, here as in production (30 s there): a lease's duration, observed.
-LEASE_S = 4.0
+LEASE_S = 8.0
 # An undo shows on the node at the next beat of the field's owner: the kubelet's status, the controller's reason.
 _SETTLES_WITHIN_S = 60.0
 Snapshot = dict[str, Any]

@@ -31,7 +31,7 @@ groups:
     interval: 200ms
     rules:
       - alert: Broken
-        expr: label_replace(broken > 0, "node", "$1", "Hostname", "(.+)")
+        expr: label_replace(max_over_time(broken[1s]) > 0, "node", "$1", "Hostname", "(.+)")
         for: 1s
         labels: {severity: critical}
         annotations: {summary: "{{ $labels.node }} is broken"}

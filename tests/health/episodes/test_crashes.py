@@ -98,7 +98,7 @@ def test_a_crash_at_any_write_never_switches_a_machine_twice(
         return "ordered"
 
     monkeypatch.setattr("gameday.health.episodes.acts.power_cycle", switch)
-    ladder = [{"repair": "power-cycle", "within": "1s"}]
+    ladder = [{"repair": "power-cycle", "within": "10s"}]
     policy = {"ladder": ladder, "bmc": {"endpoint": {"url": "http://127.0.0.1:9"}}}
     died, act, ends = True, 0, set()
     while died:

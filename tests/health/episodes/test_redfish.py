@@ -60,7 +60,7 @@ class Emulator:
         log = (folder / "sushy.log").open("wb")
         self._process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
         log.close()
-        eventually(lambda: self.power() or None)
+        eventually(lambda: self.power() or None, 60)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         powers = self.powers

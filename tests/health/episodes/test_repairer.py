@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow  # each waits for a repairer of its own
 def repairing(ward: Ward, work_off: Callable[[str, str], None], **policy: Any) -> Iterator[CollectorRegistry]:
     """Run a repairer for the block; yield its metrics."""
     registry = CollectorRegistry()
-    settings = ward.settings(1, **policy)
+    settings = ward.settings(**policy)
     kubernetes = Kubernetes(settings.profile)
     repairer = Repairer(settings, kubernetes, work_off, RepairMetrics(registry))
     thread = threading.Thread(target=repairer.run)
@@ -47,7 +47,7 @@ def working(ward: Ward) -> Callable[[str, str], None]:
     """Return what works an episode off without Prefect."""
 
     def work_off(node: str, _episode: str) -> None:
-        with EpisodeWork(ward.settings(1), node) as work:
+        with EpisodeWork(ward.settings(), node) as work:
             finish(work)
 
     return work_off
@@ -144,7 +144,7 @@ def test_the_breaker_withholds_what_is_too_much_and_lets_it_go_on_later(
         assert all(row.state == "withheld" and "1 nodes are under repair" in row.next for row in withheld)
         assert agents.made == []
         done.set()
-        eventually(lambda: all(state_of(ward, node) is State.RETURNED for node in nodes))
+        eventually(lambda: all(state_of(ward, node) is State.RETURNED for node in nodes), 90)
         closed.set()
     assert agents.actions() == ["gpu-reset"] * 3 and ward.label() is None
 
@@ -179,7 +179,7 @@ def test_the_label_goes_also_where_the_end_of_a_cancelled_repair_broke_off(
         raise OSError("killed")
 
     def work_off(node: str, _episode: str) -> None:
-        with EpisodeWork(ward.settings(1), node, lambda: "".join(cancelled)) as work:
+        with EpisodeWork(ward.settings(), node, lambda: "".join(cancelled)) as work:
             finish(work)
 
     monkeypatch.setattr("gameday.health.episodes.acts.clear", cut_off)

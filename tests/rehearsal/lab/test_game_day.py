@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.values.results import Step
-from tests.game_days.conftest import QUICK, Arena, changed, send, step_started
+from tests.game_days.conftest import QUICK, Arena, patient, send, step_started
 from tests.rehearsal.lab.conftest import quick_where_training_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400), pytest.mark.usefixtures("settled")]
@@ -50,8 +50,7 @@ def test_components_killed_during_the_wait_come_back_and_the_game_day_with_them(
     clean_arena: Arena, names: tuple[str, ...]
 ) -> None:
     before = components(clean_arena)
-    # Controllers that lost their API server come back to it only after a back-off of theirs.
-    plan = changed(quick_where_training_runs(clean_arena), "expect.workloads.resubmitted_within", "100s")
+    plan = patient(quick_where_training_runs(clean_arena))
     played = clean_arena.play_and_when(plan, step_started(Step.AWAIT_ALERT), kill(clean_arena, *names))
     after = components(clean_arena)
     assert {name: after[name]["restarts"] - before[name]["restarts"] for name in names} == dict.fromkeys(names, 1)

@@ -29,7 +29,7 @@ def terminated(pod: Json) -> Json:
 
 
 def test_the_active_deadline_fails_the_pod_once_its_containers_have_ended(fleet: Fleet) -> None:
-    fleet.apply(agent("late", "gpu-node-1", XID, activeDeadlineSeconds=5))
+    fleet.apply(agent("late", "gpu-node-1", XID, activeDeadlineSeconds=10))
     status = fleet.phase("late", "Failed")
     assert status["status"]["reason"] == "DeadlineExceeded"
     assert json.loads(terminated(status)["message"])["ended_by"] == "sigterm"

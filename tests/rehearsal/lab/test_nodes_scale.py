@@ -20,7 +20,7 @@ def test_no_node_is_declared_dead_while_they_register_and_rest(tmp_path: Path) -
     with running(tmp_path / "plane") as plane:
         fleet = Fleet(plane, tmp_path, "--nodes", str(NODES), "--tls-folder", str(plane.folder))
         try:
-            began = eventually(lambda: (seen := since(fleet)) and len(seen) == NODES and seen, "all Ready", 120)
+            began = eventually(lambda: (seen := since(fleet)) and len(seen) == NODES and seen, "all Ready", 300)
             time.sleep(REST_S)  # the time itself is what is tested
             assert since(fleet) == began
             dead = fleet.get("events", "-A", "--field-selector", "reason=NodeNotReady")["items"]

@@ -136,6 +136,7 @@ def audit_events(arena: Arena) -> Iterator[list[dict[str, Any]]]:
 def audited(arena: Arena) -> list[dict[str, Any]]:
     """The audit events of one whole game-day."""
     settle(arena)
+    arena.settle()
     with audit_events(arena) as events:
         played = arena.play(quick_where_training_runs(arena))
         assert played.exit_code == 0, played.output
@@ -145,6 +146,7 @@ def audited(arena: Arena) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def reaped(arena: Arena) -> list[dict[str, Any]]:
     """The audit events of a reaper, under its own account, that finishes what a killed run left."""
+    arena.settle()
     plan = changed(SILENT, "fault.hold", "5s")
     killed = arena.play_and_when(plan, step_started(Step.AWAIT_ALERT), send(signal.SIGKILL))
     assert killed.exit_code == -signal.SIGKILL

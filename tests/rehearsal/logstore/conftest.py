@@ -24,7 +24,7 @@ class Store:
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[str] | None = None
         # One for all: httpx reads the CA bundle, for 20 ms, for every client.
-        self.http = httpx.Client(base_url=self.url, verify=False)
+        self.http = httpx.Client(base_url=self.url, verify=False, timeout=30)
 
     def start(self) -> None:
         self.process = subprocess.Popen(

@@ -109,7 +109,7 @@ def test_an_injection_becomes_ready_and_is_undone_by_deletion(cluster: Cluster) 
 
 @pytest.mark.slow
 def test_the_deadline_takes_the_fault_out(cluster: Cluster) -> None:
-    cluster.create(agent("late", "gpu-node-2", XID, activeDeadlineSeconds=6))
+    cluster.create(agent("late", "gpu-node-2", XID, activeDeadlineSeconds=15))
     eventually(lambda: cluster.is_ready("late"), "the fault in")
     pod = cluster.phase("late", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
