@@ -122,11 +122,13 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
     """
     history = run.history()
     known = {seen.label_set for seen in history.of(AlertSeen) if seen.state == "firing"}
+    at_baseline = {seen.label_set for seen in history.of(AlertSeen) if seen.at_baseline}
     injected = min((f.written_at for f in history.of(FaultInjected)), default=datetime.now(UTC))
     expected_names, missed = expected_alerts(run, nodes), []
     for one in series:
         labels = {key: value for key, value in one.labels.items() if key != "alertstate"}
-        if one.labels.get("alertstate") != "firing" or not one.points or json.dumps(labels, sort_keys=True) in known:
+        label_set = json.dumps(labels, sort_keys=True)
+        if one.labels.get("alertstate") != "firing" or not one.points or label_set in known:
             continue
         if siblings_alert(run, labels.get("alertname", ""), node_of(run, labels)):
             continue
@@ -138,7 +140,7 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
             node=node,
             expected=(name, node) in expected_names,
             at=first,
-            at_baseline=first < injected,
+            at_baseline=first < injected or label_set in at_baseline,
             background=is_background(run, name, node),
         )
         missed.append((seen, last))

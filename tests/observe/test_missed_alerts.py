@@ -9,13 +9,25 @@ from typing import Any
 import pytest
 
 from gameday.cluster.prometheus import ActiveAlert, Series
-from gameday.history.events import AlertSeen
+from gameday.history.events import AlertSeen, FaultInjected, Record
 from gameday.history.journal import History
 from gameday.observe.alerts import note_missed_alerts
+from gameday.values.nodes import Target
 from tests.report.run_builder import ALERT, PLAN
 
 START = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)
 LABELS = {"alertname": ALERT, "node": "gpu-1", "code": "79"}
+
+FAULT = FaultInjected(
+    intent="inject",
+    fault="xid",
+    target=Target(node="gpu-1", gpu=0),
+    layer="kernel log",
+    written_at=START,
+    evidence=(),
+    does_not_reach="",
+    seen_by=(),
+)
 
 
 def stored(**labels: str) -> Series:
@@ -23,11 +35,13 @@ def stored(**labels: str) -> Series:
     return Series("ALERTS", LABELS | {"alertstate": "firing"} | labels, points)
 
 
-def noted(series: list[Series], active: list[dict[str, str]]) -> list[AlertSeen]:
+def noted(series: list[Series], active: list[dict[str, str]], *before: AlertSeen) -> list[AlertSeen]:
+    """What is noted of stored series; `active`: labels of alerts that fire now, `before`: what was noted already."""
+    history = History(tuple(Record(seq, START, 0.0, "b", event) for seq, event in enumerate([*before, FAULT])))
     noted_alerts: list[AlertSeen] = []
     alerts = [ActiveAlert(labels=labels, state="firing", activeAt=START, value="1") for labels in active]
     run: Any = SimpleNamespace(
-        history=lambda: History(()),
+        history=lambda: history,
         plan=PLAN,
         member=None,
         profile=SimpleNamespace(alert_node_label="node", prometheus_node_label="node", background_alerts=("Watchdog",)),
@@ -48,6 +62,15 @@ def test_an_alert_that_came_and_went_is_noted_with_its_end() -> None:
 def test_only_the_label_set_that_prometheus_still_calls_active_is_left_firing(code: str) -> None:
     noted_alerts = noted([stored(), stored(code="48")], [LABELS | {"code": code}])
     assert {seen.labels["code"] for seen in noted_alerts if seen.state == "resolved"} == {"48", "79"} - {code}
+
+
+@pytest.mark.parametrize("at_baseline", [True, False])
+def test_an_alert_that_was_pending_before_the_fault_is_not_the_faults(at_baseline: bool) -> None:
+    at = START - timedelta(seconds=9)
+    before = AlertSeen(
+        alert=ALERT, state="pending", labels=LABELS, node="gpu-1", expected=False, at=at, at_baseline=at_baseline
+    )
+    assert {seen.at_baseline for seen in noted([stored()], [LABELS], before)} == {at_baseline}
 
 
 def test_an_alert_of_another_node_is_not_the_plans() -> None:

@@ -29,9 +29,12 @@ def fleet(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fl
         yield joined
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    """The rehearsal's nodes, logs, Prometheus and Prefect around the real control plane."""
+    """The rehearsal's nodes, logs, Prometheus and Prefect around the real control plane.
+
+    It ends with its file: it takes half a processor while it waits.
+    """
     need_programs()
     size = Size(nodes=8, gpus=8)  # a reboot moves a node's training elsewhere for good: there has to be room
     with arena_in(tmp_path_factory.mktemp("lab-arena"), size, control_plane=ControlPlane.LAB) as started:
