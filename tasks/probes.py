@@ -144,7 +144,8 @@ def _run_job(run: Run, probe: ExpectedProbe, job: JobProbe, nodes: Sequence[str]
 
     def ended() -> Answer | None:
         seen = pod()
-        if seen is None or not seen.ended:
+        # The end of its container may show before the pod's phase says how it ended.
+        if seen is None or seen.phase not in ("Succeeded", "Failed"):
             return None
         took = f"on {seen.node} after {(datetime.now(UTC) - began).total_seconds():.1f} s"
         if seen.phase == "Succeeded":
