@@ -30,7 +30,12 @@ from tests.game_days.conftest import QUICK, drain_prefect
 from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ENVIRONMENT = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+# Four workers and their flows write to one SQLite file, which a busy machine was seen to keep locked for half a minute.
+ENVIRONMENT = {
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLIENT_MAX_RETRIES": "8",
+}
 PROFILE = """\
 name: {name}
 prometheus: {{url: "http://127.0.0.1:9"}}
