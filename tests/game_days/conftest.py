@@ -40,7 +40,6 @@ from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
-from tests.cluster.servers.conftest import eventually
 from tests.rehearsal.processes import until
 
 QUIET = {
@@ -87,7 +86,7 @@ SILENT = changed(SILENT, "expect.allow_other_alerts", True)
 
 
 def patient(plan: dict[str, Any]) -> dict[str, Any]:
-    """The quick plan where a part of the control plane dies: its start, and its clients' back-off, take time."""
+    """Give the quick plan time for the restart of a control plane's part, and for its clients' back-off."""
     alert, taint = (QUICK["expect"][kind][0] | {"within": "100s"} for kind in ("alerts", "taints"))
     plan = changed(changed(plan, "expect.alerts", [alert]), "expect.taints", [taint])
     return changed(plan, "expect.workloads.resubmitted_within", "100s")
@@ -231,15 +230,9 @@ class Arena:
         return free
 
     def hosts(self) -> dict[str, VirtualHost]:
-        """Return each node's host, once Prometheus has met the exporters."""
-        exporters = eventually(lambda: self._series('up{job="dcgm-exporter"} == 1'), bool)
-        return {node: VirtualHost(f"http://{exporters[0]['instance']}/hosts/{node}") for node in self.nodes()}
-
-    def _series(self, query: str) -> list[dict[str, str]]:
-        """Return the labels of each series that Prometheus answers a query with."""
-        url = f"{self.cluster.urls['prometheus']}/api/v1/query"
-        answer = httpx.get(url, params={"query": query}, trust_env=False)
-        return [one["metric"] for one in answer.raise_for_status().json()["data"]["result"]]
+        """Return each node's host."""
+        url = self.cluster.child("nodes").ready["hosts"]
+        return {node: VirtualHost(f"{url}/{node}") for node in self.nodes()}
 
     def leftovers(self) -> list[str]:
         """Objects of ours that still stand in the cluster."""

@@ -45,8 +45,8 @@ def test_a_slow_interface_shows_in_the_canary_alone_and_is_fast_again(clean_aren
     assert [seen.phase for seen in reduced] == ["before", "during", "after"]
     assert len({seen.peers for seen in reduced}) == 1 and len({seen.bytes for seen in reduced}) == 1
     normal, slow, again = (seen.latency_ms or 0.0 for seen in reduced)
-    assert slow > 40  # a round waits once for what leaves the target
-    assert slow > 2 * min(normal, again)  # the machine that plays the network may be busy during one of them
+    assert slow > max(40, normal, again)  # a round waits once for what leaves the target
+    assert min(normal, again) < 40  # the machine that plays the network may be busy during one of them
     assert played.verdicts()["all-reduce"] == "held"
     left = [pod.metadata.name for pod in clean_arena.core.list_pod_for_all_namespaces().items]
     assert not [name for name in left if "all-reduce" in name]

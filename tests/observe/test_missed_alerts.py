@@ -36,7 +36,10 @@ def stored(**labels: str) -> Series:
 
 
 def noted(series: list[Series], active: list[dict[str, str]], *before: AlertSeen) -> list[AlertSeen]:
-    """What is noted of stored series; `active`: labels of alerts that fire now, `before`: what was noted already."""
+    """Return the alerts that are noted for stored series.
+
+    `active` has the labels of alerts that still fire, `before` the alerts that were noted earlier.
+    """
     history = History(tuple(Record(seq, START, 0.0, "b", event) for seq, event in enumerate([*before, FAULT])))
     noted_alerts: list[AlertSeen] = []
     alerts = [ActiveAlert(labels=labels, state="firing", activeAt=START, value="1") for labels in active]

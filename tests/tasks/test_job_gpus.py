@@ -14,7 +14,10 @@ JOB = {"uid-a": "pretrain-a"}
 
 
 def problems(gpu: int, *pods: tuple[str, ...]) -> list[tuple[str, str]]:
-    """What is noted of a fault on a GPU of a node; `pods`: those that have each of its GPUs open."""
+    """Return the problems, each with its hint, that are noted for a fault on a GPU of a node.
+
+    `pods` has for each GPU of the node the UIDs of the pods that have it open.
+    """
     noted: list[tuple[str, str]] = []
     run: Any = SimpleNamespace(problem=lambda what, hint: noted.append((what, hint)))
     target: Any = SimpleNamespace(node="n1", gpu=gpu)

@@ -108,7 +108,7 @@ def test_the_runs_of_a_killed_season_are_undone_by_its_worker(lane: Lane, tmp_pa
 
 
 def broken(reports: Path) -> int:
-    """How many game-days have a fault in, which none of them has begun to take out."""
+    """Count the game-days whose fault is in, and that have not begun to take it out."""
     histories = [read_history(path) for path in reports.glob("*/history.jsonl")]
     started = [{event.step for event in one.of(StepStarted)} for one in histories if one.of(FaultInjected)]
     return sum(Step.RECOVER not in steps for steps in started)

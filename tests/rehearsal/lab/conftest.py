@@ -44,13 +44,13 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 _NUMBERS = itertools.count(1)
 
 
-def settle(arena: Arena) -> None:
-    """Wait until everything that earlier tests killed works again.
+def await_scheduler(arena: Arena) -> None:
+    """Wait until everything that earlier tests killed works again, which the scheduler does last.
 
     A scheduler places a pod only some time after its API server's third death. The training jobs may be incomplete: a
     creation that was lost with etcd is tried again after the five minutes for which a controller expects to see it.
     """
-    name, namespace = f"settle-{next(_NUMBERS)}", "training"
+    name, namespace = f"scheduled-{next(_NUMBERS)}", "training"
     containers = [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]
     arena.core.create_namespaced_pod(namespace, {"metadata": {"name": name}, "spec": {"containers": containers}})
     try:
@@ -73,4 +73,4 @@ def quick_where_training_runs(arena: Arena) -> dict[str, Any]:
 
 @pytest.fixture
 def settled(arena: Arena) -> None:
-    settle(arena)
+    await_scheduler(arena)

@@ -23,7 +23,7 @@ from gameday.rehearsal.seed import seeding
 from gameday.values.results import Step
 from kubesim.kubeconfig import Kubeconfig
 from tests.game_days.conftest import SILENT, Arena, changed, send, step_started
-from tests.rehearsal.lab.conftest import quick_where_training_runs, settle
+from tests.rehearsal.lab.conftest import await_scheduler, quick_where_training_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400)]
 NAMESPACES = ("gameday", "default", "training", "kube-system")
@@ -135,7 +135,7 @@ def audit_events(arena: Arena) -> Iterator[list[dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def audited(arena: Arena) -> list[dict[str, Any]]:
     """The audit events of one whole game-day."""
-    settle(arena)
+    await_scheduler(arena)
     arena.settle()
     with audit_events(arena) as events:
         played = arena.play(quick_where_training_runs(arena))
