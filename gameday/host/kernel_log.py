@@ -11,7 +11,7 @@ import re
 from gameday.errors import HostError
 
 MAX_RECORD_BYTES = 976
-"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes that older kernels keep for their own prefix."""
+"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes that older kernels keep for their own prefix; the newline counts."""
 
 _PRIORITY = re.compile(r"<\d{1,3}>")
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -19,6 +19,9 @@ _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 def encode_record(record: str) -> bytes:
     """Return a record's bytes, for one write().
+
+    They end with a newline: since Linux 5.10 the kernel keeps a record without one open for continuation, and shows it
+    to no reader until somebody writes the next one.
 
     Raises:
         HostError: The kernel would refuse the record, cut it or spread it over several lines: it has no `<N>` prefix,
@@ -30,7 +33,7 @@ def encode_record(record: str) -> bytes:
         raise HostError(
             f"kernel-log record {record[:40]!r} holds a control character; one record is one printable line"
         )
-    raw = record.encode("utf-8", "replace")
+    raw = record.encode("utf-8", "replace") + b"\n"
     if len(raw) > MAX_RECORD_BYTES:
         raise HostError(
             f"kernel-log record of {len(raw)} bytes; /dev/kmsg takes at most {MAX_RECORD_BYTES}: shorten it"

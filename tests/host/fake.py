@@ -253,7 +253,7 @@ def _handler(host: FakeHost) -> type[BaseHTTPRequestHandler]:
 def _answer(host: FakeHost, method: str, path: str, query: dict[str, list[str]], body: dict[str, Any]) -> Any:
     match method, path:
         case "POST", "/kernel-log":
-            return host.write_kernel_log(body["record"])
+            return host.write_kernel_log(body["record"].removesuffix("\n"))
         case "GET", "/kernel-log":
             return {"lines": host.read_kernel_log()}
         case "POST", "/run":

@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_record_is_written_to_the_kernel_log(root: Path) -> None:
     RealHost(root).write_kernel_log("<3>kernel: NVRM: Xid")
-    assert (root / "dev/kmsg").read_bytes() == b"<3>kernel: NVRM: Xid"
+    assert (root / "dev/kmsg").read_bytes() == b"<3>kernel: NVRM: Xid\n"
 
 
 def test_a_kernel_that_drops_writes_is_an_error_that_names_the_setting(root: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_kernel_that_drops_writes_is_an_error_that_names_the_setting(root: Pat
 def test_every_other_policy_keeps_the_write(root: Path, policy: str) -> None:
     (root / "proc/sys/kernel/printk_devkmsg").write_text(policy)
     RealHost(root).write_kernel_log("<3>x")
-    assert (root / "dev/kmsg").read_bytes() == b"<3>x"
+    assert (root / "dev/kmsg").read_bytes() == b"<3>x\n"
 
 
 @pytest.fixture

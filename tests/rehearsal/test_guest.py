@@ -83,6 +83,7 @@ ASKED: list[tuple[str, str, dict[str, Any] | None, int]] = [
 ]
 
 
+@pytest.mark.slow
 def test_its_account_may_do_what_detectors_ask_for_and_no_more(tmp_path: Path) -> None:
     world = World(tmp_path)
     try:
@@ -119,7 +120,7 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
 
         eventually(shown, lambda found: all(one["state"] == "running" for one in found.values()))
         hosts = profile.guest.url.replace("/guests", "/hosts")
-        record = {"record": "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."}
+        record = {"record": "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"}
         httpx.post(f"{hosts}/gpu-node-2/kernel-log", json=record, trust_env=False).raise_for_status()
         admin = cluster.admin_kubeconfig
         assert TAINT.items() <= eventually(lambda: taints(admin, "gpu-node-2"), bool)[0].items()

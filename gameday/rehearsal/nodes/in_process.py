@@ -26,6 +26,7 @@ from gameday.host.base import (
     WorkOrder,
     WorkReport,
 )
+from gameday.host.kernel_log import encode_record
 from gameday.plan.models import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.files import read_file, write_file
@@ -64,7 +65,7 @@ class ModelHost:
 
     def write_kernel_log(self, record: str) -> None:
         self.did.append(f"write to /dev/kmsg: {record}")
-        self.machine.log.write(record)
+        self.machine.log.write(encode_record(record).decode())
 
     def read_kernel_log(self) -> list[str]:
         return self.machine.log.lines()

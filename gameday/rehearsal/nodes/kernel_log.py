@@ -69,11 +69,13 @@ class KernelLog:
         self._booted = clock()
         self._records: deque[KernelRecord] = deque(maxlen=_RING_RECORDS)
         self._next = 0
+        self._open: KernelRecord | None = None
         self.devkmsg = "ratelimit"  # /proc/sys/kernel/printk_devkmsg: on, off or ratelimit
 
     def boot(self) -> None:
         """Empty the buffer and count the seconds from now."""
         self._records.clear()
+        self._open = None
         self._next = 0
         self._booted = self._clock()
 
@@ -92,7 +94,8 @@ class KernelLog:
     def write(self, record: str) -> None:
         """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
 
-        Rate limiting counts per open file, and every write here opens anew, so only `off` swallows.
+        Rate limiting counts per open file, and every write here opens anew, so only `off` swallows. A record that does
+        not end with a newline stays open for continuation: no reader sees it before the next record is written.
         """
         size = len(record.encode("utf-8", "surrogatepass"))
         if size > MAX_RECORD_BYTES:
@@ -102,7 +105,9 @@ class KernelLog:
         prefix = _PREFIX.match(record)
         priority = int(prefix[1]) if prefix else 4  # the default console log level, warning
         text = record[prefix.end() :] if prefix else record
-        self._append((priority >> 3) or _USER, priority & 7, text.rstrip("\n"))
+        # printk cuts off one newline; another is escaped like any control character.
+        ended = text.endswith("\n")
+        self._append((priority >> 3) or _USER, priority & 7, text.removesuffix("\n"), ended=ended)
 
     def records(self) -> list[KernelRecord]:
         return list(self._records)
@@ -115,10 +120,19 @@ class KernelLog:
     def lines(self) -> list[str]:
         return [record.line for record in self._records]
 
-    def _append(self, facility: int, severity: int, text: str) -> None:
+    def _append(self, facility: int, severity: int, text: str, *, ended: bool = True) -> None:
+        if self._open is not None:
+            self._finish(self._open)
+            self._open = None
         if not text.isprintable():
             text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
         record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next)
         self._next += 1
+        if ended:
+            self._finish(record)
+        else:
+            self._open = record
+
+    def _finish(self, record: KernelRecord) -> None:
         self._records.append(record)
         self._listener(record)

@@ -166,7 +166,7 @@ async def test_without_its_host_engine_dcgmi_cannot_connect_and_a_restart_forget
 
 
 def bare(machine: Machine, gpu: int, code: int, prefix: str = "") -> str:
-    return f"<3>{prefix}NVRM: Xid (PCI:{machine.gpus[gpu].pci}): {code}, pid='<unknown>', name=<unknown>, text"
+    return f"<3>{prefix}NVRM: Xid (PCI:{machine.gpus[gpu].pci}): {code}, pid='<unknown>', name=<unknown>, text\n"
 
 
 async def test_dcgm_takes_a_bare_line_of_three_codes_for_the_drivers(rack: Rack) -> None:

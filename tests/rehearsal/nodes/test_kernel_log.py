@@ -12,7 +12,7 @@ LINE = re.compile(r"^\[ *\d+\.\d{6}\] ")
 
 
 def test_a_written_record_reads_back_as_dmesg_shows_it(machine: Machine) -> None:
-    machine.log.write("<3>kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")
+    machine.log.write("<3>kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n")
     line = machine.log.lines()[-1]
     assert LINE.match(line)
     assert line.endswith("] kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")
@@ -21,14 +21,14 @@ def test_a_written_record_reads_back_as_dmesg_shows_it(machine: Machine) -> None
 def test_a_written_line_changes_nothing_but_the_log(rack: Rack) -> None:
     machine = rack.machines[0]
     before = machine.samples()
-    machine.log.write("<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.")
+    machine.log.write("<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n")
     assert machine.samples() == before
     assert rack.fleet.xid.sum() == 0
 
 
 @pytest.mark.parametrize(
     ("record", "facility", "severity", "text"),
-    [("<3>a", 1, 3, "a"), ("<43>b", 5, 3, "b"), ("<14>c\n", 1, 6, "c"), ("d", 1, 4, "d"), ("<x>e", 1, 4, "<x>e")],
+    [("<3>a\n", 1, 3, "a"), ("<43>b\n", 5, 3, "b"), ("d\n", 1, 4, "d"), ("<x>e\n", 1, 4, "<x>e")],
 )
 def test_priority_is_parsed_and_the_kernels_facility_is_refused(
     rack: Rack, record: str, facility: int, severity: int, text: str
@@ -46,15 +46,31 @@ def test_a_record_longer_than_the_kernel_takes_is_refused(machine: Machine) -> N
         machine.log.write("<3>" + "é" * 600)
 
 
+def test_a_record_without_a_newline_is_seen_by_nobody_before_the_next_one(rack: Rack) -> None:
+    log = rack.machines[0].log
+    before = log.lines()
+    rack.shipped.clear()
+    log.write("<3>open")
+    assert log.lines() == before
+    assert rack.shipped == []
+    log.driver("next")
+    assert [record.text for _, record in rack.shipped] == ["open", "next"]
+    assert [record.text for record in log.records()[-2:]] == ["open", "next"]
+    log.write("<3>lost with the boot")
+    log.boot()
+    log.driver("booted")
+    assert [record.text for record in log.records()] == ["booted"]
+
+
 def test_control_characters_cannot_forge_a_line(machine: Machine) -> None:
-    machine.log.write("<3>one\n[1.000000] NVRM: Xid two\x1b[2J")
+    machine.log.write("<3>one\n[1.000000] NVRM: Xid two\x1b[2J\n")
     assert machine.log.lines()[-1].endswith("one\\x0a[1.000000] NVRM: Xid two\\x1b[2J")
 
 
 def test_devkmsg_off_swallows_silently(machine: Machine) -> None:
     machine.log.devkmsg = "off"
     before = machine.log.lines()
-    machine.log.write("<3>gone")
+    machine.log.write("<3>gone\n")
     assert machine.log.lines() == before
     machine.log.driver("the kernel itself still speaks")
     assert machine.log.lines()[-1].endswith("still speaks")
@@ -62,7 +78,7 @@ def test_devkmsg_off_swallows_silently(machine: Machine) -> None:
 
 def test_the_machine_has_been_up_for_days_and_its_boot_lines_are_from_the_boot(machine: Machine) -> None:
     assert float(machine.log.lines()[0][1:13]) < 5
-    machine.log.write("<6>now")
+    machine.log.write("<6>now\n")
     assert float(machine.log.lines()[-1].split("]")[0][1:]) > 86_000
 
 
@@ -89,7 +105,7 @@ async def test_a_deleted_nodes_shipper_falls_silent_and_beats_first_when_it_is_b
     machine.set_in_cluster(present=False)
     rack.shipped.clear()
     machine.beat()
-    machine.log.write("<3>NVRM: Xid meanwhile")
+    machine.log.write("<3>NVRM: Xid meanwhile\n")
     assert rack.shipped == []
     machine.set_in_cluster(present=True)
     assert beat_uptime_s(rack.shipped[0][1].line) is not None
@@ -101,7 +117,7 @@ async def test_a_deleted_nodes_shipper_falls_silent_and_beats_first_when_it_is_b
 async def test_a_deleted_node_that_reboots_ships_its_boot_when_it_is_registered_again(rack: Rack) -> None:
     machine = rack.machines[0]
     machine.set_in_cluster(present=False)
-    machine.log.write("<3>before the boot")
+    machine.log.write("<3>before the boot\n")
     rack.shipped.clear()
     machine.reboot(after_s=0)
     assert machine._rebooting is not None

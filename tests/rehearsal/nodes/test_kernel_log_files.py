@@ -57,7 +57,7 @@ def on_files(machine: Machine, folder: Path, play: Callable[[NodeFiles], Awaitab
 
 def test_a_read_gets_one_record_with_priority_sequence_and_time(machine: Machine, tmp_path: Path) -> None:
     async def play(files: NodeFiles) -> None:
-        machine.log.write("<3>NVRM: Xid (PCI:0000:1b:00): 79, é\tGPU")
+        machine.log.write("<3>NVRM: Xid (PCI:0000:1b:00): 79, é\tGPU\n")
         reader = Reader(files.kmsg)
         records = [RECORD.fullmatch(record) for record in await reader.until(b"Xid")]
         reader.close()
@@ -192,7 +192,7 @@ def test_the_endpoint_gives_records(tmp_path: Path) -> None:
     async def play() -> None:
         nodes = VirtualNodes(Settings(1, 2, "n", 0.1, tmp_path), LogShipper(None))
         async with TestClient(TestServer(server.application(nodes))) as client:
-            nodes.machines["n-1"].log.write("<4>hello")
+            nodes.machines["n-1"].log.write("<4>hello\n")
             answer = await client.get("/hosts/n-1/kernel-log?form=kmsg")
             lines = (await answer.read()).splitlines(keepends=True)
             last = RECORD.fullmatch(lines[-1])

@@ -176,7 +176,7 @@ async def test_nsenter_is_stripped_and_an_unknown_program_is_127(machine: Machin
 async def test_a_reboot_empties_the_log_changes_the_boot_id_and_brings_lost_gpus_back(rack: Rack) -> None:
     machine = rack.machines[0]
     machine.lose_gpu(0)
-    machine.log.write("<3>before")
+    machine.log.write("<3>before\n")
     boot_id = machine.boot_id
     await run(machine, "nvidia-smi", "-pm", "0", "-i", "2")
     asked = await run(machine, "systemctl", "reboot")
