@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextvars import copy_context
 from pathlib import Path
 from uuid import UUID
 
@@ -28,14 +27,11 @@ class LiveProgress(BackgroundView):
         """Show the progress of the flow run that this is called in."""
         super().__init__()
         self._history = HistoryTail(history)
-        self._context = copy_context()
         self._logger = get_run_logger()
 
     def follow(self) -> None:
-        if self._logger.isEnabledFor(logging.ERROR):  # the command line mutes Prefect's log, and shows all of it itself
-            self._context.run(self._follow)
-
-    def _follow(self) -> None:
+        if not self._logger.isEnabledFor(logging.ERROR):
+            return  # the command line mutes Prefect's log, and shows all of it itself
         with where_prefect_answers():
             artifact = create_progress_artifact(0.0, key="progress", description="before the first step")
             assert isinstance(artifact, UUID)  # a coroutine only where this thread had an event loop

@@ -11,7 +11,7 @@ from urllib.request import url2pathname
 
 import httpx
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gameday.report.markdown import escaped
 
@@ -40,7 +40,7 @@ def served_url(page: Path) -> str | None:
 
 
 def show_page(key: str, words: str, url: str, why: str) -> None:
-    """Show a page in the Prefect UI: its words as Markdown, and a link where a browser can open the page.
+    """Show a page in the Prefect UI, if there is one: its words as Markdown, and a link if a browser can open the page.
 
     A browser opens no `file://` link from a web page, so a file's path is written below the words. Where `gameday up`
     serves the file, the link is to it.
@@ -51,6 +51,8 @@ def show_page(key: str, words: str, url: str, why: str) -> None:
         url: The page's URL.
         why: One line for lists of artifacts.
     """
+    if not PREFECT_API_URL.value():  # `gameday reap` by hand
+        return
     parts = urlsplit(url)
     file = Path(url2pathname(parts.path)) if parts.scheme == "file" else None
     link = served_url(file) if file else url if parts.scheme in ("http", "https") else None

@@ -103,7 +103,14 @@ def notify(profile: ClusterProfile, content: Message) -> None:
     """Send a message through every notification block the profile names."""
     for name in profile.notify:
         try:
-            block = Block.load(name)
+            try:
+                block = Block.load(name)
+            except ValueError:  # there is no such block, or no server that is named
+                warn(
+                    "no notification was sent through %s: the Prefect server of this run does not have it; set "
+                    "PREFECT_API_URL to the one that does", name,
+                )  # fmt: skip
+                continue
             if not isinstance(block, NotificationBlock):
                 warn("block %s is not a notification block", name)
                 continue

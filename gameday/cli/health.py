@@ -57,7 +57,7 @@ def repair(
     """
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once, prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
     from gameday.health.episodes.metrics import RepairMetrics  # noqa: PLC0415
     from gameday.health.episodes.repairer import Repairer  # noqa: PLC0415
@@ -72,6 +72,7 @@ def repair(
         from gameday.flows.remediate_node import END_NAMES, remediate_node  # noqa: PLC0415
         from gameday.flows.server_turns import TURNS  # noqa: PLC0415
 
+        give_events_up_at_once()
         with TURNS.turn(), tags("gameday-repair", episode):
             state = remediate_node(
                 node=node,

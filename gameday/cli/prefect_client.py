@@ -34,14 +34,16 @@ A 500 is what Prefect's server answers while its PostgreSQL refuses connections,
 """
 _WITHOUT_A_PAUSE = 3
 """Prefect's client of events sleeps a second before each attempt to reconnect after its third."""
-# Messages of Prefect 3.8's flow engine and of its temporary server.
-_NO_PREFECT = ("Failed to reach API", "connect to ephemeral Prefect API")
+_NO_PREFECT = "Failed to reach API"
+"""The words of Prefect 3.8's flow engine."""
 
 
 def set_defaults() -> None:
-    """Set the environment where it says nothing else; Prefect reads it when it is imported."""
+    """Set the environment, mostly where it says nothing else; Prefect reads it when it is imported."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
+    # Prefect starts no server of its own. `prefect_server` starts ours, which dies with the command.
+    os.environ["PREFECT_SERVER_EPHEMERAL_ENABLED"] = "false"
 
 
 def require_server() -> None:
@@ -56,7 +58,10 @@ def require_server() -> None:
 
 
 def give_events_up_at_once() -> None:
-    """Spare each event its 8 s of attempts at a server that refuses connections; the next one sends it again."""
+    """Spare each event its 8 s of attempts at a server that refuses connections; the next one sends it again.
+
+    An event after the end of our own server then starts none of Prefect's, which it would whatever the settings say.
+    """
     from prefect.events.clients import PrefectEventsClient  # noqa: PLC0415
     from prefect.events.worker import (  # noqa: PLC0415
         EventsWorker,
@@ -72,9 +77,12 @@ def give_events_up_at_once() -> None:
 def prefect_server(out: Console, *, whole: bool = False) -> Iterator[None]:
     """Provide the Prefect server that Prefect's settings name, else start one for the block.
 
+    Its database is a temporary one, unless the settings name a database.
+
     Args:
         out: The terminal of the person who waits.
-        whole: A server that is started has pages and a scheduler.
+        whole: A server that is started has pages and a scheduler, on the database of Prefect's settings: those who ask
+            for pages ask for those of earlier runs.
 
     Raises:
         CommandError: None starts.
@@ -82,14 +90,17 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[None]:
     from prefect.settings import get_current_settings  # noqa: PLC0415
 
     settings = get_current_settings()
-    if settings.api.url or not settings.server.ephemeral.enabled:
+    if settings.api.url:
         yield
         return
     folder = Path(tempfile.mkdtemp(prefix="gameday-prefect-"))
+    url = settings.server.database.connection_url
+    is_default = url is None or url.get_secret_value() == f"sqlite+aiosqlite:///{settings.home}/prefect.db"
+    home = folder / "home" if is_default and not whole else None
     with ExitStack() as stack:
         try:
             with out.status("Prefect starts"):
-                server = stack.enter_context(TemporaryPrefect(folder / "prefect.log", whole=whole))
+                server = stack.enter_context(TemporaryPrefect(folder / "prefect.log", home, whole=whole))
         except (ChildError, OSError) as error:
             raise CommandError(
                 f"{error}; start a server yourself with `prefect server start`, and set PREFECT_API_URL to its API",
@@ -138,7 +149,7 @@ def gone_message(error: BaseException) -> str:
         url, status = error.request.url, error.response.status_code
         server = f"{url.scheme}://{url.netloc.decode()}"
         return f"the Prefect server {server} answers with {status}; look at its log, and whether its database answers"
-    if isinstance(error, httpx.TransportError) or any(sign in str(error) for sign in _NO_PREFECT):
+    if isinstance(error, httpx.TransportError) or _NO_PREFECT in str(error):
         return _no_server()
     return ""
 

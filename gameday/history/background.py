@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +17,9 @@ class BackgroundView(ABC):
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
-        self._thread = threading.Thread(target=self.follow, name=type(self).__name__, daemon=True)
+        # A thread begins with an empty context, in which Prefect knows neither its flow run nor the server of it.
+        work = copy_context().run
+        self._thread = threading.Thread(target=work, args=(self.follow,), name=type(self).__name__, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -1,8 +1,9 @@
-"""A Prefect server that lasts one command, on the Prefect database of the settings.
+"""A Prefect server that lasts one command, and dies with it.
 
-Prefect itself starts such a server where no API URL is set. It gives it up after 20 s, whatever the server does, lets
-it go on and starts the next one: on a busy machine none of them ever answers
-(prefect.server.api.server.SubprocessASGIServer in Prefect 3.8).
+Prefect itself starts such a server where no API URL is set (prefect.server.api.server.SubprocessASGIServer in Prefect
+3.8). It gives it up after 20 s, whatever the server does, lets it go on and starts the next one: on a busy machine none
+of them ever answers. It ends it only where Python ends in peace, so that a process that is killed leaves it for good,
+and every one of them works on the same SQLite file below ~/.prefect.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import Self
 
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
-from gameday.rehearsal.prefect_server import QUIET, server_argv
+from gameday.rehearsal.prefect_server import (
+    QUIET,
+    begin_with_template,
+    keep_template,
+    server_argv,
+    server_environment,
+)
 
 _SMALL = {"PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
 """No pages, and of the services only those that Prefect runs in a temporary server."""
@@ -22,9 +29,16 @@ _SMALL = {"PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"
 class TemporaryPrefect:
     """Serves for as long as its block runs."""
 
-    def __init__(self, log: Path, *, whole: bool = False) -> None:
-        """Prepare the server; `whole`: with its pages and its scheduler."""
+    def __init__(self, log: Path, home: Path | None = None, *, whole: bool = False) -> None:
+        """Prepare the server.
+
+        Args:
+            log: The file for what it says.
+            home: The folder of its database; None: the database is the one that Prefect's settings name.
+            whole: It has pages and a scheduler.
+        """
         self._log = log
+        self._home = home
         self._whole = whole
         self._ports: HeldPorts | None = None
         self._child: Child | None = None
@@ -59,10 +73,14 @@ class TemporaryPrefect:
         self._ports = HeldPorts(1)
         (port,) = self._ports.numbers
         self.api_url = f"http://127.0.0.1:{port}/api"
-        environment = QUIET | ({"PREFECT_SERVER_UI_API_URL": self.api_url} if self._whole else _SMALL)
+        is_migrated = self._home is None or begin_with_template(self._home)
+        environment = QUIET if self._home is None else server_environment(self._home, port)
+        environment = environment | ({"PREFECT_SERVER_UI_API_URL": self.api_url} if self._whole else _SMALL)
         self._child = Child("prefect", server_argv(port), self._log, environment, says_ready=False)
         self._child.start()
         self._child.await_url(f"{self.api_url}/health")
+        if self._home and not is_migrated:
+            keep_template(self._home)
 
     def _wrote(self, words: str) -> bool:
         return self.child.wrote(words)
