@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -98,7 +97,9 @@ def approve_season(
     if not asking:
         return SeasonApproval(None, tuple(assigned), ())
     if approved_by:
-        return SeasonApproval(Approval(by=approved_by, at=datetime.now(UTC), via="command line"), tuple(assigned), ())
+        return SeasonApproval(
+            Approval(by=approved_by, at=season.kubernetes.clock.now(), via="command line"), tuple(assigned), ()
+        )
     timeout = min(filter(None, (timeouts[run.run_id] for run in asking)))
     try:
         answer = _ask_for_season(season, _season_question(season.id, cluster, asking, plans), timeout, folder)
@@ -108,7 +109,7 @@ def approve_season(
     if why:
         left_out = (LeftOut(plan=run.plan, title=plans[run.run_id].title, why=why) for run in asking)
         return SeasonApproval(None, tuple(run for run in assigned if run not in asking), tuple(left_out))
-    given = Approval(by=answer.name, at=datetime.now(UTC), via="Prefect", comment=answer.comment)
+    given = Approval(by=answer.name, at=season.kubernetes.clock.now(), via="Prefect", comment=answer.comment)
     return SeasonApproval(given, tuple(assigned), ())
 
 
@@ -139,7 +140,7 @@ def _ask_for_run(run: Run, targets: Targets, timeout: timedelta) -> None:
 
 def _ask_for_season(season: OpenSeason, question: str, timeout: timedelta, folder: Path) -> Answer:
     folder.mkdir(parents=True, exist_ok=True)
-    journal = Journal(folder / APPROVAL_FILE)
+    journal = Journal(folder / APPROVAL_FILE, season.kubernetes.clock)
     try:
         answer = ask(season.id, question, timeout, partial(_wait_in_season, season, timeout, journal))
         given = {"by": answer.name, "comment": answer.comment, "season": season.id}
@@ -153,8 +154,9 @@ def _wait_in_season(
     season: OpenSeason, timeout: timedelta, journal: Journal, url: str, answered: Callable[[], Answer | None]
 ) -> Answer | None:
     journal.append(ApprovalAsked(within_s=timeout.total_seconds(), where=url))
-    deadline = time.monotonic() + timeout.total_seconds()
-    while (answer := answered()) is None and (left := deadline - time.monotonic()) > 0:
+    clock = season.kubernetes.clock
+    deadline = clock.monotonic() + timeout.total_seconds()
+    while (answer := answered()) is None and (left := deadline - clock.monotonic()) > 0:
         season.abort.sleep(min(_POLL_S, left))
     return answer
 

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 
-def now_utc() -> datetime:
+def _machine_time() -> datetime:
     return datetime.now(UTC)
+
+
+_read: Callable[[], datetime] = _machine_time
+
+
+@contextmanager
+def reading(clock: Callable[[], datetime]) -> Iterator[None]:
+    """Take the time from another clock, which returns it in UTC, while the block runs; for one thread."""
+    global _read  # noqa: PLW0603 - one process, one time
+    before, _read = _read, clock
+    try:
+        yield
+    finally:
+        _read = before
+
+
+def now_utc() -> datetime:
+    return _read()
 
 
 def rfc3339(when: datetime) -> str:

@@ -7,7 +7,7 @@ gameday/checks/api_canary.py and gameday/checks/containment.py.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from gameday.agent.api_canary import lease_name
 from gameday.agent.task import ApiCanaryTask
@@ -63,7 +63,7 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
     if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
         return
     pod = injector_pod(run, fault.target.index)
-    hold = fault.time_left(run.plan.fault.hold) + _LOAD_ENDS_WITHIN
+    hold = fault.time_left(run.plan.fault.hold, run.clock.now()) + _LOAD_ENDS_WITHIN
     ended = await_pod(run, pod, "the load to end", hold, ready=False)
     run.note(LoadEnded(node=fault.node, failed=_failure(run, pod) if ended else "it did not end in time"))
     note_load(run, fault.node, pod)
@@ -95,11 +95,11 @@ def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> Non
     expected = run.plan.expect.api_canary
     if expected is None:
         return
-    until = datetime.now(UTC) + expected.after_for
+    until = run.clock.now() + expected.after_for
     pod = api_canary_pod(run, target.index)
 
     def looked_for_long_enough() -> bool | None:
-        if datetime.now(UTC) < until:
+        if run.clock.now() < until:
             return None  # each reading is of the whole log
         note_canary_samples(run, target.node, pod)
         seen = [event.samples[-1].sent_at for event in run.history().of(ApiCanarySampled) if event.node == target.node]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gameday.checks.alerts import first_firing
 from gameday.errors import AdapterError
@@ -72,7 +72,7 @@ def _await_alert(
     if unreachable:
         run.problem(f"Prometheus could not be asked while waiting for {expected.name}: {unreachable[0]}")
         result.mark_unknown(f"{expected.name}: {unreachable[0]}")
-    elif at is None and note_if_behind(run, fault.written_at, datetime.now(UTC)):
+    elif at is None and note_if_behind(run, fault.written_at, run.clock.now()):
         result.mark_unknown(f"{what}: Prometheus did not keep up")
     else:
         judge(result, what, expected.within, fault, at)
@@ -82,7 +82,7 @@ def _fired_between_looks(
     run: Run, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]
 ) -> datetime | None:
     """Return when an alert fired that began and ended between two looks, as Prometheus stored it."""
-    now = datetime.now(UTC)
+    now = run.clock.now()
     firing = f'ALERTS{{alertname={json.dumps(expected.name)},alertstate="firing"}}'
     note_missed_alerts(run, nodes, run.servers.prometheus.stored_samples(firing, now - fault.written_at, now))
     return first_firing(run.history(), expected, fault.node)

@@ -5,7 +5,7 @@ Nothing is broken yet, so that everything amiss is a refusal, not a failure.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gameday.agent.task import DcgmEnginesNote, GpuPodsNote, notes_in
 from gameday.cluster.prometheus import AlertingRule
@@ -217,7 +217,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> str:
 
     def found() -> datetime | None:
         lines = lines_containing(run, target.node, f"marker {marker}", since=written - timedelta(minutes=1))
-        return datetime.now(UTC) if lines else None
+        return run.clock.now() if lines else None
 
     seen = run.wait(f"marker {marker} of {target.node} in the log store", timeout, found, every_s=0.2)
     if seen is None:
@@ -277,10 +277,10 @@ def _await_baseline_window(run: Run, node: str) -> None:
     window = run.plan.baseline.window
     run.wait(
         f"the baseline window of {format_duration(window)}",
-        run.record.started + window - datetime.now(UTC),
+        run.record.started + window - run.clock.now(),
         lambda: None,
     )
-    since = max(1, round((datetime.now(UTC) - run.record.started + window).total_seconds()))
+    since = max(1, round((run.clock.now() - run.record.started + window).total_seconds()))
     held = scrapes(f"{since}s")
     # Bands and robust z are of a GPU's metrics.
     if 0 < held < FEWEST_BASELINE_SCRAPES and run.plan.fault.runs_on is NodeRole.GPU:

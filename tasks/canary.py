@@ -7,8 +7,6 @@ never ends a step.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from gameday.agent.task import CanaryNote, notes_in
 from gameday.checks.canary import baseline_of
 from gameday.checks.facts import first_fault
@@ -92,7 +90,7 @@ def _measured(
     else:
         gpus, peer = before.gpus, before.peer
     note = _measure(run, expected, target, phase, gpus, peer)
-    seen = _event(expected, target, phase, note.value, note.detail)
+    seen = _event(run, expected, target, phase, note.value, note.detail)
     return seen.model_copy(update={"gpus": gpus, "peer": note.peer})
 
 
@@ -100,9 +98,9 @@ def _told_by_injector(run: Run, expected: ExpectedCanary, target: ChosenTarget, 
     fault = first_fault(run.history(), target.node)
     blocks = fault[1].memory if fault else None
     if blocks is None:
-        return _event(expected, target, phase, None, "the injector did not say what it can still allocate")
+        return _event(run, expected, target, phase, None, "the injector did not say what it can still allocate")
     said = f"{blocks.largest_bytes >> 20} of {blocks.free_bytes >> 20} MiB that the holding process could allocate"
-    return _event(expected, target, phase, blocks.share_percent, said)
+    return _event(run, expected, target, phase, blocks.share_percent, said)
 
 
 def _all_reduce(
@@ -114,10 +112,10 @@ def _all_reduce(
             raise StepFailedError(f"no GPU of {target.node} is free, and NCCL takes one of each node")
         peers = choose_peers(run, target.node, expected.nodes - 1, run.excluded_nodes, earlier, expected.gpus)
     except (AdapterError, StepFailedError) as error:
-        return _event(expected, target, phase, None, str(error))
+        return _event(run, expected, target, phase, None, str(error))
     note = measure_all_reduce(run, expected, target, peers, phase, before.bytes if before else 0)
     with_others = f"; with {', '.join(peers)}, before with {', '.join(earlier)}" if before and peers != earlier else ""
-    seen = _event(expected, target, phase, note.value, note.detail + with_others)
+    seen = _event(run, expected, target, phase, note.value, note.detail + with_others)
     return seen.model_copy(update={"peers": peers, "latency_ms": note.latency_ms, "bytes": note.bytes})
 
 
@@ -141,7 +139,7 @@ def _measure(
 
 
 def _event(
-    expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, value: float | None, detail: str
+    run: Run, expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, value: float | None, detail: str
 ) -> CanaryMeasured:
     return CanaryMeasured(
         node=target.node,
@@ -151,5 +149,5 @@ def _event(
         unit=expected.quantity.unit,
         ok=None,
         detail=detail,
-        at=datetime.now(UTC),
+        at=run.clock.now(),
     )

@@ -7,7 +7,7 @@ gameday/checks/job_recovery.py. It is waited for when the nodes are back: only t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from gameday.agent.task import GpuPodsNote
 from gameday.checks.job_recovery import recovery, verdicts
@@ -85,8 +85,8 @@ def await_job(run: Run, result: StepResult) -> None:
         return None if any(one.status is Status.UNKNOWN for one in found) else found
 
     now = recovery(run.history())
-    last = now.stopped[1].last_at if now and now.stopped else datetime.now(UTC)
-    timeout = last + expected.resumes_within + _LATEST_SIGHT - datetime.now(UTC)
+    last = now.stopped[1].last_at if now and now.stopped else run.clock.now()
+    timeout = last + expected.resumes_within + _LATEST_SIGHT - run.clock.now()
     run.wait("the job to go on", timeout, judged, every_s=_POLL_S)
     for one in verdicts(expected, run.history()):
         if one.status is Status.BROKEN:

@@ -8,7 +8,7 @@ own thread, in the steps that wait for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gameday.checks.probes import after_fault, answers_of, during_fault, longest_silence
 from gameday.checks.verdict import Status, Verdict
@@ -84,7 +84,7 @@ def await_probes_back(run: Run, result: StepResult) -> None:
     """Wait until every probe with `returns_within` holds again, and take the verdicts over into the step."""
     for probe in run.plan.expect.probes:
         if probe.returns_within:
-            _await(run, probe, datetime.now(UTC), probe.returns_within, wanted=True)
+            _await(run, probe, run.clock.now(), probe.returns_within, wanted=True)
             _take_over(result, after_fault(probe, run.history()))
 
 
@@ -97,7 +97,7 @@ def _await(run: Run, probe: ExpectedProbe, since: datetime, bound: timedelta, *,
         return next((one for one in asked if one.holds is wanted or one.asked_at >= end), None)
 
     if not probe.job:
-        timeout = end - datetime.now(UTC) + longest_silence(probe)
+        timeout = end - run.clock.now() + longest_silence(probe)
         run.wait(f"probe {probe.name}", timeout, decided, every_s=_POLL_S)
         return
     nodes = [fault.target.node for fault in run.history().of(FaultInjected)]
@@ -119,12 +119,12 @@ def _ask_once(run: Run, probe: ExpectedProbe, nodes: Sequence[str]) -> ProbeAnsw
     if probe.job is None:
         answered = ask(run, probe, nodes)
     else:
-        began = datetime.now(UTC)
+        began = run.clock.now()
         try:
             found = _run_job(run, probe, probe.job, nodes)
         except AdapterError as error:
             found = Answer(None, error.cause)
-        answered = answer_event(probe, began, found)
+        answered = answer_event(probe, began, run.clock.now(), found)
     run.note(answered)
     return answered
 
@@ -147,12 +147,12 @@ def _run_job(run: Run, probe: ExpectedProbe, job: JobProbe, nodes: Sequence[str]
         # The end of its container may show before the pod's phase says how it ended.
         if seen is None or seen.phase not in ("Succeeded", "Failed"):
             return None
-        took = f"on {seen.node} after {(datetime.now(UTC) - began).total_seconds():.1f} s"
+        took = f"on {seen.node} after {(run.clock.now() - began).total_seconds():.1f} s"
         if seen.phase == "Succeeded":
             return Answer(True, f"succeeded {took}")
         return Answer(False, f"failed {took}{f': {seen.reason}' if seen.reason else ''}")
 
-    began = datetime.now(UTC)
+    began = run.clock.now()
     found = run.wait(f"job {name} to end", job.ends_within + _JOB_MARGIN, ended, every_s=_POLL_S)
     last = pod()
     run.undo(entry)

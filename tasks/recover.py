@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -124,7 +123,7 @@ def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> b
 def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
     if not run.plan.recover.repairs_node:
         return Repair(target)
-    started = time.monotonic()
+    started = run.clock.monotonic()
     timeout = run.plan.recover.within + AGENT_START_TIMEOUT
     intend_qa_and_return(run, target, repair=timeout)
     name = run.record.object_name("remediate", target.index)
@@ -133,7 +132,7 @@ def _remediate(run: Run, result: StepResult, target: ChosenTarget) -> Repair:
         act, undo = agent_act("remediate", target.node), DeletePod(pod=name)
         run.intend(intent_id(run, name), act, undo, target.node, timeout, defer_write=True)
         if left := _drain(run, target.node):
-            return _leave_out(run, result, target, f"not drained: {first_names(left)}", time.monotonic() - started)
+            return _leave_out(run, result, target, f"not drained: {first_names(left)}", run.clock.monotonic() - started)
     _repair_with_agent(run, result, target, name, timeout, started)
     return Repair(target)
 
@@ -162,7 +161,7 @@ def _repair_with_agent(
         bring_operands_back(run, result, target, operands)
     if second and not remediation.takes_node_down:
         _check_held_to_the_end(run, second)
-    run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=time.monotonic() - started))
+    run.note(Remediated(node=target.node, action=action, ok=ok, detail=detail, seconds=run.clock.monotonic() - started))
     if not ok:
         result.mark_broken(f"{action} of {target.node} failed: {detail}")
     if second and run.undo(second) is not Cleanliness.CLEAN:

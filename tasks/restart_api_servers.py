@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from gameday.cluster.lab_control import restart_api_servers
 from gameday.errors import ControlError, StepFailedError
@@ -36,20 +36,20 @@ def restart_with_load_gone(run: Run) -> None:
     if asked is None or lab is None:
         return
     _settle(run, "before the restart", asked.settle)
-    asked_at = datetime.now(UTC)
+    asked_at = run.clock.now()
     try:
         restart_api_servers(lab)
     except ControlError as error:
         raise StepFailedError(f"the lab does not restart its API servers: {error}", "gameday lab status") from None
-    run.note(ApiServersRestarted(asked_at=asked_at, ready_at=datetime.now(UTC)))
+    run.note(ApiServersRestarted(asked_at=asked_at, ready_at=run.clock.now()))
     _settle(run, "after the restart", asked.settle)
 
 
 def _settle(run: Run, when: str, length: timedelta) -> None:
-    until = datetime.now(UTC) + length
+    until = run.clock.now() + length
     run.wait(
         f"the API servers' memory to settle {when}",
         length + timedelta(seconds=1),
-        lambda: True if datetime.now(UTC) >= until else None,
+        lambda: True if run.clock.now() >= until else None,
         every_s=_POLL_S,
     )

@@ -80,6 +80,6 @@ def _check_stays_schedulable(run: Run, result: StepResult, quiet: timedelta, fau
         return ", ".join(gained) or ("cordoned" if now and now.unschedulable else None)
 
     what = f"{node} to stay schedulable"
-    found = run.wait(what, fault.time_left(quiet), quarantined)
+    found = run.wait(what, fault.time_left(quiet, run.clock.now()), quarantined)
     if found:
         result.mark_broken(f"{node} was quarantined by a fault that should not: {found}")

@@ -11,7 +11,7 @@ from gameday.checks.facts import (
     at_most,
     first_fault,
     judge_absence,
-    judge_duration,
+    judge_across_clocks,
     node_return,
     remediation_end,
     repair_stop,
@@ -77,7 +77,7 @@ def appears_within(
     if fault is None:
         why = f"not reached: {stop_reason(history)}"
     elif seen:
-        status, seconds, why = judge_duration(fault[1].written_at, seen[0].at, within)
+        status, seconds, why = judge_across_clocks(history, fault[1].written_at, seen[0].at, within)
     elif instead:
         status, why = Status.BROKEN, instead[0].amiss
     else:
@@ -132,7 +132,7 @@ def ends_within(
     elif stop := repair_stop(history, node):
         why = f"not reached: {stop}"
     elif ended and not still:
-        status, seconds, why = judge_duration(start.at, max(ended.at, start.at), within)
+        status, seconds, why = judge_across_clocks(history, start.at, max(ended.at, start.at), within)
         why = f"{words.went} before {words.begin}" if ended.at < start.at else why
     else:
         status, why = judge_absence(history, until, words.absent)

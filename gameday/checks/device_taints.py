@@ -10,7 +10,7 @@ from gameday.checks.facts import (
     at_most,
     first_fault,
     first_few,
-    judge_duration,
+    judge_across_clocks,
     seconds_text,
     stop_reason,
     target_nodes,
@@ -131,7 +131,7 @@ def _pods_leave(expected: ExpectedDeviceTaint, history: History, node: str | Non
         elif stayed:
             status, why = Status.BROKEN, f"{first_few(stayed)} still has it"
         else:
-            status, seconds, why = judge_duration(fault[1].written_at, left.at, bound)
+            status, seconds, why = judge_across_clocks(history, fault[1].written_at, left.at, bound)
             measured = seconds_text(seconds)
     expectation = f"Pods leave the device of {node or 'the target'} that is tainted {expected.key}"
     return containment_verdict("device-pods-leave", expectation, at_most(bound), measured, status, why, node, seconds)

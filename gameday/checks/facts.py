@@ -11,6 +11,7 @@ from gameday.history.events import (
     AlertSeen,
     FaultInjected,
     FaultUndone,
+    IntentRecorded,
     NodeReplaced,
     NodeReturned,
     Problem,
@@ -163,9 +164,35 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
 
 
 def why_alerts_may_be_missing(history: History) -> str:
-    """Return why Prometheus may have missed alerts, with the remedy; empty where it kept up."""
+    """Return why alerts may not have been seen, with the remedy; empty where Prometheus and the run's clock kept up."""
     behind = history.last(PrometheusFellBehind)
-    return f"Prometheus did not keep up: {behind.why}; {behind.hint}" if behind else ""
+    return f"Prometheus did not keep up: {behind.why}; {behind.hint}" if behind else why_times_mislead(history)
+
+
+def why_times_mislead(history: History) -> str:
+    """Return why the times of a history cannot be compared with each other; empty where they can."""
+    if (set_by_s := history.clock_set_by_s) > CLOCK_TOLERANCE_S:
+        return f"the machine that played the run slept, or its clock was set, for {seconds_text(set_by_s)} meanwhile"
+    intended = {intent.intent: record.at for record, intent in history.with_times(IntentRecorded)}
+    for record, fault in history.with_times(FaultInjected):
+        since = intended.get(fault.intent)
+        early_s = (since - fault.written_at).total_seconds() if since else 0.0
+        late_s = (fault.written_at - record.at).total_seconds() if since else 0.0
+        if max(early_s, late_s) > CLOCK_TOLERANCE_S:
+            when = "before it was ordered" if early_s > late_s else "after it was seen"
+            by = seconds_text(max(early_s, late_s))
+            return f"clocks disagree: by the clock of {fault.target.node} the fault went in {by} {when}"
+    return ""
+
+
+def judge_across_clocks(
+    history: History, start: datetime, end: datetime, bound: timedelta
+) -> tuple[Status, float, str]:
+    """Judge a duration of which the run's own clock dated an end; UNKNOWN where that clock was set meanwhile."""
+    status, seconds, why = judge_duration(start, end, bound)
+    if misled := why_times_mislead(history):
+        return Status.UNKNOWN, seconds, misled
+    return status, seconds, why
 
 
 def judge_duration(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import judge_absence, target_nodes, unnamed_alerts
+from gameday.checks.facts import judge_absence, target_nodes, unnamed_alerts, why_alerts_may_be_missing
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.frames import Frames
 from gameday.history.journal import History
@@ -27,7 +27,8 @@ def _none_of(forbidden: tuple[str, ...], history: History, node: str | None) -> 
     if not fired:
         status, why = judge_absence(history, Step.AWAIT_ALERT, "the window's end")
         if status is Status.BROKEN:  # the step could see alerts and saw none, as the plan expects
-            status, why = Status.HELD, ""
+            missing = why_alerts_may_be_missing(history)
+            status, why = (Status.UNKNOWN, missing) if missing else (Status.HELD, "")
     return Verdict(
         check="forbidden-severities",
         expectation=f"No alert of severity {' or '.join(forbidden)} fires for {node or 'the target'} unnamed",

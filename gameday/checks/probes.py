@@ -12,7 +12,7 @@ from itertools import pairwise
 from gameday.checks.deadlines import Sighting, ends_within
 from gameday.checks.facts import (
     at_most,
-    judge_duration,
+    judge_across_clocks,
     remediation_end,
     seconds_text,
     stop_reason,
@@ -75,7 +75,7 @@ def _holds(probe: ExpectedProbe, within: timedelta, history: History, answers: _
         why = f"not reached: {stop_reason(history)}"
     elif first is not None:
         evidence = asked[first : first + 1]
-        status, seconds, why = judge_duration(begin, asked[first][1].at, within)
+        status, seconds, why = judge_across_clocks(history, begin, asked[first][1].at, within)
         before = asked[first - 1][1].at if first else begin
         if status is Status.BROKEN and before <= begin + within:
             status, why = Status.UNKNOWN, f"it came between two answers, {why} at the latest; `every` may be shorter"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks.facts import at_most, judge_absence, judge_duration, seconds_text, target_nodes
+from gameday.checks.facts import at_most, judge_absence, judge_across_clocks, seconds_text, target_nodes
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record, Remediated, StepStarted
 from gameday.history.frames import Frames
@@ -47,4 +47,5 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
 def _in_time(history: History, end: Record, done: Remediated, bound: timedelta) -> tuple[Status, float, str]:
     """Judge the remediation's duration from the step's start, else by the remediation's own stopwatch."""
     started = next((r for r, e in history.with_times(StepStarted) if e.step == Step.RECOVER), None)
-    return judge_duration(started.at if started else end.at - timedelta(seconds=done.seconds), end.at, bound)
+    begin = started.at if started else end.at - timedelta(seconds=done.seconds)
+    return judge_across_clocks(history, begin, end.at, bound)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks.facts import at_most, judge_absence, seconds_text, stop_reason, target_nodes
+from gameday.checks.facts import at_most, judge_absence, seconds_text, stop_reason, target_nodes, why_times_mislead
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.fields import format_duration
 from gameday.history.events import (
@@ -94,7 +94,7 @@ def _judge(
     if found and stays_out:
         return Status.BROKEN, f"{found[1].by} gave it back {seconds_text(found[1].took_s)} after ‘{found[1].since}’"
     if found:
-        return _in_time(found[1], expected.within)
+        return _in_time(history, found[1], expected.within)
     if end is None:
         return judge_absence(history, Step.RECOVER, f"the hop ‘{hop}’")
     return _without_hop(history, end[1], hop, expected, stays_out=stays_out)
@@ -119,7 +119,9 @@ def _without_hop(
     return Status.BROKEN, f"the cluster stopped here: {end.why}{left}"
 
 
-def _in_time(seen: RepairHopSeen, within: timedelta) -> tuple[Status, str]:
+def _in_time(history: History, seen: RepairHopSeen, within: timedelta) -> tuple[Status, str]:
+    if why := why_times_mislead(history):
+        return Status.UNKNOWN, why
     over = seen.took_s - within.total_seconds()
     return (Status.BROKEN, f"{seconds_text(over)} too late after ‘{seen.since}’") if over > 0 else (Status.HELD, "")
 

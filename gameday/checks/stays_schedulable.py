@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks.facts import first_fault, stop_reason, target_nodes
+from gameday.checks.facts import first_fault, stop_reason, target_nodes, why_times_mislead
 from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.fields import format_duration
@@ -60,5 +60,5 @@ def _watched(history: History, node: str | None) -> tuple[Status, str]:
     ended = next((event for event in reversed(history.of(StepEnded)) if event.step is Step.VERIFY_TAINT), None)
     if ended is None or ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED, StepOutcome.NOT_REACHED):
         return Status.UNKNOWN, f"the quiet time was not watched to its end: {stop_reason(history)}"
-    blind = why_guest_was_blind(history, node, Step.VERIFY_TAINT)
+    blind = why_guest_was_blind(history, node, Step.VERIFY_TAINT) or why_times_mislead(history)
     return (Status.UNKNOWN, blind) if blind else (Status.HELD, "")

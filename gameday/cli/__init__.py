@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, NoReturn
@@ -107,10 +108,14 @@ def main() -> None:
     sys.exit(code)
 
 
+_command = cache(typer.main.get_command)
+"""The parser of an app: to build one takes as long as a short command."""
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; says on stderr what went wrong."""
     try:
-        result = app(list(arguments), prog_name="gameday", standalone_mode=False)
+        result = _command(app)(list(arguments), prog_name="gameday", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         return _explain(error)

@@ -121,11 +121,14 @@ def up(
     the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
     """
     from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+    from gameday.cluster.profile import block_name  # noqa: PLC0415
 
     out, ended, watch = console(), threading.Event(), None
     try:
         with ExitStack() as stack:
             if profile:
+                if not block_name(profile):  # a file needs no server
+                    _check_profiles([profile])
                 stack.enter_context(_server_for(out))
                 _check_profiles([profile])
             else:

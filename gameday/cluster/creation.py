@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import ProtocolError
 
+from gameday.clock import Clock
 from gameday.cluster.back_off import pause_s
 from gameday.cluster.kube_errors import is_store_away
 
@@ -20,10 +20,11 @@ _TRIED_AGAIN = (429, 502, 503, 504)
 _CONFLICT = 409
 
 
-def create(post: Callable[[], Any]) -> Any | None:
+def create(clock: Clock, post: Callable[[], Any]) -> Any | None:
     """Create an object, and try again where nobody can say whether it was created.
 
     Args:
+        clock: Waits between two attempts.
         post: Sends the object, whose name nobody else gives.
 
     Returns:
@@ -45,5 +46,5 @@ def create(post: Callable[[], Any]) -> Any | None:
         except ProtocolError:
             if failures == _TRIES:
                 raise
-        time.sleep(pause_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
+        clock.sleep(pause_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
     raise AssertionError("the last attempt returns or raises")

@@ -16,7 +16,7 @@ from gameday.values.nodes import Taint
 def follow_slices(kubernetes: Kubernetes, node: str, changed: Callable[[str, Any], None]) -> Follower:
     """Return a watch of a node's own ResourceSlices, not begun yet; `changed` is called as Follower says."""
     calls = client.ResourceV1Api(kubernetes.api)
-    return Follower(calls.list_resource_slice, changed, field_selector=f"spec.nodeName={node}")
+    return kubernetes.follow(calls.list_resource_slice, changed, field_selector=f"spec.nodeName={node}")
 
 
 def tainted_devices(slices: Sequence[Any]) -> set[TaintedDevice]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,6 +49,6 @@ class Evictions:
             KubernetesError: The server refuses for another reason than a budget, or does not answer.
         """
         for pod in pods:
-            if time.monotonic() >= self._ask_at.get(pod.uid, 0.0):
+            if self._kubernetes.clock.monotonic() >= self._ask_at.get(pod.uid, 0.0):
                 accepted = self._kubernetes.evict(pod.namespace, pod.name)
-                self._ask_at[pod.uid] = math.inf if accepted else time.monotonic() + _EVICT_AGAIN_S
+                self._ask_at[pod.uid] = math.inf if accepted else self._kubernetes.clock.monotonic() + _EVICT_AGAIN_S

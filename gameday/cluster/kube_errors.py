@@ -46,6 +46,11 @@ def is_store_away(status: int | None, body: str) -> bool:
     return status == HTTPStatus.INTERNAL_SERVER_ERROR and _STORE_IS_AWAY.search(body) is not None
 
 
+def is_outcome_unknown(error: KubernetesError) -> bool:
+    """Return True where nobody can say whether the server has carried the request out."""
+    return error.status is None or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
 def hint_of(error: ApiException) -> str:
     """Return what a person can do about a refusal; empty where that is not known."""
     if is_etcd_full(reason_of(error)):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import ssl
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ from urllib3.exceptions import ProtocolError, SSLError
 from urllib3.response import BaseHTTPResponse
 
 from gameday import __version__
+from gameday.clock import Clock
 from gameday.cluster.back_off import pause_s
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.kube_errors import is_store_away
@@ -84,14 +84,14 @@ _PATH = re.compile(
 )
 
 
-def connect(profile: ClusterProfile, counter: CallCounter) -> client.ApiClient:
+def connect(profile: ClusterProfile, counter: CallCounter, clock: Clock) -> client.ApiClient:
     """Return an API client for the profile's cluster. Raises AdapterError where no configuration can be loaded."""
     content = profile.kubeconfig_content
     configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster, content)
     configuration.retries = _RETRIES
     api = client.ApiClient(configuration)
     api.user_agent = f"gameday/{__version__}"
-    api.rest_client = _CountingRest(configuration, counter)
+    api.rest_client = _CountingRest(configuration, counter, clock)
     return api
 
 
@@ -152,8 +152,9 @@ def call_name(method: str, url: str) -> str:
 class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
     """The client's transport, which counts requests when they are made and bytes as they are read."""
 
-    def __init__(self, configuration: Any, counter: CallCounter) -> None:
+    def __init__(self, configuration: Any, counter: CallCounter, clock: Clock) -> None:
         super().__init__(configuration)
+        self._clock = clock
         self._counter = counter
         self._readyz_is_forbidden = False
 
@@ -198,7 +199,7 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
                 break
             if not is_store_away(answer.status, answer.response.data.decode("utf-8", "replace")):
                 break
-            time.sleep(pause_s(failures, _STORE_FIRST_PAUSE_S, _STORE_LONGEST_PAUSE_S))
+            self._clock.sleep(pause_s(failures, _STORE_FIRST_PAUSE_S, _STORE_LONGEST_PAUSE_S))
         return answer
 
     def _await_ready(self, url: str) -> None:
@@ -211,16 +212,16 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
             return
         parts = urllib3.util.parse_url(url)
         readyz = urllib3.util.Url(parts.scheme, None, parts.host, parts.port, "/readyz").url
-        deadline = time.monotonic() + _READY_WITHIN_S
+        deadline = self._clock.monotonic() + _READY_WITHIN_S
         while True:
             answer = self._ask("GET readyz", len(readyz), "GET", readyz, None, None, None, _TIMEOUTS_S)
             answer.response.drain_conn()
             if answer.status not in _UNREADY:
                 return
-            if time.monotonic() > deadline:
+            if self._clock.monotonic() > deadline:
                 self._readyz_is_forbidden = answer.status in _MAYBE_NOT_READY
                 return
-            time.sleep(_READY_PAUSE_S)
+            self._clock.sleep(_READY_PAUSE_S)
 
 
 def _refusals(answer: Any) -> list[int]:

@@ -15,6 +15,7 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from pydantic import BaseModel, ConfigDict
 
+from gameday.clock import Clock
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.creation import create
 from gameday.cluster.disruption_budgets import DisruptionBudget, disruption_budget
@@ -23,6 +24,7 @@ from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import connect, send
 from gameday.cluster.nodes import readiness, snapshot, taints_of, to_taint
 from gameday.cluster.profile import ClusterProfile
+from gameday.cluster.watch import Follower
 from gameday.errors import KubernetesError
 from gameday.values.nodes import NodeReadiness, NodeSnapshot, Taint
 
@@ -62,19 +64,21 @@ class Candidate(BaseModel):
 class Kubernetes:
     """The API of one cluster. Methods raise KubernetesError where the server refuses or does not answer."""
 
-    def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None) -> None:
+    def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None, clock: Clock = Clock()) -> None:
         """Prepare a client; nothing is sent yet.
 
         Args:
             profile: The cluster's.
             counter: Counts the requests; None starts a count of its own.
+            clock: The time that its user lives by.
 
         Raises:
             AdapterError: No configuration can be loaded.
         """
         self.counter = counter or CallCounter()
         self.profile = profile
-        self.api = connect(profile, self.counter)
+        self.clock = clock
+        self.api = connect(profile, self.counter, clock)
         self.core = client.CoreV1Api(self.api)
         self.batch = client.BatchV1Api(self.api)
         self.coordination = client.CoordinationV1Api(self.api)
@@ -87,6 +91,17 @@ class Kubernetes:
     def explained(self, act: str) -> AbstractContextManager[None]:
         """Turn the client's exceptions into a KubernetesError of one line: the server, the act and the cause."""
         return explained(self.server, act)
+
+    def follow(
+        self,
+        list_call: Callable[..., Any],
+        on_change: Callable[[str, Any], None] | None = None,
+        decode: Callable[[dict[str, Any]], Any] | None = None,
+        /,
+        **selection: Any,
+    ) -> Follower:
+        """Return a watch, not begun yet, of the objects that a list call selects; arguments as for `Follower`."""
+        return Follower(list_call, on_change, decode, clock=self.clock, **selection)
 
     def identity(self) -> ClusterIdentity:
         """Read which cluster this is."""
@@ -206,7 +221,7 @@ class Kubernetes:
         only = {"dry_run": "All"} if dry_run else {}
         with self.explained(f"create pod {name}"):
             pod = create(
-                lambda: self.core.create_namespaced_pod(namespace, manifest, field_manager=MANAGER, **only)
+                self.clock, lambda: self.core.create_namespaced_pod(namespace, manifest, field_manager=MANAGER, **only)
             ) or self._created_pod(name)
         uid: str = pod.metadata.uid
         return uid
@@ -244,7 +259,7 @@ class Kubernetes:
         """Create a job in the profile's namespace."""
         name, namespace = manifest["metadata"]["name"], self.profile.namespace
         with self.explained(f"create job {name}"):
-            create(lambda: self.batch.create_namespaced_job(namespace, manifest, field_manager=MANAGER))
+            create(self.clock, lambda: self.batch.create_namespaced_job(namespace, manifest, field_manager=MANAGER))
 
     def delete_job(self, name: str) -> None:
         """Delete a job and its pods; one that is already gone is fine."""

@@ -39,6 +39,7 @@ _TAIL = "loki/api/v1/tail"
 _LABELS = "loki/api/v1/labels"
 _PAGE_LINES = 1000
 _BACK_OFF_S = (0.2, 5.0)
+_ENDS_WITHIN_S = 5.0
 # A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
 _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
 # How far ahead a shipper's clock may run: Loki itself refuses lines 10 minutes ahead (creation_grace_period).
@@ -291,6 +292,38 @@ class LogFollower:
             self._delivered.discard(heapq.heappop(self._by_age)[1])
 
 
+class LogTail:
+    """A follower's lines, handed over in a thread of its own until `stop`."""
+
+    def __init__(
+        self, follower: LogFollower, on_line: Callable[[LogLine], None], on_refused: Callable[[AdapterError], None]
+    ) -> None:
+        """Begin.
+
+        Args:
+            follower: Finds the lines.
+            on_line: Called with every line as it comes.
+            on_refused: Called once where Loki cannot parse the query; no line comes then.
+        """
+        self._follower = follower
+        self._on_line = on_line
+        self._on_refused = on_refused
+        self._thread = threading.Thread(target=self._follow, name="log-tail", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the tail."""
+        self._follower.stop()
+        self._thread.join(_ENDS_WITHIN_S)
+
+    def _follow(self) -> None:
+        try:
+            for line in self._follower.lines():
+                self._on_line(line)
+        except AdapterError as error:
+            self._on_refused(error)
+
+
 class Loki(LogStore):
     """The kernel log of a cluster, by the labels its profile maps."""
 
@@ -307,9 +340,15 @@ class Loki(LogStore):
         query = self._of_node(node) + (f" |= {_quoted(containing)}" if containing else "")
         return self.query_range(query, nanoseconds(start), nanoseconds(end))
 
-    def follow_node(self, node: str, since: datetime) -> LogFollower:
-        """Return a follower of the node's lines from `since` on."""
-        return LogFollower(self, self._of_node(node), nanoseconds(since))
+    def follow_node(
+        self,
+        node: str,
+        since: datetime,
+        on_line: Callable[[LogLine], None],
+        on_refused: Callable[[AdapterError], None],
+    ) -> LogTail:
+        """Begin to follow the node's lines from `since` on; arguments as for `LogTail`."""
+        return LogTail(LogFollower(self, self._of_node(node), nanoseconds(since)), on_line, on_refused)
 
     def selector_labels(self) -> set[str]:
         """Return the labels that the profile's stream selector names."""

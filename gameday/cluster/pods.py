@@ -6,7 +6,6 @@ GET does not.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,7 +15,7 @@ from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
-from gameday.cluster.watch import SYNCED_WITHIN_S, Follower
+from gameday.cluster.watch import SYNCED_WITHIN_S
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,12 @@ class PodFollower:
             of_every_run: The same watch brings the pods of all other runs, for `pods_of_other_runs`.
             label: The label that names the pods' owner.
         """
+        self.clock = kubernetes.clock
         self._label = label
         self._run_id = run_id
         self._seen: dict[str, PodSeen] = {}
         self._notify = on_change
-        self._follower = Follower(
+        self._follower = kubernetes.follow(
             kubernetes.core.list_namespaced_pod,
             self._event,
             namespace=kubernetes.profile.namespace,
@@ -128,14 +128,7 @@ class PodFollower:
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until `condition` is true, which is evaluated at every change; return False after `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
-        with self._follower.changed:
-            while not condition():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self._follower.changed.wait(left)
-        return True
+        return self.clock.wait_changed(self._follower.changed, condition, timeout_s)
 
     def wait_gone(self, name: str, uid: str | None, timeout_s: float) -> bool:
         """Wait until the watch has seen the pod go; return False after `timeout_s`.

@@ -155,6 +155,11 @@ class _Alerts(Answer):
     alerts: tuple[ActiveAlert, ...]
 
 
+# Parametrized once: pydantic makes the model of a union anew each time, which takes longer than the rest of an answer.
+_Instant = _Envelope[_Vector | _Scalar]
+_Range = _Envelope[_Matrix]
+
+
 class Prometheus(HttpAdapter):
     """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
 
@@ -166,7 +171,7 @@ class Prometheus(HttpAdapter):
             at: The moment; None for now by the server's clock.
         """
         params = {"query": promql} | ({"time": _unix(at)} if at else {})
-        answer = self.http.get_as(_Envelope[_Vector | _Scalar], "api/v1/query", params).data
+        answer = self.http.get_as(_Instant, "api/v1/query", params).data
         if isinstance(answer, _Scalar):
             return [Sample("", {}, _moment(answer.result[0]), answer.result[1])]
         return [
@@ -178,7 +183,7 @@ class Prometheus(HttpAdapter):
     def query_range(self, promql: str, start: datetime, end: datetime, step: timedelta) -> list[Series]:
         """Evaluate an expression every `step`; Prometheus refuses more than 11,000 points a series."""
         params = {"query": promql, "start": _unix(start), "end": _unix(end), "step": f"{step.total_seconds():g}"}
-        return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query_range", params).data)
+        return _series(self.http.get_as(_Range, "api/v1/query_range", params).data)
 
     def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
         """Return the samples of a plain selector as they are stored, with their own times.
@@ -189,7 +194,7 @@ class Prometheus(HttpAdapter):
             end: The last moment.
         """
         params = {"query": f"{selector}[{max(1, round(window.total_seconds() * 1000))}ms]", "time": _unix(end)}
-        return _series(self.http.get_as(_Envelope[_Matrix], "api/v1/query", params).data)
+        return _series(self.http.get_as(_Range, "api/v1/query", params).data)
 
     def rule_groups(self) -> tuple[RuleGroup, ...]:
         """Return all groups with their alerting rules, and the alerts of each that are pending or firing."""

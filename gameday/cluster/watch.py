@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from kubernetes.client.exceptions import ApiException
 
+from gameday.clock import Clock
 from gameday.cluster.back_off import pause_s
 from gameday.cluster.kube_errors import hint_of, reason_of
 from gameday.cluster.list_watch import ADDED, DELETED, MODIFIED, STATE, Key, ListWatch
@@ -48,6 +48,7 @@ class Follower:
         on_change: Callable[[str, Any], None] | None = None,
         decode: Callable[[dict[str, Any]], Any] | None = None,
         /,
+        clock: Clock = Clock(),
         **selection: Any,
     ) -> None:
         """Prepare to follow; nothing is sent before the context is entered.
@@ -58,9 +59,11 @@ class Follower:
             on_change: Called as `on_change(type, object)` in the watch's thread, with ADDED, MODIFIED or DELETED.
                 Objects of the first state come as ADDED, before `wait_synced` is true.
             decode: Makes an object of an item's JSON; None for the client's own model.
+            clock: The time by which the watch is up or down.
             selection: The call's `namespace`, `label_selector` and `field_selector`.
         """
         self.changed = threading.Condition()
+        self._clock = clock
         self._question = _question(list_call, selection)
         self._list_watch = ListWatch(list_call, selection, decode)
         self._on_change = on_change
@@ -70,7 +73,7 @@ class Follower:
         self._refusal: WatchRefusedError | None = None
         self._failure = ""
         """The reason of the last failure since the watch was up."""
-        self._down_since: float | None = time.monotonic()
+        self._down_since: float | None = self._clock.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self._question, daemon=True)
 
@@ -92,7 +95,7 @@ class Follower:
 
     def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
         """Wait until the first state has been read or was refused; return whether it has been read."""
-        self._decided.wait(timeout_s)
+        self._clock.wait_set(self._decided, timeout_s)
         return self._synced.is_set()
 
     def require_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> None:
@@ -111,7 +114,7 @@ class Follower:
     def trouble(self, for_s: float = 0.0) -> str:
         """Return why the known state may be old: the watch has been down for `for_s` seconds; empty if it has not."""
         since = self._down_since
-        if since is None or (down_s := time.monotonic() - since) < for_s:
+        if since is None or (down_s := self._clock.monotonic() - since) < for_s:
             return ""
         return str(self._refusal) if self._refusal else f"{self._question}: down for {down_s:.0f} s{self._why()}"
 
@@ -131,19 +134,19 @@ class Follower:
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            began, asked_s = time.monotonic(), 0.0
+            began, asked_s = self._clock.monotonic(), 0.0
             try:
                 with closing(self._list_watch.changes()) as changes:
                     for kind, key, item in changes:
                         self._take(kind, key, item)
             except Exception as error:  # any: a thread that died would leave an old state that looks fresh
                 asked_s = self._failed(error)
-            lasted = self._down_since is None and time.monotonic() - began > _LASTING_S
+            lasted = self._down_since is None and self._clock.monotonic() - began > _LASTING_S
             if self._down_since is None:
-                self._down_since = time.monotonic()
+                self._down_since = self._clock.monotonic()
             failures = 0 if lasted else failures + 1
             if failures:
-                self._stopping.wait(max(asked_s, pause_s(failures, *_BACK_OFF_S)))
+                self._clock.wait_set(self._stopping, max(asked_s, pause_s(failures, *_BACK_OFF_S)))
 
     def _take(self, kind: str, key: Key, item: Any) -> None:
         if kind == STATE:

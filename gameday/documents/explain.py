@@ -172,11 +172,10 @@ def _suggest_other_type(kind: str, value: Any) -> str | None:
 def _suggest_key(path: Path, shape: _Shape) -> str | None:
     model = _model_at(path[:-1], shape)
     fields = list(model.model_fields) if model else []
-    elsewhere = [dotted(found) for found in _paths(shape.root, shape) if found[-1] == path[-1]]
     if near := _suggest_nearest(path[-1], fields):
         return near
-    if elsewhere:
-        return f"it belongs at `{elsewhere[0]}`"
+    if elsewhere := next((found for found in _paths(shape.root, shape) if found[-1] == path[-1]), None):
+        return f"it belongs at `{dotted(elsewhere)}`"
     return f"known here: {', '.join(fields)}" if fields else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
@@ -43,31 +43,31 @@ class AlertPace:
         )
 
 
-def pace_of(prometheus: Prometheus, series: RuleSeries, alert: str) -> AlertPace | None:
+def pace_of(prometheus: Prometheus, series: RuleSeries, alert: str, now: datetime) -> AlertPace | None:
     """Return the pace of an alert's quickest rule; None where no rule has the name.
 
     Raises:
         AdapterError: Prometheus cannot be asked.
     """
-    paces = [_pace(prometheus, series, group, alert) for group in prometheus.rule_groups()]
+    paces = [_pace(prometheus, series, group, alert, now) for group in prometheus.rule_groups()]
     return min((pace for pace in paces if pace), key=lambda pace: pace.latest_s, default=None)
 
 
-def _pace(prometheus: Prometheus, series: RuleSeries, group: RuleGroup, alert: str) -> AlertPace | None:
+def _pace(prometheus: Prometheus, series: RuleSeries, group: RuleGroup, alert: str, now: datetime) -> AlertPace | None:
     rules = [rule for rule in group.rules if rule.name == alert]
     if not rules:
         return None
     quickest = min(rules, key=lambda rule: rule.hold_s)
-    every = [found for metric in series.metrics(quickest.query) if (found := _scraped_every_s(prometheus, metric))]
+    every = [found for metric in series.metrics(quickest.query) if (found := _scraped_every_s(prometheus, metric, now))]
     return AlertPace(max(every, default=None), group.interval_s, quickest.hold_s)
 
 
-def _scraped_every_s(prometheus: Prometheus, metric: str) -> float | None:
+def _scraped_every_s(prometheus: Prometheus, metric: str, now: datetime) -> float | None:
     """Return the usual pause between scrapes of one target that has the metric; None where nobody can tell."""
     found = prometheus.query(f"topk(1, {metric})")
     if not found or not {"job", "instance"} <= found[0].labels.keys():
         return None
     matchers = ",".join(f"{name}={json.dumps(found[0].labels[name])}" for name in ("job", "instance"))
-    samples = prometheus.stored_samples(f"up{{{matchers}}}", _LOOK_BACK, datetime.now(UTC))
+    samples = prometheus.stored_samples(f"up{{{matchers}}}", _LOOK_BACK, now)
     pauses = [(end - begin).total_seconds() for one in samples for (begin, _), (end, _) in pairwise(one.points)]
     return median(pauses) if pauses else None

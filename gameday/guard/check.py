@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,7 +17,7 @@ from gameday.run.targets import Targets, chosen_targets
 from gameday.values.nodes import Target
 from gameday.values.results import Step
 
-# How often the watching thread checks whether a guardrail is due; guardrails that cost nothing are due this often.
+# How often it is asked whether a guardrail is due; guardrails that cost nothing are due this often.
 _TICK_S = 0.1
 # A guardrail that stays unmeasured for so long while the fault is in stops the run. Our own choice: an API server that
 # restarts is back by then.
@@ -108,54 +106,59 @@ class _Watched:
 
 @contextmanager
 def under_guardrails(run: Run) -> Iterator[None]:
-    """Look at the guardrails that may change for as long as the block runs, in threads; one that trips stops the run.
+    """Look at the guardrails that may change for as long as the block runs, beside it; one that trips stops the run.
 
     During the baseline the run is refused, because nothing is broken yet; later it is aborted.
     """
-    stop = threading.Event()
-    watched = [_Watched(each, time.monotonic()) for each in guardrails() if each.interval_s is not None]
-    threads = [
-        threading.Thread(
-            target=_watch,
-            args=(run, [one for one in watched if one.guardrail.asks_server is asks_server], stop),
-            name="guardrails",
-            daemon=True,
-        )
+    watched = [_Watched(each, run.clock.monotonic()) for each in guardrails() if each.interval_s is not None]
+    watches = [
+        _Watch(run, [one for one in watched if one.guardrail.asks_server is asks_server])
         for asks_server in (False, True)
     ]
-    for thread in threads:
-        thread.start()
+    repeated = [run.clock.repeat("guardrails", watch.look, _TICK_S) for watch in watches]
     try:
         yield
     finally:
-        stop.set()
-        for thread in threads:
+        for watch in watches:
+            watch.is_over = True
+        for repetition in repeated:
+            repetition.stop()
+        for repetition in repeated:
             # A look that waits for a server must not hold up the undo.
-            thread.join(_TICK_S)
+            repetition.stop(_TICK_S)
         for one in watched:
             if one.last and one.looks:
                 note(run, one.last, "during", one.looks)
 
 
-def _watch(run: Run, watched: list[_Watched], stop: threading.Event) -> None:
-    targets: tuple[Target, ...] = ()
-    while not stop.wait(_TICK_S):
-        targets = targets or chosen_targets(run.history())
-        followed = bool(targets) and all(run.nodes.follows(target.node) for target in targets)
-        observation = Observation(run, targets)
-        for one in watched:
-            if time.monotonic() < one.due or (one.guardrail.needs_targets and not followed):
+class _Watch:
+    """The guardrails of one repetition."""
+
+    def __init__(self, run: Run, watched: Sequence[_Watched]) -> None:
+        self._run = run
+        self._watched = watched
+        self._targets: tuple[Target, ...] = ()
+        self.is_over = False
+        """Set from outside: a look that is under way counts no more."""
+
+    def look(self) -> float | None:
+        """Look at those that are due; return the seconds to the next look, None once the run stops."""
+        run, clock = self._run, self._run.clock
+        self._targets = self._targets or chosen_targets(run.history())
+        followed = bool(self._targets) and all(run.nodes.follows(target.node) for target in self._targets)
+        observation = Observation(run, self._targets)
+        for one in self._watched:
+            if clock.monotonic() < one.due or (one.guardrail.needs_targets and not followed):
                 continue
-            began = time.monotonic()
+            began = clock.monotonic()
             one.due = began + (one.guardrail.interval_s or 0.0)
             checked = check(one.guardrail, observation)
-            if stop.is_set():
-                return
+            if self.is_over:
+                return None
             if checked:
                 one.looks, one.last = one.looks + 1, checked
                 _handle(run, one, checked, began)
-        if run.record.abort.requested is not None:
-            return
+        return _TICK_S if run.record.abort.requested is None else None
 
 
 def _handle(run: Run, one: _Watched, checked: GuardrailCheck, began: float) -> None:
@@ -167,7 +170,7 @@ def _handle(run: Run, one: _Watched, checked: GuardrailCheck, began: float) -> N
         checked: This look.
         began: When this look began, by the monotonic clock; a server may take long to fail.
     """
-    ok, now = checked.measurement.ok, time.monotonic()
+    ok, now = checked.measurement.ok, run.clock.monotonic()
     one.unmeasured_since = None if ok is not None else one.unmeasured_since or began
     if ok is not True and ok not in one.noted:
         one.noted.add(ok)

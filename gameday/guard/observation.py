@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal
 
@@ -51,7 +51,7 @@ class Observation:
         """
         self.run = run
         self.targets = targets
-        self.now = datetime.now(UTC)
+        self.now = run.clock.now()
 
     @property
     def plan(self) -> Plan:

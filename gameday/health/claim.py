@@ -14,9 +14,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gameday.clock import boottime_s
 from gameday.errors import KubernetesError
 from gameday.health.api import CONFLICT, NOT_FOUND, ExplainedApi
-from gameday.ledger.lease import boottime_s
 
 CLAIM_DURATION = timedelta(seconds=15)
 """A holder that does not renew for this long counts as dead: client-go's own default for leader election."""

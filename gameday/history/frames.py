@@ -157,12 +157,15 @@ class Frames:
     @classmethod
     def load(cls, folder: Path) -> Frames:
         """Read what is there; a missing or unreadable frame is an empty one."""
-        import pandas as pd  # noqa: PLC0415
+        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
 
         frames = cls()
         for name in SCHEMAS:
+            # Most runs leave some frames empty, and to read one takes longer than to see that it is.
             try:
-                setattr(frames, name, conform(name, pd.read_parquet(folder / f"{name}.parquet")))
+                with ParquetFile(folder / f"{name}.parquet") as file:  # type: ignore[no-untyped-call]
+                    if file.metadata.num_rows:
+                        setattr(frames, name, conform(name, file.read().to_pandas()))
             except (OSError, ValueError, KeyError):
                 continue
         return frames

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from gameday.clock import Clock
 from gameday.history.events import RECORD, Event, Record
 
 E = TypeVar("E")
@@ -64,6 +63,14 @@ class History:
             self._by_node[kind] = dict(groups)
         return self._by_node[kind].get(node, [])
 
+    @cached_property
+    def clock_set_by_s(self) -> float:
+        """Seconds by which a writer's wall clock was set while it wrote: its two clocks went apart by so much."""
+        apart: dict[str, list[float]] = defaultdict(list)
+        for record in self.records:
+            apart[record.boot].append(record.at.timestamp() - record.monotonic)
+        return max((max(one) - min(one) for one in apart.values()), default=0.0)
+
     def first(self, kind: type[E]) -> E | None:
         return next(iter(self.of(kind)), None)
 
@@ -100,8 +107,9 @@ class Journal:
     is kept in memory, and `failed` holds the first error for the run to act on.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock = Clock()) -> None:
         self.path = path
+        self._clock = clock
         self._boot = uuid.uuid4().hex[:12]
         self._lock = threading.RLock()
         self._records: list[Record] = list(read_history(path).records) if path.exists() else []
@@ -115,8 +123,8 @@ class Journal:
         with self._lock:
             record = Record(
                 seq=len(self._records),
-                at=datetime.now(UTC),
-                monotonic=time.monotonic(),
+                at=self._clock.now(),
+                monotonic=self._clock.monotonic(),
                 boot=self._boot,
                 event=event,
             )

@@ -10,13 +10,13 @@ still holds its own.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from gameday.clock import Repetition
+from gameday.cluster.kube_errors import is_outcome_unknown
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, RefusedError, SeasonGoneError
 
@@ -83,7 +83,7 @@ class Leases:
         holder: str,
         on_lost: Callable[[str], None],
         duration: timedelta = LEASE_DURATION,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
     ) -> None:
         """Hold nothing yet.
 
@@ -93,19 +93,22 @@ class Leases:
             on_lost: Called once with the reason, from the renewing thread, when the cluster lease is lost.
             duration: After this long without a renewal the holder counts as dead.
             sleep: Waits so many seconds while another's lease is observed; an error that it raises passes through.
+                None: by the clock.
         """
         self._kubernetes = kubernetes
+        self._clock = kubernetes.clock
         self._holder = holder
         self._on_lost = on_lost
         self._duration = duration
-        self._sleep = sleep
-        self._renewed = boottime_s()
+        self._sleep = sleep or self._clock.sleep
+        self._renewed = self._clock.boottime()
         self._held: dict[str, Any] = {}
+        self._sent: dict[str, str] = {}
+        """The acquireTime last sent for each lease, which tells our own from one of a run with the same id."""
         self._season = ""
         self._observed: tuple[Any, ...] = ()
         self._lost_because = ""
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewal: Repetition | None = None
 
     def acquire(self, name: str, duration: timedelta | None = None, *, always_observe: bool = False) -> None:
         """Take a lease that is free, or whose holder is dead.
@@ -129,10 +132,12 @@ class Leases:
                 self._held[name] = attempt(name, duration or self._duration)
                 return
             except KubernetesError as error:
-                if not tries_left or error.status not in (_NOT_FOUND_STATUS, _CONFLICT_STATUS):
+                # A creation without an answer may have been carried out: the lease that is read then says so.
+                may_be_ours = attempt == self._create and is_outcome_unknown(error)
+                if not tries_left or not (may_be_ours or error.status in (_NOT_FOUND_STATUS, _CONFLICT_STATUS)):
                     raise
                 take_over = partial(self._take_over, always_observe=always_observe)
-                attempt = take_over if error.status == _CONFLICT_STATUS else self._create
+                attempt = self._create if error.status == _NOT_FOUND_STATUS else take_over
 
     def rely_on(self, season: str) -> None:
         """Let the season's cluster lease cover this run instead of one of its own, and watch it until `release`.
@@ -142,14 +147,13 @@ class Leases:
             KubernetesError: The lease cannot be read.
         """
         self._season = season
-        if why := self._season_gone(boottime_s()):
+        if why := self._season_gone(self._clock.boottime()):
             raise SeasonGoneError(why)
         self.keep_renewing()
 
     def keep_renewing(self) -> None:
         """Renew the cluster lease in the background until `release`; a season's lease is only watched."""
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self._thread.start()
+        self._renewal = self._clock.repeat("lease", self._renew, self._regular_s)
 
     def check(self) -> None:
         """Raise LeaseLostError where another run may hold the cluster lease by now.
@@ -159,21 +163,21 @@ class Leases:
         """
         if self._lost_because:
             raise LeaseLostError(self._lost_because)
-        late = boottime_s() - self._renewed
+        late = self._clock.boottime() - self._renewed
         if late >= self._duration.total_seconds():
             raise LeaseLostError(f"the cluster lease was not renewed for {late:.0f} s: another run may hold it")
 
     def release(self) -> None:
         """Give every lease back; one that cannot be reached expires by itself."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_LAST_RENEWAL_S)
+        if self._renewal is not None:
+            self._renewal.stop(_LAST_RENEWAL_S)
         for metadata in self._held.values():
             delete_lease(self._kubernetes, self._holder, metadata)
         self._held.clear()
 
     def _create(self, name: str, duration: timedelta) -> Any:
         spec = self._spec(name, duration)
+        self._sent[name] = spec["acquireTime"]
         manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
         with self._kubernetes.explained(f"create lease {name}"):
             return self._kubernetes.coordination.create_namespaced_lease(
@@ -183,19 +187,23 @@ class Leases:
     def _take_over(self, name: str, duration: timedelta, *, always_observe: bool) -> Any:
         lease = read_lease(self._kubernetes, name)
         held = as_held(lease)
+        if held is not None and held.holder == self._holder and _micro(lease.spec.acquire_time) == self._sent.get(name):
+            return lease.metadata
         if held is not None and (
             name != CLUSTER_LEASE
-            or (_looks_alive(held) and not always_observe)
+            or (_looks_alive(held, self._clock.now()) and not always_observe)
             or _is_seen_alive(self._kubernetes, lease, self._sleep)
         ):
             raise held
-        return self._patch(f"take over lease {name}", lease.metadata, self._spec(name, duration))
+        spec = self._spec(name, duration)
+        self._sent[name] = spec["acquireTime"]
+        return self._patch(f"take over lease {name}", lease.metadata, spec)
 
     def _spec(self, name: str, duration: timedelta) -> dict[str, Any]:
         """Return a lease's spec as of now; to be called right before the write, because an observation takes long."""
         if name == CLUSTER_LEASE:
-            self._renewed = boottime_s()
-        now = _micro(datetime.now(UTC))
+            self._renewed = self._clock.boottime()
+        now = _micro(self._clock.now())
         return {
             "holderIdentity": self._holder,
             "leaseDurationSeconds": max(1, round(duration.total_seconds())),
@@ -213,26 +221,29 @@ class Leases:
                 _content_type="application/merge-patch+json",
             ).metadata
 
-    def _renew(self) -> None:
-        duration_s = self._duration.total_seconds()
-        # A season's renewals must be looked at more often than they come.
-        regular = pause = duration_s / _RENEWALS_PER_DURATION / (2 if self._season else 1)
-        while not self._stop.wait(pause):
-            asked = boottime_s()
-            try:
-                why = self._season_gone(asked) if self._season else self._renew_once()
-                if not self._season:
-                    self._renewed = asked
-                pause = regular
-            except KubernetesError as error:
-                pause = duration_s / _RETRIES_PER_DURATION
-                late = boottime_s() - self._renewed >= duration_s
-                act = "look at" if self._season else "renew"
-                why = f"could not {act} the cluster lease for {duration_s:g} s: {error.cause}" if late else ""
-            if why:
-                self._lost_because = why
-                self._on_lost(why)
-                return
+    @property
+    def _regular_s(self) -> float:
+        """Seconds between two renewals; a season's must be looked at more often than they come."""
+        return self._duration.total_seconds() / _RENEWALS_PER_DURATION / (2 if self._season else 1)
+
+    def _renew(self) -> float | None:
+        """Renew the lease, or look at the season's; return the seconds to the next time, None once it is lost."""
+        duration_s, pause_s = self._duration.total_seconds(), self._regular_s
+        asked = self._clock.boottime()
+        try:
+            why = self._season_gone(asked) if self._season else self._renew_once()
+            if not self._season:
+                self._renewed = asked
+        except KubernetesError as error:
+            pause_s = duration_s / _RETRIES_PER_DURATION
+            late = self._clock.boottime() - self._renewed >= duration_s
+            act = "look at" if self._season else "renew"
+            why = f"could not {act} the cluster lease for {duration_s:g} s: {error.cause}" if late else ""
+        if not why:
+            return pause_s
+        self._lost_because = why
+        self._on_lost(why)
+        return None
 
     def _renew_once(self) -> str:
         """Renew the cluster lease; return why it is ours no more, or an empty string.
@@ -240,7 +251,7 @@ class Leases:
         Raises:
             KubernetesError: The lease cannot be read or written.
         """
-        spec = {"renewTime": _micro(datetime.now(UTC))}
+        spec = {"renewTime": _micro(self._clock.now())}
         act = f"renew lease {CLUSTER_LEASE}"
         try:
             self._held[CLUSTER_LEASE] = self._patch(act, self._held[CLUSTER_LEASE], spec)
@@ -261,7 +272,7 @@ class Leases:
         A season is dead whose lease did not change for its duration by our clock.
 
         Args:
-            asked: When this look began, by `boottime_s`.
+            asked: When this look began, by `Clock.boottime`.
 
         Raises:
             KubernetesError: The lease cannot be read.
@@ -296,9 +307,9 @@ def as_held(lease: Any | None) -> LeaseHeldError | None:
     )
 
 
-def _looks_alive(held: LeaseHeldError) -> bool:
+def _looks_alive(held: LeaseHeldError, now: datetime) -> bool:
     """Return True where the holder's own times say that it lives: enough to refuse, and never to take over."""
-    return held.renewed is not None and held.renewed + held.duration > datetime.now(UTC)
+    return held.renewed is not None and held.renewed + held.duration > now
 
 
 def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], object]) -> bool:
@@ -312,9 +323,10 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
     """
     name, seen = lease.metadata.name, _last_renewal(lease)
     duration_s = min(float(lease.spec.lease_duration_seconds or 0), _LONGEST_OBSERVATION_S)
-    deadline = time.monotonic() + duration_s
+    clock = kubernetes.clock
+    deadline = clock.monotonic() + duration_s
     while True:
-        left = deadline - time.monotonic()
+        left = deadline - clock.monotonic()
         sleep(max(0.0, min(left, duration_s / _LOOKS_PER_DURATION)))
         try:
             now = read_lease(kubernetes, name)
@@ -331,11 +343,6 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
 def _last_renewal(lease: Any) -> tuple[Any, ...]:
     """Return the fields that client-go compares: only those that a holder writes."""
     return (lease.metadata.uid, lease.spec.holder_identity, lease.spec.acquire_time, lease.spec.renew_time)
-
-
-def boottime_s() -> float:
-    """Return seconds of a monotonic clock that goes on while the machine sleeps, where the system has one (Linux)."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def delete_lease(kubernetes: Kubernetes, holder: str, metadata: Any) -> None:
@@ -365,4 +372,5 @@ def _delete(kubernetes: Kubernetes, metadata: Any) -> None:
 
 
 def _micro(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """Return a MicroTime; never one of a whole second, whose fraction the client drops and the API server demands."""
+    return moment.replace(microsecond=moment.microsecond or 1).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -6,9 +6,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
+from kubernetes.client.exceptions import ApiException
+
 from gameday.cluster.creation import create
+from gameday.cluster.kube_errors import is_outcome_unknown
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
 from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault, Undo
@@ -16,8 +20,6 @@ from gameday.values.results import Cleanliness
 
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"
-# From this HTTP status on an error leaves open whether the server carried the request out.
-_OUTCOME_UNKNOWN_STATUS = 500
 _NOT_FOUND_STATUS = 404
 # An entry's evidence is cut to this many bytes as JSON, three times what an undo writes: a plan's 100 targets with
 # nine entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
@@ -178,7 +180,7 @@ class Ledger:
             self._write()
         except KubernetesError as error:
             # Only a clear refusal proves that the ConfigMap does not exist; otherwise it has to be deleted in the end.
-            self._created = self._created or error.status is None or error.status >= _OUTCOME_UNKNOWN_STATUS
+            self._created = self._created or is_outcome_unknown(error)
             raise
         self._created = True
         self._unwritten.clear()
@@ -197,7 +199,20 @@ class Ledger:
                 )
             else:
                 namespace, manifest = kubernetes.profile.namespace, self._manifest(data)
-                create(lambda: kubernetes.core.create_namespaced_config_map(namespace, manifest))
+                try:
+                    create(kubernetes.clock, lambda: kubernetes.core.create_namespaced_config_map(namespace, manifest))
+                except ApiException as error:
+                    # A request that somebody on its way had sent twice is answered with a conflict.
+                    if error.status != HTTPStatus.CONFLICT or not self._is_stored(manifest["data"]):
+                        raise
+
+    def _is_stored(self, data: dict[str, str]) -> bool:
+        """Return True where the cluster's ledger of this name is word for word our own."""
+        kubernetes = self._kubernetes
+        found = kubernetes.core.list_namespaced_config_map(
+            kubernetes.profile.namespace, field_selector=f"metadata.name={self.name}"
+        ).items
+        return any((stored.data or {}) == data for stored in found)
 
     def _manifest(self, data: dict[str, str]) -> dict[str, Any]:
         labels = {LEDGER_LABEL: "true", "gameday.dev/run": self.header.run_id}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from gameday.agent.task import AgentResult
 from gameday.cluster.pods import PodFollower
@@ -26,4 +26,4 @@ def injected_at(pods: PodFollower, injector: str) -> datetime | None:
     message = termination_message(pods, injector)
     if message and message.written_at:
         return message.written_at
-    return datetime.now(UTC) if (message.evidence if message else pods.seen(injector)) else None
+    return pods.clock.now() if (message.evidence if message else pods.seen(injector)) else None

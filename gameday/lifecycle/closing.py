@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -121,7 +120,7 @@ def save_frames(run: Run) -> None:
     if why_ended(run.profile.rehearsal):
         # Alerts since the last look are in no history; what was not seen to fire is then no proof that it did not.
         why, hint = "it ended with the virtual cluster", "play the game-day again"
-        run.note(PrometheusFellBehind(since=run.record.started, until=datetime.now(UTC), why=why, hint=hint))
+        run.note(PrometheusFellBehind(since=run.record.started, until=run.clock.now(), why=why, hint=hint))
         return
     try:
         write_frames(collect(run), folder / "frames")

@@ -15,12 +15,13 @@ The whole life of a run, as a flow writes it down:
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 
 from gameday import __version__
+from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
@@ -70,13 +71,19 @@ class Invocation:
 
 
 @contextmanager
-def open_run(record: RunRecord, profile: ClusterProfile, invocation: Invocation) -> Iterator[Run]:
+def open_run(
+    record: RunRecord,
+    profile: ClusterProfile,
+    invocation: Invocation,
+    connect: Callable[[ClusterProfile, Clock], Servers] = Servers,
+) -> Iterator[Run]:
     """Open a run, and close it when the block ends.
 
     Args:
         record: The run's identity, plan and history.
         profile: The cluster.
         invocation: Why and how the run was started.
+        connect: Makes the adapters of the cluster's servers, which live by the run's clock.
 
     Yields:
         The run. A season's member is covered by the season's lease and keeps to the nodes it was given.
@@ -89,7 +96,7 @@ def open_run(record: RunRecord, profile: ClusterProfile, invocation: Invocation)
         closing = Closing(record)
         try:
             try:
-                run = _open(record, profile, invocation, closing)
+                run = _open(record, profile, invocation, closing, connect)
             except RefusedError as error:
                 record.note(Refused(why=error.why, hint=error.hint))
                 raise
@@ -99,11 +106,17 @@ def open_run(record: RunRecord, profile: ClusterProfile, invocation: Invocation)
             insist(closing.close)
 
 
-def _open(record: RunRecord, profile: ClusterProfile, invocation: Invocation, closing: Closing) -> Run:
+def _open(
+    record: RunRecord,
+    profile: ClusterProfile,
+    invocation: Invocation,
+    closing: Closing,
+    connect: Callable[[ClusterProfile, Clock], Servers],
+) -> Run:
     if why := why_ended(profile.rehearsal):  # the next one of a season need not ask a server that is gone
         raise RefusedError(why, "start the virtual cluster again")
     try:
-        servers = Servers(profile)
+        servers = connect(profile, record.clock)
         closing.add("close the servers", servers.close)
         closing.add("note the costs", partial(note_costs, record, servers))
         _note_start(record, profile, servers.kubernetes, invocation)
@@ -132,7 +145,7 @@ def _assemble(
     closing: Closing,
 ) -> Run:
     """Follow our own pods, reap, and put the run's parts together."""
-    kubernetes, pod_states = servers.kubernetes, PodStates()
+    kubernetes, pod_states = servers.kubernetes, PodStates(record.clock)
     pods = PodFollower(
         kubernetes, record.id, partial(pod_states.add_own_pod, profile.namespace), of_every_run=record.member is None
     )
@@ -248,6 +261,6 @@ def _note_reaped(record: RunRecord, result: ReapResult) -> None:
     for run_id in result.changed:
         try:
             folder = folder_of_run(record.folder.parent, run_id)
-            note_reaped(folder, result, describe_reap(f"run {record.id}", result, run_id))
+            note_reaped(folder, result, describe_reap(f"run {record.id}", result, run_id), record.clock)
         except OSError as error:
             record.problem(f"the history of run {run_id} cannot be written: {error.strerror}")

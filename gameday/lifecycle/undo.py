@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -103,15 +102,15 @@ def _leaves_qa_out(run: Run) -> bool:
 
 def _undo_all(run: Run, chosen: Callable[[Entry], bool]) -> None:
     abort = run.record.abort
-    deadline = time.monotonic() + (_RETRY_AFTER_SIGNAL_S if abort.by_operator else _RETRY_S)
+    deadline = run.clock.monotonic() + (_RETRY_AFTER_SIGNAL_S if abort.by_operator else _RETRY_S)
     entries = [entry for entry in run.ledger.open_entries() if chosen(entry)]
     while entries:
         final = {entry.id for entry in entries if not _undo(run, entry)}
         entries = [entry for entry in run.ledger.open_entries() if chosen(entry) and entry.id not in final]
-        is_over = time.monotonic() > deadline or abort.second_signal or why_ended(run.profile.rehearsal)
+        is_over = run.clock.monotonic() > deadline or abort.second_signal or why_ended(run.profile.rehearsal)
         if is_over or not entries:
             break
-        time.sleep(_PAUSE_S)
+        run.clock.sleep(_PAUSE_S)
 
 
 def _undo(run: Run, entry: Entry) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeGuard
 
 from gameday.cluster.alertmanager import Matcher
@@ -76,7 +76,7 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
             run.note(active[key])
     for key, ended in known_by_labels.items():
         if key not in active:
-            run.note(ended.model_copy(update={"state": "resolved", "at": datetime.now(UTC)}))
+            run.note(ended.model_copy(update={"state": "resolved", "at": run.clock.now()}))
     return list(active.values())
 
 
@@ -123,7 +123,7 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
     history = run.history()
     known = {seen.label_set for seen in history.of(AlertSeen) if seen.state == "firing"}
     at_baseline = {seen.label_set for seen in history.of(AlertSeen) if seen.at_baseline}
-    injected = min((f.written_at for f in history.of(FaultInjected)), default=datetime.now(UTC))
+    injected = min((f.written_at for f in history.of(FaultInjected)), default=run.clock.now())
     expected_names, missed = expected_alerts(run, nodes), []
     for one in series:
         labels = {key: value for key, value in one.labels.items() if key != "alertstate"}
@@ -172,7 +172,7 @@ def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
 
 def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
     """Return when Prometheus first stored the alert as firing, which is earlier than the look."""
-    now = datetime.now(UTC)
+    now = run.clock.now()
     selector = f'ALERTS{{alertname={json.dumps(alert.name)},alertstate="firing"}}'
     for series in run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now):
         if {k: v for k, v in series.labels.items() if k != "alertstate"} == alert.labels:

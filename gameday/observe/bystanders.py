@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.nodes import snapshot
-from gameday.cluster.watch import Follower
 from gameday.history.events import BystanderChanged, BystandersWatched
 from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
@@ -26,7 +25,7 @@ def watch_bystanders(run: Run, targets: Collection[str]) -> None:
     """
     siblings = run.member.sibling_nodes if run.member else frozenset()
     changes = _Changes(run, frozenset(targets) | siblings)
-    follower = Follower(run.kubernetes.core.list_node, changes.take).__enter__()
+    follower = run.kubernetes.follow(run.kubernetes.core.list_node, changes.take).__enter__()
     run.background.callback(follower.stop)
     follower.require_synced()
     run.note(BystandersWatched(nodes=changes.count, left_out=tuple(sorted(siblings - set(targets)))))
@@ -56,13 +55,13 @@ class _Changes:
                 return
             now = snapshot(node)
             before, self._seen[name] = self._seen.get(name), now
-        for event in _came(before, now) if before else ():
+        for event in _came(before, now, self._run.clock.now()) if before else ():
             self._run.note(event)
 
 
-def _came(before: NodeSnapshot, now: NodeSnapshot) -> Iterator[BystanderChanged]:
+def _came(before: NodeSnapshot, now: NodeSnapshot, at: datetime) -> Iterator[BystanderChanged]:
     """Yield the taints, the cordon and the conditions that came or changed."""
-    node, at = now.node, datetime.now(UTC)
+    node = now.node
     for taint in now.taints:
         if taint not in before.taints and not taint.key.startswith(_OF_KUBERNETES):
             yield BystanderChanged(node=node, what="taint", value=str(taint), at=at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gameday.cluster.prometheus import AlertingRule, Series
 from gameday.errors import AdapterError
@@ -24,7 +24,7 @@ def note_rule_hops(run: Run, fault: InjectedFault) -> None:
     A server that does not answer is a problem in the history, not an error.
     """
     start, node = fault.written_at, fault.node
-    end = min(datetime.now(UTC), start + _LONGEST_WINDOW)
+    end = min(run.clock.now(), start + _LONGEST_WINDOW)
     for expected in run.plan.expect.alerts:
         try:
             rule = run.servers.prometheus.rule(expected.name)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gameday.cluster.custom_resources import list_call
 from gameday.cluster.gpu_pods import GpuPod
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, LeaseHeldError, StepFailedError
@@ -50,7 +51,7 @@ class ClusterRepair:
         self._pods = [pod.uid for pod in pods_before]
         self._pool = pool_of(target.before.labels, pool_labels(run))
         self._pool_watch: PoolWatch | None = None
-        self._fault_at = datetime.now(UTC)
+        self._fault_at = run.clock.now()
         self._booted_with_fault = target.before.boot_id
         self._times_put_in = 1
         self._asked_out_at: datetime | None = None
@@ -58,7 +59,7 @@ class ClusterRepair:
         self._is_out = self._is_looking = False
         run.note(RepairAwaited(node=target.node))
         self.watch = RepairWatch(
-            run.nodes.object(target.node), run.plan.recover, self._quarantine, self._work_has_moved, run.note
+            run.nodes.object(target.node), run.plan.recover, self._quarantine, self._work_has_moved, run.note, run.clock
         )
         run.nodes.add_listener(self.watch)
         self._follow_resources()
@@ -75,7 +76,7 @@ class ClusterRepair:
         A cluster that does not answer is a problem in the history, and is asked again a little later.
         """
         self.watch.look()
-        if self._is_looking or datetime.now(UTC) < self._act_after:
+        if self._is_looking or self._run.clock.now() < self._act_after:
             return  # an injection waits, too
         self._is_looking = True
         try:
@@ -85,7 +86,7 @@ class ClusterRepair:
                 self._follow_successor()
             self._move_fault()
         except (AdapterError, StepFailedError) as error:
-            self._act_after = datetime.now(UTC) + _ASK_AGAIN
+            self._act_after = self._run.clock.now() + _ASK_AGAIN
             self._run.problem(f"{self.target.node}, which the cluster repairs: {error}")
         finally:
             self._is_looking = False
@@ -105,7 +106,7 @@ class ClusterRepair:
         kinds = {(sign.resource.api_version, sign.resource.plural) for sign in signs if sign.resource}
         for api_version, plural in sorted(kinds):
             call = list_call(self._run.kubernetes.api, api_version, plural)
-            follower = _resource_follower(call, self.watch.on_resource)
+            follower = _resource_follower(self._run.kubernetes, call, self.watch.on_resource)
             follower.__enter__()
             self._run.background.callback(follower.stop)
             try:
@@ -152,7 +153,7 @@ class ClusterRepair:
             self._put_in_again(boot)
 
     def _take_out(self) -> None:
-        now = datetime.now(UTC)
+        now = self._run.clock.now()
         if self._asked_out_at and (now - self._asked_out_at < _ASK_AGAIN or not self.watch.boot_when_ready):
             return
         recovery, hold = self._run.plan.recover, self._run.plan.fault.hold
@@ -176,7 +177,7 @@ class ClusterRepair:
         both are taken out, the newest first.
         """
         run, fault = self._run, self._run.plan.fault
-        left = self._fault_at + fault.hold - datetime.now(UTC)
+        left = self._fault_at + fault.hold - run.clock.now()
         self._booted_with_fault = boot_id
         if left <= timedelta():
             return
@@ -197,12 +198,14 @@ class ClusterRepair:
         )
 
 
-def _resource_follower(call: Callable[..., Any], on_resource: Callable[[Mapping[str, Any]], None]) -> Follower:
+def _resource_follower(
+    kubernetes: Kubernetes, call: Callable[..., Any], on_resource: Callable[[Mapping[str, Any]], None]
+) -> Follower:
     """Return a watch that hands on the resources that are created or changed after its first state."""
 
     def changed(kind: str, resource: Mapping[str, Any]) -> None:
         if kind != DELETED and follower.wait_synced(0):
             on_resource(resource)
 
-    follower = Follower(call, changed, dict)
+    follower = kubernetes.follow(call, changed, dict)
     return follower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from gameday.errors import AdapterError
 from gameday.history.events import FrameRead, GpusIdentified, PodStepsLogged
@@ -42,7 +42,7 @@ def collect(run: Run) -> dict[str, Columns]:
     nodes = tuple(target.node for target in chosen_targets(run.history()))
     if not nodes:
         return {"pods": pods}
-    start, end = run.record.started - run.plan.baseline.window, datetime.now(UTC)
+    start, end = run.record.started - run.plan.baseline.window, run.clock.now()
     note_if_behind(run, run.record.started, end)
     selection = " or ".join(f"spec.nodeName={node}" for node in nodes)
     watch = _Read(pods, "Kubernetes", f"watch of pods with {selection} and of this run's own")

@@ -70,9 +70,11 @@ def first_seen(
     Returns:
         When it came by its own time, which may be after the bound; None where it was not seen.
     """
-    if at := run.wait(what, fault.time_left(bound), sighted_at, every_s):
+    if at := run.wait(what, fault.time_left(bound, run.clock.now()), sighted_at, every_s):
         return at
-    return run.wait(f"a last look, for {what}", fault.time_left(bound + _LATEST_SIGHT), sighted_at, every_s)
+    return run.wait(
+        f"a last look, for {what}", fault.time_left(bound + _LATEST_SIGHT, run.clock.now()), sighted_at, every_s
+    )
 
 
 def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault, at: datetime | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ class DeviceTaintWatch:
                     device=one.device,
                     taint=one.taint,
                     present=one in now,
-                    at=datetime.now(UTC),
+                    at=self._run.clock.now(),
                 )
                 self._run.note(seen)
         self._known = now
@@ -106,7 +106,7 @@ def _await_pods_off(
 
     what = f"pods to leave the tainted device of {fault.node}"
     try:
-        left = run.wait(what, fault.time_left(bound), all_left, _POLL_S)
+        left = run.wait(what, fault.time_left(bound, run.clock.now()), all_left, _POLL_S)
     except KubernetesError as error:
         result.mark_unknown(f"the claims of {fault.node}'s devices: {error}")
         return
@@ -136,4 +136,4 @@ def _note_held_or_say(run: Run, result: StepResult, node: str, phase: device_tai
 
 
 def _note_held(run: Run, node: str, phase: device_taints.Phase) -> None:
-    run.note(DevicesHeld(node=node, phase=phase, held=devices_held(run.kubernetes, node), at=datetime.now(UTC)))
+    run.note(DevicesHeld(node=node, phase=phase, held=devices_held(run.kubernetes, node), at=run.clock.now()))

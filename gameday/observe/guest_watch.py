@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import threading
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
 
+from gameday.clock import Repetition
 from gameday.cluster.guests import CLUSTER_INSTANCE, Guest, GuestProgram, OutputLine, stamped
 from gameday.cluster.profile import GuestAddress
 from gameday.errors import AdapterError, RefusedError
@@ -82,7 +82,7 @@ class _Program:
 
 
 class GuestWatch:
-    """A look at the guest every two seconds, in a thread of its own."""
+    """A look at the guest every two seconds, beside the run."""
 
     def __init__(self, run: Run, address: GuestAddress, nodes: Collection[str]) -> None:
         self._run = run
@@ -92,25 +92,23 @@ class GuestWatch:
         self._programs: dict[str, _Program] = {}
         self._spoke_of: set[str] = set()
         self._answers = True
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="guest", daemon=True)
+        self._repetition: Repetition | None = None
 
     def start(self) -> None:
         """Look once, and go on looking in the background."""
         self.look()
-        self._thread.start()
+        self._repetition = self._run.clock.repeat("guest", self._look_again, _EVERY_S)
 
     def stop(self) -> None:
         """End the watch with a last look."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(_ENDS_WITHIN_S)
+        if self._repetition:
+            self._repetition.stop(_ENDS_WITHIN_S)
         self.look()
         self._guest.close()
 
-    def _follow(self) -> None:
-        while not self._stopping.wait(_EVERY_S):
-            self.look()
+    def _look_again(self) -> float:
+        self.look()
+        return _EVERY_S
 
     def look(self) -> None:
         """Note what has changed since the last look."""
@@ -135,7 +133,7 @@ class GuestWatch:
     def _note_state(self, instance: str, before: GuestProgram | None, now: GuestProgram | None) -> None:
         if now is None:
             return
-        node, at = _node(instance), datetime.now(UTC)
+        node, at = _node(instance), self._run.clock.now()
         if before and now.ended_by_itself > before.ended_by_itself:
             self._run.note(GuestState(node=node, change="ended by itself", at=at, detail=now.last_exit or ""))
         if now.flooded and not (before and before.flooded):
@@ -151,7 +149,7 @@ class GuestWatch:
 
     def _note_all(self, change: str, detail: str) -> None:
         for instance in self._programs or dict.fromkeys(self._nodes):
-            event = {"node": _node(instance), "change": change, "at": datetime.now(UTC), "detail": detail}
+            event = {"node": _node(instance), "change": change, "at": self._run.clock.now(), "detail": detail}
             self._run.note(GuestState.model_validate(event))
 
     def _read_output(self, instance: str, known: _Program) -> None:
@@ -171,7 +169,7 @@ class GuestWatch:
             known.read_to = behind
             *whole, known.torn = (known.torn + page).split("\n")
             known.torn = known.torn[: 2 * _LONGEST_LINE]
-            now = datetime.now(UTC)
+            now = self._run.clock.now()
             lines = [stamped(text[:_LONGEST_LINE], now) for text in whole]
             yield [line for line in lines if line.at >= self._run.record.started]
 

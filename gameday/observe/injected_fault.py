@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gameday.cluster.gpu_pods import GpuPod
 from gameday.observe.cluster_repair import ClusterRepair
@@ -29,9 +29,9 @@ class InjectedFault:
     def node(self) -> str:
         return self.target.node
 
-    def time_left(self, bound: timedelta) -> timedelta:
+    def time_left(self, bound: timedelta, now: datetime) -> timedelta:
         """Return the rest of a bound that counts from the fault; negative once it is over."""
-        return self.written_at + bound - datetime.now(UTC)
+        return self.written_at + bound - now
 
     def note_arrival_in_log_store(self) -> None:
         """Record the hop into the log store, if a line that the injector wrote has arrived there."""

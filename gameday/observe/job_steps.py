@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+from gameday.clock import Repetition
 from gameday.cluster.kubernetes import absent_is_none
 from gameday.errors import AdapterError
 from gameday.history.events import JobStepSeen
@@ -15,6 +15,7 @@ from gameday.run.run import Run
 from gameday.values.patterns import steps_in
 
 _LOOK_EVERY_S = 2.0
+_ENDS_WITHIN_S = 20.0
 _MOST_PODS = 50
 _MOST_CONTAINERS = 8
 _LOG_BYTES = 256 << 10
@@ -24,14 +25,14 @@ _STAMP_CHARACTERS = 30
 
 
 class JobWatch:
-    """The job's containers of interest, looked at every 2 s in a thread of its own until `stop`."""
+    """The job's containers of interest, looked at every 2 s beside the run until `stop`."""
 
     def __init__(self, run: Run, expected: ExpectedJob, nodes: Collection[str]) -> None:
         """Look once, in the caller's thread. Raises KubernetesError, and ValueError for a useless pattern."""
         self._run = run
         self._expected = expected
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, name="job-steps", daemon=True)
+        self._repetition: Repetition | None = None
+        self._was_trouble_said = False
         self._seen: dict[tuple[str, int], JobStepSeen] = {}
         pods = self._pods()
         # Others of the same labels are no concern of this fault, unless they are created later.
@@ -59,22 +60,21 @@ class JobWatch:
 
     def start(self) -> None:
         """Look again and again from now on."""
-        self._thread.start()
+        self._repetition = self._run.clock.repeat("job-steps", self._look_again, _LOOK_EVERY_S)
 
     def stop(self) -> None:
         """End it."""
-        self._stopped.set()
-        self._thread.join(timeout=20)
+        if self._repetition:
+            self._repetition.stop(_ENDS_WITHIN_S)
 
-    def _keep_looking(self) -> None:
-        was_said = False
-        while not self._stopped.wait(_LOOK_EVERY_S):
-            try:
-                self._look(self._pods())
-            except AdapterError as error:
-                if not was_said:
-                    self._run.problem(f"the job's steps could not be read: {error}")
-                was_said = True
+    def _look_again(self) -> float:
+        try:
+            self._look(self._pods())
+        except AdapterError as error:
+            if not self._was_trouble_said:
+                self._run.problem(f"the job's steps could not be read: {error}")
+            self._was_trouble_said = True
+        return _LOOK_EVERY_S
 
     def _pods(self) -> list[Any]:
         labels = ",".join(f"{key}={value}" for key, value in sorted(self._expected.selector.items()))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from gameday.cluster.loki import LogFollower, LogLine
+from gameday.cluster.loki import LogLine
 from gameday.errors import AdapterError
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
@@ -18,20 +17,18 @@ _MOST_LINES = 1000
 
 def lines_containing(run: ReadOnlyRun, node: str, text: str, since: datetime) -> list[LogLine]:
     """Return the node's lines since then that contain `text`, oldest first. Raises AdapterError."""
-    return run.servers.loki.node_lines(node, containing=text, start=since, end=datetime.now(UTC) + _CLOCK_MARGIN)
+    return run.servers.loki.node_lines(node, containing=text, start=since, end=run.clock.now() + _CLOCK_MARGIN)
 
 
 class KernelLogTail:
     """A tail of one node's kernel log that begins before the fault, so that the injected line is dated on arrival."""
 
     def __init__(self, run: Run, node: str) -> None:
-        since = datetime.now(UTC) - _CLOCK_MARGIN
+        since = run.clock.now() - _CLOCK_MARGIN
         self._run = run
         self._node = node
         self._arrived: list[tuple[datetime, str]] = []
-        self._follower: LogFollower = run.servers.loki.follow_node(node, since)
-        self._thread = threading.Thread(target=self._follow, name="kernel-log", daemon=True)
-        self._thread.start()
+        self._tail = run.servers.loki.follow_node(node, since, self._take, self._note_refused)
 
     def note_arrival(self, evidence: Collection[str]) -> None:
         """Record the hop into the log store once a line of the injector's `evidence` has arrived."""
@@ -43,13 +40,11 @@ class KernelLogTail:
 
     def stop(self) -> None:
         """End the tail."""
-        self._follower.stop()
-        self._thread.join(timeout=5)
+        self._tail.stop()
 
-    def _follow(self) -> None:
-        try:
-            for line in self._follower.lines():
-                if len(self._arrived) < _MOST_LINES:
-                    self._arrived.append((datetime.now(UTC), line.text))
-        except AdapterError as error:
-            self._run.problem(f"the log store could not be tailed: {error}", "the hop into it stays unmeasured")
+    def _take(self, line: LogLine) -> None:
+        if len(self._arrived) < _MOST_LINES:
+            self._arrived.append((self._run.clock.now(), line.text))
+
+    def _note_refused(self, error: AdapterError) -> None:
+        self._run.problem(f"the log store could not be tailed: {error}", "the hop into it stays unmeasured")

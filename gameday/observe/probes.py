@@ -1,4 +1,4 @@
-"""Ask a plan's probes: once before the fault, then in threads of their own until the run ends.
+"""Ask a plan's probes: once before the fault, then beside the run until it ends.
 
 Hostile answers stay small: a history gets statuses, counts and numbers, and never a body or an output, which may hold
 secrets.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 
 import httpx
@@ -44,29 +43,26 @@ class Answer:
 
 
 class ProbeWatch:
-    """A probe that is asked every so often, in a thread of its own, until `stop`."""
+    """A probe that is asked every so often, beside the run, until `stop`."""
 
     def __init__(self, run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> None:
         self._run = run
         self._probe = probe
         self._nodes = nodes
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep_asking, name=f"probe-{probe.name}", daemon=True)
-        self._thread.start()
+        self._is_over = False
+        self._repetition = run.clock.repeat(f"probe-{probe.name}", self._ask)
 
     def stop(self) -> None:
         """End it; a question that is under way has its own time-out."""
-        self._stopped.set()
-        self._thread.join(timeout=self._probe.timeout.total_seconds() + 1)
+        self._is_over = True
+        self._repetition.stop(self._probe.timeout.total_seconds() + 1)
 
-    def _keep_asking(self) -> None:
-        every = self._probe.every.total_seconds()
-        while not self._stopped.is_set():
-            began = time.monotonic()
-            answered = ask(self._run, self._probe, self._nodes)
-            if not self._stopped.is_set():
-                self._run.note(answered)
-            self._stopped.wait(max(0.0, began + every - time.monotonic()))
+    def _ask(self) -> float:
+        began = self._run.clock.monotonic()
+        answered = ask(self._run, self._probe, self._nodes)
+        if not self._is_over:
+            self._run.note(answered)
+        return max(0.0, began + self._probe.every.total_seconds() - self._run.clock.monotonic())
 
 
 def ask(run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> ProbeAnswered:
@@ -77,7 +73,7 @@ def ask(run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> ProbeAnswered
         probe: Any probe but a job.
         nodes: The run's targets.
     """
-    began, timeout_s = datetime.now(UTC), probe.timeout.total_seconds()
+    began, timeout_s = run.clock.now(), probe.timeout.total_seconds()
     try:
         if probe.promql:
             found = _ask_prometheus(run, probe.promql, nodes)
@@ -88,10 +84,10 @@ def ask(run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> ProbeAnswered
             found = _ask_pod(run, probe.exec, nodes, timeout_s)
     except AdapterError as error:
         found = Answer(None, f"{error.cause}{f'; {error.hint}' if error.hint else ''}")
-    return answer_event(probe, began, found)
+    return answer_event(probe, began, run.clock.now(), found)
 
 
-def answer_event(probe: ExpectedProbe, began: datetime, found: Answer) -> ProbeAnswered:
+def answer_event(probe: ExpectedProbe, began: datetime, at: datetime, found: Answer) -> ProbeAnswered:
     """Return an answer as an event of the history."""
     return ProbeAnswered(
         probe=probe.name,
@@ -100,7 +96,7 @@ def answer_event(probe: ExpectedProbe, began: datetime, found: Answer) -> ProbeA
         value=found.value,
         detail=printable(found.detail, _DETAIL_CHARACTERS),
         asked_at=began,
-        at=datetime.now(UTC),
+        at=at,
     )
 
 
@@ -132,7 +128,7 @@ def _ask_http(probe: HttpProbe, timeout_s: float) -> Answer:
     headers = {"User-Agent": f"gpu-gameday/{__version__}", "Accept-Encoding": "identity"}
     try:
         with httpx.Client(verify=_trusted(), trust_env=False, timeout=timeout_s, headers=headers) as client:
-            deadline = time.monotonic() + timeout_s
+            deadline = time.monotonic() + timeout_s  # the socket's, which lives by the machine's clock
             with client.stream("GET", probe.url, follow_redirects=False) as answer:
                 body = _first_bytes(answer, deadline) if probe.body else b""
                 status = answer.status_code

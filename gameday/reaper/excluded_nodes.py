@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gameday.cluster.kubernetes import Kubernetes
@@ -78,12 +78,15 @@ def node_reasons(kubernetes: Kubernetes, entries: Sequence[Entry]) -> list[str]:
         KubernetesError: A node cannot be read.
     """
     out_of_service = {node: _out_of_service(kubernetes, node) for node in {entry.node for entry in entries} if node}
-    return [_may_be_quarantined(entry) or out_of_service.get(entry.node or "", "") for entry in entries]
+    return [
+        _may_be_quarantined(entry, kubernetes.clock.now()) or out_of_service.get(entry.node or "", "")
+        for entry in entries
+    ]
 
 
-def _may_be_quarantined(entry: Entry) -> str:
+def _may_be_quarantined(entry: Entry, now: datetime) -> str:
     until = entry.undo.until if isinstance(entry.undo, RestoreNode) else None
-    if until is None or until <= datetime.now(UTC):
+    if until is None or until <= now:
         return ""
     return f"may still be quarantined until {until:%H:%M:%S} UTC for a fault that is out"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
@@ -24,13 +25,14 @@ from gameday.values.results import Cleanliness
 _NOT_FOUND_STATUS = 404
 
 
-def note_reaped(folder: Path, result: ReapResult, problem: str) -> bool:
+def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = Clock()) -> bool:
     """Append to the history in a run's folder what this reap found of the run.
 
     Args:
         folder: The run's own folder, which bears its id.
         result: The reap.
         problem: The line that introduces it, as from `describe_reap`.
+        clock: Stamps what is appended.
 
     Returns:
         False where the folder holds no history.
@@ -48,7 +50,7 @@ def note_reaped(folder: Path, result: ReapResult, problem: str) -> bool:
         if one.run_id == folder.name
     ]
     readable = not any(key.startswith(f"{folder.name}/") for key in result.unreadable)
-    _append(folder, problem, undone, readable=readable)
+    _append(folder, problem, undone, clock, readable=readable)
     return True
 
 
@@ -77,9 +79,9 @@ def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cl
     try:
         result = reap_run(kubernetes, run_id)
     except KubernetesError as error:
-        note_reaped(folder, ReapResult(), f"what the run left could not be undone: {error}")
+        note_reaped(folder, ReapResult(), f"what the run left could not be undone: {error}", kubernetes.clock)
         return Cleanliness.UNKNOWN
-    note_reaped(folder, result, describe_reap("its season", result, run_id))
+    note_reaped(folder, result, describe_reap("its season", result, run_id), kubernetes.clock)
     if any(one.cleanliness is Cleanliness.DIRTY for one in result.reaped):
         return Cleanliness.DIRTY
     return Cleanliness.CLEAN if result.is_clean else Cleanliness.UNKNOWN
@@ -119,7 +121,8 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
         left = [intent for intent in history.of(IntentRecorded) if intent.intent not in settled]
         proof = _proof_by_absence(ledger_name(folder.name))
         undone = [_undone_by_reaper(intent.intent, intent.node, proof) for intent in left]
-        _append(folder, f"the run was killed; a reaper undid {len(undone)} open changes", undone, readable=True)
+        problem = f"the run was killed; a reaper undid {len(undone)} open changes"
+        _append(folder, problem, undone, kubernetes.clock, readable=True)
         noted.append(folder)
     return noted
 
@@ -180,16 +183,17 @@ def _pod_of(entry: Entry) -> str:
     return entry.undo.pod if isinstance(entry.undo, DeletePod | TakeOutFault) else ""
 
 
-def _append(folder: Path, problem: str, undone: Sequence[FaultUndone], *, readable: bool) -> None:
+def _append(folder: Path, problem: str, undone: Sequence[FaultUndone], clock: Clock, *, readable: bool) -> None:
     """Append a problem and the undos; a history that had ended is ended again where all of it is clean by now.
 
     Args:
         folder: The run's own folder.
         problem: The line that introduces the undos.
         undone: The undos.
+        clock: Stamps them.
         readable: True where the run's ledger holds nothing that cannot be read.
     """
-    journal = Journal(folder / HISTORY_FILE)
+    journal = Journal(folder / HISTORY_FILE, clock)
     try:
         journal.append(Problem(step=None, what=problem))
         for event in undone:

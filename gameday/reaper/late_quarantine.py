@@ -7,7 +7,7 @@ time is over.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import snapshot
@@ -51,7 +51,7 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
         return None
     times = [at for pod in ledger.injectors_on(entry.node) if (at := injected_at(pods, pod))]
     until = restore.until or (max(times) + restore.within if times else None)
-    if until is None or until <= datetime.now(UTC):
+    if until is None or until <= kubernetes.clock.now():
         return None
     try:
         node = kubernetes.node_or_none(entry.node)
@@ -78,18 +78,18 @@ def await_late_quarantines(run: Run) -> bool:
 
 
 def _await(run: Run, entry: Entry, node: str, until: datetime) -> bool:
-    if until <= datetime.now(UTC) or _is_quarantine_complete(run, node):
+    if until <= run.clock.now() or _is_quarantine_complete(run, node):
         return False
     try:
         # A reaper that comes after a kill in this wait finds no injector that shows when its fault went in.
         run.ledger.update_undo(entry, entry.undo.model_copy(update={"until": until}))
     except KubernetesError as error:
         run.problem(f"the ledger does not record until when {node} may be quarantined: {error}")
-    abort, limit = run.record.abort, (until - datetime.now(UTC)).total_seconds()
+    abort, limit = run.record.abort, (until - run.clock.now()).total_seconds()
     what = f"the detector's quarantine of {node}, to take it off; the plan allows it until {until:%H:%M:%S} UTC"
     run.note(WaitStarted(step=run.record.step, what=what, deadline_s=limit))
     run.nodes.wait_until(node, lambda: abort.second_signal or _is_quarantine_complete(run, node), limit, _CHECK_EVERY_S)
-    if abort.second_signal and not _is_quarantine_complete(run, node) and until > datetime.now(UTC):
+    if abort.second_signal and not _is_quarantine_complete(run, node) and until > run.clock.now():
         run.problem(f"{node} is given back before {until:%H:%M:%S} UTC: a taint that comes later stays on it")
     return True
 

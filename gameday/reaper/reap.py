@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from gameday.agent.task import InjectTask
@@ -225,7 +225,7 @@ def _undo_stray(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:
 
     A request may be under way for long when its sender sleeps or dies.
     """
-    now, node, undo = datetime.now(UTC), pod.spec.node_name, _undo_of_stray(pod)
+    now, node, undo = kubernetes.clock.now(), pod.spec.node_name, _undo_of_stray(pod)
     entry = Entry(id=STRAY, seq=0, act="create a pod that no ledger names", node=node, undo=undo, expires=now)
     with PodFollower(kubernetes, run_id) as pods:
         pods.wait_synced()

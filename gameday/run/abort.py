@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Literal
 
+from gameday.clock import Clock
 from gameday.errors import AbortedError, StopRunError
 
 # SIGHUP: the terminal, or the connection that carried it, is gone.
@@ -20,7 +21,8 @@ _IN_OTHER_THREADS: set[Abort] = set()
 class Abort:
     """A request to stop, made once by a signal, a guardrail or a lost lease, and read by every wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = Clock()) -> None:
+        self._clock = clock
         self._requested = threading.Event()
         self._error: StopRunError | None = None
         self._second_signal = False
@@ -66,7 +68,7 @@ class Abort:
 
     def sleep(self, seconds: float) -> None:
         """Wait at most this long; raise as `check` does as soon as somebody asks."""
-        self._requested.wait(seconds)
+        self._clock.wait_set(self._requested, seconds)
         self.check()
 
     @contextmanager

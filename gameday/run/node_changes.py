@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gameday.cluster.nodes import snapshot
@@ -86,8 +86,8 @@ class NodeEvents:
         """Remember an Event (CoreV1Event) that was there when the watch began; only a higher count is new."""
         self._counts[event.metadata.uid] = _count(event)
 
-    def new_event(self, event: Any) -> KubernetesEventSeen | None:
-        """Return an Event (CoreV1Event) for the history; None where it is not new."""
+    def new_event(self, event: Any, now: datetime) -> KubernetesEventSeen | None:
+        """Return an Event (CoreV1Event) for the history, dated `now` if by nothing else; None where it is not new."""
         count = _count(event)
         if count <= self._counts.get(event.metadata.uid, 0):
             return None
@@ -99,7 +99,7 @@ class NodeEvents:
             source=(event.source.component if event.source else None) or event.reporting_component or "",
             message=(event.message or "")[:_LONGEST_MESSAGE],
             count=count,
-            at=_last_seen_at(event) or datetime.now(UTC),
+            at=_last_seen_at(event) or now,
         )
 
 

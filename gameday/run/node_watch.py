@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
@@ -79,7 +78,7 @@ class NodeWatch:
         self._taints: dict[str, set[Taint]] = {}
         self._views: dict[str, NodeView] = {}
         self._changing = threading.Lock()
-        self.pod_states = pod_states or PodStates()
+        self.pod_states = pod_states or PodStates(kubernetes.clock)
 
     def add_listener(self, listener: NodeListener) -> None:
         """Send the targets' changes from now on to one more listener."""
@@ -96,7 +95,9 @@ class NodeWatch:
         """
         if node not in self._nodes:
             core = self._kubernetes.core
-            follower = Follower(core.list_node, self._node_changed, field_selector=f"metadata.name={node}")
+            follower = self._kubernetes.follow(
+                core.list_node, self._node_changed, field_selector=f"metadata.name={node}"
+            )
             self._nodes[node] = follower.__enter__()
         self._nodes[node].require_synced()
         return self.now(node)
@@ -113,7 +114,7 @@ class NodeWatch:
         if node not in self._pods:
             core = self._kubernetes.core
             selection = {"field_selector": f"spec.nodeName={node}", "label_selector": f"{RUN_LABEL}!={self._run_id}"}
-            follower = Follower(core.list_pod_for_all_namespaces, self._pod_changed, **selection)
+            follower = self._kubernetes.follow(core.list_pod_for_all_namespaces, self._pod_changed, **selection)
             self._pods[node] = follower.__enter__()
         self._pods[node].require_synced()
         return self.gpu_pods_on(node)
@@ -205,15 +206,8 @@ class NodeWatch:
         Returns:
             True once the condition holds, False after the timeout.
         """
-        deadline = time.monotonic() + timeout_s
         changed = self._nodes[node].changed
-        with changed:
-            while not condition():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                changed.wait(left if check_every_s is None else min(left, check_every_s))
-        return True
+        return self._kubernetes.clock.wait_changed(changed, condition, timeout_s, check_every_s)
 
     def _pod_changed(self, kind: str, pod: Any) -> None:
         if pod.spec.node_name in self._before:
@@ -237,13 +231,13 @@ class NodeWatch:
         def changed(kind: str, event: Any) -> None:
             if not follower.wait_synced(0):
                 events.remember(event)
-            elif kind != DELETED and (seen := events.new_event(event)):
+            elif kind != DELETED and (seen := events.new_event(event, self._kubernetes.clock.now())):
                 self._note(seen)
                 for listener in self._listeners:
                     listener.on_event(seen)
 
         about = f"involvedObject.kind=Node,involvedObject.name={node}"
-        follower = Follower(
+        follower = self._kubernetes.follow(
             self._kubernetes.core.list_namespaced_event, changed, namespace=_EVENTS_NAMESPACE, field_selector=about
         )
         return follower
@@ -266,7 +260,9 @@ class NodeWatch:
         now = set(snapshot(node).taints)
         manager = taint_manager(node)
         for taint in now ^ self._taints.setdefault(name, set(self._before[name].taints)):
-            seen = TaintSeen(node=name, taint=taint, present=taint in now, manager=manager, at=datetime.now(UTC))
+            seen = TaintSeen(
+                node=name, taint=taint, present=taint in now, manager=manager, at=self._kubernetes.clock.now()
+            )
             self._note(seen)
             for listener in self._listeners:
                 listener.on_taint(seen)
@@ -274,7 +270,7 @@ class NodeWatch:
 
     def _note_view(self, name: str, node: Any) -> None:
         view, before = view_of_node(node), self._views.setdefault(name, view_of_snapshot(self._before[name]))
-        for change in changes(name, before, view, datetime.now(UTC)):
+        for change in changes(name, before, view, self._kubernetes.clock.now()):
             self._note(change)
             if isinstance(change, CordonSeen):
                 for listener in self._listeners:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from gameday.clock import Clock
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.pods import PodSeen
@@ -67,7 +68,8 @@ class _State:
 class PodStates:
     """Each pod's first sight and every change of its phase or node; filled from the watches' threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = Clock()) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._states: list[_State] = []
         self._newest: dict[str, tuple[str, str]] = {}
@@ -120,4 +122,4 @@ class PodStates:
         if uid in self._newest and (is_outdated or (node, phase) == (last_node, last_phase)):
             return
         self._newest[uid] = (node, phase)
-        self._states.append(_State(datetime.now(UTC), uid, namespace, pod, node, phase))
+        self._states.append(_State(self._clock.now(), uid, namespace, pod, node, phase))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import secrets
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
+from gameday.clock import Clock
 from gameday.history.events import Event, Problem, WaitStarted
 from gameday.history.journal import Journal
-from gameday.ledger.lease import boottime_s
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.abort import Abort
@@ -27,7 +26,14 @@ HISTORY_FILE = "history.jsonl"
 class RunRecord:
     """The identity, the plan and the history of one run."""
 
-    def __init__(self, id: str, folder: Path, loaded: LoadedPlan, member: SeasonMember | None = None) -> None:
+    def __init__(
+        self,
+        id: str,
+        folder: Path,
+        loaded: LoadedPlan,
+        member: SeasonMember | None = None,
+        clock: Clock = Clock(),
+    ) -> None:
         """Open the history in `folder`, which must exist.
 
         Args:
@@ -35,6 +41,7 @@ class RunRecord:
             folder: The run's own folder.
             loaded: The plan and the file it came from.
             member: The run's place in a season; None for a run by itself.
+            clock: The time that the run lives by.
 
         Raises:
             OSError: The history cannot be written.
@@ -43,10 +50,11 @@ class RunRecord:
         self.folder = folder
         self.loaded = loaded
         self.member = member
-        self.journal = Journal(folder / HISTORY_FILE)
-        self.abort = Abort()
-        self.started = datetime.now(UTC)
-        self.started_boottime_s = boottime_s()
+        self.clock = clock
+        self.journal = Journal(folder / HISTORY_FILE, clock)
+        self.abort = Abort(clock)
+        self.started = clock.now()
+        self.started_boottime_s = clock.boottime()
         self._cpu_at_start_s = _cpu_s()
         self._step = Step.BASELINE
         self._errands: list[Callable[[], None]] = []
@@ -101,7 +109,7 @@ class RunRecord:
         """
         limit = max(0.0, timeout.total_seconds())
         self.note(WaitStarted(step=self._step, what=what, deadline_s=limit))
-        deadline = time.monotonic() + limit
+        deadline = self.clock.monotonic() + limit
         while True:
             self.abort.check()
             for errand in self._errands:
@@ -109,10 +117,10 @@ class RunRecord:
             value = condition()
             if value is not None:
                 return value
-            left = deadline - time.monotonic()
+            left = deadline - self.clock.monotonic()
             if left <= 0:
                 return None
-            self.abort.sleep(min(every_s, left))
+            self.abort.sleep(self.clock.pause(every_s, left))
 
     def object_name(self, purpose: str, index: int = 0) -> str:
         """Return the name of an object of the run in the cluster, unique to the purpose and the target's index."""
@@ -123,7 +131,9 @@ class RunRecord:
         return f"{self.id}-{index}"
 
 
-def start_record(run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonMember | None = None) -> RunRecord:
+def start_record(
+    run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonMember | None = None, clock: Clock = Clock()
+) -> RunRecord:
     """Make the run's folder in `reports`, with the plan in it, and open its history.
 
     Args:
@@ -131,6 +141,7 @@ def start_record(run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonM
         loaded: The plan and the file it came from.
         reports: The folder that holds the runs' own folders.
         member: The run's place in a season; None for a run by itself.
+        clock: The time that the run lives by.
 
     Raises:
         OSError: The folder exists already, or cannot be written; nothing was changed then.
@@ -139,7 +150,7 @@ def start_record(run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonM
     folder.mkdir(parents=True)
     (folder / "plan.yaml").write_bytes(loaded.source)
     (folder / "plan.json").write_text(loaded.plan.model_dump_json(indent=1), encoding="utf-8")
-    return RunRecord(run_id, folder, loaded, member)
+    return RunRecord(run_id, folder, loaded, member, clock)
 
 
 def folder_of_run(reports: Path, run_id: str) -> Path:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from gameday.clock import Clock
 from gameday.cluster.field_managers import last_writer
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.documents.fields import format_duration
@@ -50,6 +51,7 @@ class RepairWatch(NodeListener):
         quarantine: Callable[[NodeState], str],
         work_has_moved: Callable[[], bool],
         note: Callable[[Event], None],
+        clock: Clock = Clock(),
     ) -> None:
         """Watch nothing yet.
 
@@ -59,7 +61,9 @@ class RepairWatch(NodeListener):
             quarantine: Returns the expected taint or cordon that the node has, in words; empty where it has none.
             work_has_moved: Returns True where no GPU pod of before the fault is left on the node.
             note: Writes an event into the history; called in the watches' threads.
+            clock: The run's.
         """
+        self._clock = clock
         self._before = self._now = node_state(node, GPU_RESOURCE)
         self._target = self._before.name
         self._recover = recover
@@ -67,7 +71,7 @@ class RepairWatch(NodeListener):
         self._work_has_moved = work_has_moved
         self._note = note
         self._lock = threading.RLock()
-        self._begun_at = datetime.now(UTC)
+        self._begun_at = self._clock.now()
         """The begin of the watch, right before the fault: its first signs come before the injector reports its time."""
         self._fault_at: datetime | None = None
         self._gone_at: datetime | None = None
@@ -82,7 +86,7 @@ class RepairWatch(NodeListener):
         self._missed: dict[RepairHop, datetime] = {}
         """Hops that did not come although the chain went on, with the end of their bounds."""
         self._ended: RepairChainEnded | None = None
-        self._date_states(self._before, datetime.now(UTC))
+        self._date_states(self._before, self._clock.now())
 
     def begin(self, fault_at: datetime) -> None:
         """Count from this moment, at which the fault went in by the node's clock."""
@@ -141,14 +145,14 @@ class RepairWatch(NodeListener):
             left = sum(
                 (expected.within for hop in self._awaited if (expected := self._recover.hops.of(hop))), timedelta()
             )
-            return self._last()[0] + left + _LATEST_SIGHT - datetime.now(UTC)
+            return self._last()[0] + left + _LATEST_SIGHT - self._clock.now()
 
     def on_node(self, name: str, node: Any | None) -> None:
         with self._lock:
             if name != self.name:
                 return
             if node is None:
-                self._gone_at = self._gone_at or datetime.now(UTC)
+                self._gone_at = self._gone_at or self._clock.now()
                 self._since.clear()
             else:
                 self._see_node(node_state(node, GPU_RESOURCE))
@@ -164,7 +168,7 @@ class RepairWatch(NodeListener):
         """Handle a custom resource (plain JSON) that was created or changed since the watch began."""
         with self._lock:
             names = {self._target, self._successor or self._target}
-            self._add_signs(lambda sign: resource_mark(sign, resource, names, datetime.now(UTC)))
+            self._add_signs(lambda sign: resource_mark(sign, resource, names, self._clock.now()))
 
     def take_successor(self, node: Any, pool: dict[str, str]) -> None:
         """Go on with the node (V1Node) that has taken the target's place."""
@@ -183,7 +187,7 @@ class RepairWatch(NodeListener):
             hop, (last_at, _) = self._awaited[0], self._last()
             expected = self._recover.hops.of(hop)
             assert expected is not None
-            if datetime.now(UTC) < last_at + expected.within + _LATEST_SIGHT:
+            if self._clock.now() < last_at + expected.within + _LATEST_SIGHT:
                 return
             if hop is RepairHop.RETURNED and self._must_stay_out:
                 is_in_service = hop in self._since
@@ -217,7 +221,7 @@ class RepairWatch(NodeListener):
 
     def _see_node(self, now: NodeState) -> None:
         """Take the node's newest state, and keep every mark that it shows for the first time."""
-        at, before = datetime.now(UTC), self._before
+        at, before = self._clock.now(), self._before
         if self._gone_at and self._successor is None and now.name == self._target:
             if now.machine and now.machine == before.machine:
                 self._gone_at = None  # the same machine registered again
@@ -248,8 +252,8 @@ class RepairWatch(NodeListener):
                 self._since.setdefault(hop, at)
 
     def _replace(self, now: NodeState, pool: dict[str, str]) -> None:
-        self._successor, self._gone_at = now.name, self._gone_at or datetime.now(UTC)
-        at = datetime.now(UTC)
+        self._successor, self._gone_at = now.name, self._gone_at or self._clock.now()
+        at = self._clock.now()
         self._note(NodeReplaced(node=self._target, successor=now.name, pool=pool, boot_id=now.boot_id, at=at))
         source = f"watch of the pool: {now.name} in place of {self._target}"
         signs = [sign for hop in self._awaited if (found := self._recover.hops.of(hop)) for sign in found.signs]
@@ -297,7 +301,7 @@ class RepairWatch(NodeListener):
         named = next((mark.by for mark in marks if mark.by != UNKNOWN_ACTOR), UNKNOWN_ACTOR)
         if hop is RepairHop.WORK_MOVED:
             moved = self._gone_at is not None or self._work_has_moved()
-            return Mark(datetime.now(UTC), named, "watch of the pods") if moved else None
+            return Mark(self._clock.now(), named, "watch of the pods") if moved else None
         if hop in (RepairHop.READY, RepairHop.RETURNED):
             since = self._since.get(hop)
             if since and hop is RepairHop.RETURNED and self._must_stay_out and since <= self._last()[0]:
@@ -321,7 +325,7 @@ class RepairWatch(NodeListener):
 
     def _last(self) -> tuple[datetime, str]:
         """Return when the hop before the awaited one was or had to be, and its name."""
-        at, name = self._fault_at or datetime.now(UTC), str(Hop.WRITTEN)
+        at, name = self._fault_at or self._clock.now(), str(Hop.WRITTEN)
         if self._reached:
             newest = list(self._reached.values())[-1]
             at, name = newest.at, str(newest.hop)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import GpuPodTemplate
 from gameday.cluster.pods import PodFollower
@@ -50,6 +51,10 @@ class ReadOnlyRun:
     def member(self) -> SeasonMember | None:
         """The run's place in a season; None for a run by itself."""
         return self.record.member
+
+    @property
+    def clock(self) -> Clock:
+        return self.record.clock
 
     @property
     def kubernetes(self) -> Kubernetes:

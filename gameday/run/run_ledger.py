@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
@@ -61,7 +61,7 @@ class RunLedger:
             KubernetesError: The ledger cannot be written.
             AbortedError: Somebody asked the run to stop, or another run may hold the cluster by now.
         """
-        expires, ahead = datetime.now(UTC) + duration + EXPIRY_MARGIN, self.stored.find_open(id, undo)
+        expires, ahead = self._record.clock.now() + duration + EXPIRY_MARGIN, self.stored.find_open(id, undo)
         entry = self.stored.intend(id=id, act=act, node=node, undo=undo, expires=expires, defer_write=defer_write)
         if ahead is None:
             about = {"object": entry.object, "node": node, "expires": entry.expires}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gameday.clock import Clock
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.kubernetes import Kubernetes
@@ -16,8 +17,8 @@ from gameday.history.events import ApiCost
 class Servers:
     """The adapters of one run. Opening them asks no server anything."""
 
-    def __init__(self, profile: ClusterProfile) -> None:
-        self.kubernetes = Kubernetes(profile)
+    def __init__(self, profile: ClusterProfile, clock: Clock = Clock()) -> None:
+        self.kubernetes = Kubernetes(profile, clock=clock)
         self.prometheus = Prometheus(profile.prometheus)
         self.alertmanager = Alertmanager(profile.alertmanager)
         self.loki = Loki(profile)

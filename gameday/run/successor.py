@@ -10,7 +10,6 @@ from kubernetes import client
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.list_watch import DELETED
-from gameday.cluster.watch import Follower
 
 POOL_LABELS = (
     "karpenter.sh/nodepool",
@@ -50,7 +49,9 @@ class PoolWatch:
         selector = ",".join(f"{key}={value}" for key, value in sorted(pool.items()))
         self._after = fault_at - _CLOCK_TOLERANCE
         self._candidates: dict[str, Any] = {}
-        self._follower = Follower(kubernetes.core.list_node, self._changed, self._if_newer, label_selector=selector)
+        self._follower = kubernetes.follow(
+            kubernetes.core.list_node, self._changed, self._if_newer, label_selector=selector
+        )
         self._follower.__enter__()
 
     def candidates(self) -> list[Any]:

@@ -22,7 +22,7 @@ from gameday.cluster.nodes import snapshot
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AbortedError, AdapterError, KubernetesError, LeaseHeldError, RefusedError, StopRunError
 from gameday.history.journal import read_history
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, boottime_s, lease_duration, lease_refusal
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import reap_season_member
 from gameday.reaper.reap import ReapResult
@@ -165,12 +165,13 @@ def run_all(
     """
     running: dict[Future[Cleanliness], Assignment] = {}
     to_the_end = partial(_play_to_the_end, season, play, reports)
-    began_s = boottime_s()
+    clock = season.kubernetes.clock
+    began_s = clock.boottime()
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="run") as threads:
         while True:
             if not season.stopped:
                 # Each thread gets the flow run's context, so that Prefect files its run under the season.
-                due = waiting.startable(boottime_s() - began_s)
+                due = waiting.startable(clock.boottime() - began_s)
                 running |= {threads.submit(copy_context().run, to_the_end, one): one for one in due}
             if not running:
                 if season.stopped or not waiting.waits_for_a_time:

@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 
 from kubesim.apiserver.auth import MASTERS
-from kubesim.apiserver.errors import StatusError
 from kubesim.apiserver.objects import Objects, Write
 from kubesim.apiserver.resources import resource_named
 from kubesim.apiserver.store import Event
@@ -181,8 +180,5 @@ def create_built_ins(objects: Objects) -> None:
 
 def _create_if_absent(objects: Objects, plural: str, group: str, obj: Json) -> None:
     resource = resource_named(plural, group)
-    try:
+    if objects.store.get(resource.store_key, "", obj["metadata"]["name"]) is None:
         objects.create(resource, "", obj, _BOOTSTRAP)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise

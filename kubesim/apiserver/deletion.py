@@ -250,9 +250,15 @@ class Collector:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._due:
-                self._step(self._due.pop())
+            while self.work_once():
                 await asyncio.sleep(0)
+
+    def work_once(self) -> bool:
+        """Look after one object that is due; return False where none is."""
+        if not self._due:
+            return False
+        self._step(self._due.pop())
+        return True
 
     async def expire_events(self) -> None:
         """Forget events an hour after their last write, as the real server does, until cancelled."""

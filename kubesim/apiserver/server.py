@@ -54,12 +54,15 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 class ApiServer:
     """An embedded API server over a data folder; `handle` is its whole HTTP face.
 
-    `runtime_classes` are the RuntimeClasses that pods may name; as objects there are none.
+    `runtime_classes` are the RuntimeClasses that pods may name; as objects there are none. `store` holds the objects;
+    None for those of the folder.
     """
 
-    def __init__(self, folder: Path, authority: Authority, runtime_classes: Collection[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, authority: Authority, runtime_classes: Collection[str] = (), store: Store | None = None
+    ) -> None:
         self._authority = authority
-        self.store = Store(folder / "state.jsonl")
+        self.store = store or Store(folder / "state.jsonl")
         self.static = bootstrap.load_tokens(folder)
         self._metrics = Metrics()
         self._objects = Objects(self.store, runtime_classes)
@@ -73,7 +76,7 @@ class ApiServer:
         bootstrap.NamespaceFiller(self._objects, authority.certificate.read_text())
         bootstrap.create_built_ins(self._objects)
         Notices(self._objects)
-        self._collector = Collector(self._objects, self._deleter)
+        self.collector = Collector(self._objects, self._deleter)
         self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
         self._verbs: dict[str, Handler] = {
@@ -99,8 +102,8 @@ class ApiServer:
     async def start(self) -> None:
         """Start what runs beside requests."""
         self._tasks = [
-            asyncio.create_task(self._collector.run()),
-            asyncio.create_task(self._collector.expire_events()),
+            asyncio.create_task(self.collector.run()),
+            asyncio.create_task(self.collector.expire_events()),
         ]
         self._session = logs.kubelet_session(self._authority)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from gameday.agent.security import security_of
 from gameday.agent.task import DcgmEnginesNote
@@ -88,13 +87,13 @@ def check_agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequis
     )
     with PodFollower(run.kubernetes, run.id) as pods:
         pods.wait_synced()
-        sent = datetime.now(UTC)
+        sent = run.clock.now()
         run.kubernetes.create_pod(manifest)
         try:
             ended = pods.wait(
                 lambda: (seen := pods.seen(name)) is not None and seen.ended, AGENT_START_TIMEOUT.total_seconds()
             )
-            seen_at, outcome, pod = datetime.now(UTC), termination_message(pods, name), pods.seen(name)
+            seen_at, outcome, pod = run.clock.now(), termination_message(pods, name), pods.seen(name)
             prints = task.reset_gpu is not None or task.dcgm_engines
             log = run.kubernetes.pod_log(name) if outcome and prints else ""
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.run.run import ReadOnlyRun
@@ -30,7 +30,7 @@ def check_logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
     detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
     yield Prerequisite("logs", "labels exist", not missing, detail, fix)
     if targets and not missing:
-        node, now = targets[0].node, datetime.now(UTC)
+        node, now = targets[0].node, run.clock.now()
         lines = loki.iterate_node_lines(node, containing="", start=now - _LOG_LOOK_BACK, end=now)
         any_line = next(iter(lines), None) is not None
         hint = "is the dmesg shipper running on the node? --send-pod writes a line"

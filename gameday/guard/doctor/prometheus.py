@@ -42,7 +42,7 @@ def check_prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
 
 def _in_time(run: ReadOnlyRun, series: RuleSeries, expected: ExpectedAlert) -> Iterator[Prerequisite]:
     """Compare the plan's bound with the pace of the rule: its scrape, its evaluation and its `for`."""
-    pace = pace_of(run.servers.prometheus, series, expected.name)
+    pace = pace_of(run.servers.prometheus, series, expected.name, run.clock.now())
     if pace is None:
         return
     bound = expected.within.total_seconds()

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation
-from gameday.ledger.lease import boottime_s
 
 
 class MaxDuration(Guardrail):
@@ -23,6 +22,6 @@ class MaxDuration(Guardrail):
 
     def measure(self, observation: Observation) -> Measurement:
         longest = observation.longest_run
-        took_s = boottime_s() - observation.run.record.started_boottime_s
+        took_s = observation.run.clock.boottime() - observation.run.record.started_boottime_s
         ok = took_s <= longest.total_seconds()
         return Measurement(ok, f"{took_s:.1f} s", "" if ok else "longer than guardrails.max_duration")
