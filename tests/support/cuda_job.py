@@ -33,7 +33,8 @@ class CudaPrograms:
 
 def compile_cuda(folder: Path) -> CudaPrograms:
     """Compile everything into a folder."""
-    shared = ("-O2", "-shared", "-fPIC")
+    # What the library needs of -O2, in a third of the time.
+    shared = ("-O1", "-foptimize-sibling-calls", "-shared", "-fPIC")
     strict = ("-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-ldl", "-pthread")
     library = compile_c(SOURCE, folder / LIBRARY, *shared, *strict)
     driver = compile_c(_HERE / "fake_cuda.c", folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1", *shared)

@@ -15,7 +15,7 @@ from gameday.plan.models import Plan
 from gameday.run.run import Run
 from tests.support.mock_nvml import MockNvml, compile_nvml
 from tests.support.runs import close_run, quick_plan, unopened_run
-from tests.support.world import World, unique
+from tests.support.world import Administrator, World, unique
 
 NewRun = Callable[..., Run]
 
@@ -36,19 +36,19 @@ def world(server: World) -> Iterator[World]:
 
 
 @pytest.fixture
-def runner(world: World) -> Iterator[Kubernetes]:
+def runner(world: Administrator) -> Iterator[Kubernetes]:
     with world.connected("gameday-runner") as kubernetes:
         yield kubernetes
 
 
 @pytest.fixture
-def reaper(world: World) -> Iterator[Kubernetes]:
+def reaper(world: Administrator) -> Iterator[Kubernetes]:
     with world.connected("gameday-reaper") as kubernetes:
         yield kubernetes
 
 
 @pytest.fixture
-def new_run(world: World, tmp_path: Path) -> Iterator[NewRun]:
+def new_run(world: Administrator, tmp_path: Path) -> Iterator[NewRun]:
     """Make runs whose only server is the API server; nothing of them is started yet."""
     runs: list[Run] = []
 
@@ -62,10 +62,11 @@ def new_run(world: World, tmp_path: Path) -> Iterator[NewRun]:
         """Return a run; `change` and `profile` change the quick plan and the runner's profile."""
         folder = tmp_path / unique("run")
         folder.mkdir()
-        cluster = world.profile(world.kubeconfig("gameday-runner")).model_copy(update=profile or {})
+        cluster = world.profile_of("gameday-runner").model_copy(update=profile or {})
         loaded = quick_plan(running_pods, **targets)
         changed = LoadedPlan(change(loaded.plan), loaded.source, loaded.sha256)
-        runs.append(unopened_run(folder, folder.name, changed, cluster))
+        run = unopened_run(folder, folder.name, changed, cluster, clock=world.clock, connect=world.connect)
+        runs.append(run)
         return runs[-1]
 
     yield make

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -19,7 +20,7 @@ from gameday.plan.load import LoadedPlan
 from gameday.run.record import HISTORY_FILE, RunRecord, start_record
 from gameday.run.run import Run
 from tests.support.runs import quick_plan
-from tests.support.world import World, unique
+from tests.support.world import Administrator, unique
 
 LONG = timedelta(seconds=100)
 BY_HAND = Invocation("manual", "test")
@@ -28,7 +29,7 @@ BY_HAND = Invocation("manual", "test")
 class OpenedRun:
     """A run that puts one pod into the cluster, and what its folder says afterwards."""
 
-    def __init__(self, world: World, reports: Path) -> None:
+    def __init__(self, world: Administrator, reports: Path) -> None:
         self.world = world
         self.reports = reports
         self.id = unique("run")
@@ -40,10 +41,11 @@ class OpenedRun:
     ) -> OpenedRun:
         """Open the run, let `act` be its steps, and close it."""
         record = self._record(loaded)
-        profile = self.world.profile(self.world.kubeconfig("gameday-runner"))
+        profile = self.world.profile_of("gameday-runner")
         with (
+            patch("gameday.lifecycle.closing.write_frames"),  # a program of its own, and nobody reads them here
             suppress(StopRunError),
-            open_run(record, profile, BY_HAND) as run,
+            open_run(record, profile, BY_HAND, connect=self.world.connect) as run,
             undo_at_the_end(run, return_without_qa=return_without_qa),
             under_guardrails(run),
         ):
@@ -55,13 +57,13 @@ class OpenedRun:
 
     def refused(self) -> OpenedRun:
         """Try to open the run, which must be refused before its first step."""
-        profile = self.world.profile(self.world.kubeconfig("gameday-runner"))
-        with suppress(StopRunError), open_run(self._record(None), profile, BY_HAND):
+        profile = self.world.profile_of("gameday-runner")
+        with suppress(StopRunError), open_run(self._record(None), profile, BY_HAND, connect=self.world.connect):
             pytest.fail("a refused run began a step")
         return self
 
     def _record(self, loaded: LoadedPlan | None) -> RunRecord:
-        return start_record(self.id, loaded or quick_plan(), self.reports)
+        return start_record(self.id, loaded or quick_plan(), self.reports, clock=self.world.clock)
 
     @property
     def history(self) -> History:

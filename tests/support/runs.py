@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from gameday.clock import Clock
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.faults.registry import parameter_models
@@ -68,9 +69,11 @@ def unopened_run(
     *,
     member: SeasonMember | None = None,
     excluded_nodes: Mapping[str, str] | None = None,
+    clock: Clock = Clock(),
+    connect: Callable[[ClusterProfile, Clock], Servers] = Servers,
 ) -> Run:
     """Return a run with real parts of which none is started: no lease, no watch, no request so far."""
-    record, servers = RunRecord(id, folder, loaded, member), Servers(profile)
+    record, servers = RunRecord(id, folder, loaded, member, clock), connect(profile, clock)
     kubernetes = servers.kubernetes
     leases, pods = Leases(kubernetes, id, lambda why: record.abort.request("guard", why)), PodFollower(kubernetes, id)
     header = Header(run_id=id, plan="p", started=datetime.now(UTC), operator="ada", host="here")

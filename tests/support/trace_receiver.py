@@ -51,4 +51,4 @@ def trace_receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     yield made
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join(60)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,18 +16,20 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from gameday.agent.task import AgentResult
+from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
 from gameday.rehearsal.seed import seeding
+from gameday.run.servers import Servers
 from gameday.values.results import Cleanliness
 
 NAMESPACE = "gameday"
 _NODE_PREFIX = "node"
 OPT_IN = {"gameday.dev/opt-in": "true"}
 # Longer than anything here takes, shorter than pytest's own limit: a wait that fails says so itself.
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class Process:
@@ -47,52 +50,39 @@ class Process:
         self._process.stdout.close()
 
 
-class World:
-    """The server, an administrator's clients, and adapters with the runner's and the reaper's own rights."""
+class Administrator(ABC):
+    """What an administrator, a kubelet or a foreign controller does in a cluster, by the official client."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._server = self._serve(0)
-        self.url: str = self._server.ready["url"]
-        self.admin_kubeconfig = folder / "api" / "admin.kubeconfig"
-        with seeding(self.admin_kubeconfig) as seeder:
-            seeder.rights()
-            for account in ("gameday-runner", "gameday-reaper", "gameday-repair"):
-                seeder.service_account_kubeconfig(account, self.kubeconfig(account))
-        api = config.new_client_from_config(str(self.admin_kubeconfig))
+    clock: Clock
+    """The time that runs on this cluster live by."""
+
+    def __init__(self, api: client.ApiClient) -> None:
         self.core = client.CoreV1Api(api)
         self.batch = client.BatchV1Api(api)
         self.policy = client.PolicyV1Api(api)
         self.coordination = client.CoordinationV1Api(api)
 
-    def _serve(self, port: int) -> Process:
-        data = str(self.folder / "api")
-        return Process("kubesim.apiserver", "--data-dir", data, "--port", str(port))
+    @abstractmethod
+    def profile_of(self, account: str) -> ClusterProfile:
+        """Return the profile of one of the accounts of deploy/rbac, of no servers for observability."""
 
-    def restart(self) -> None:
-        self.end()
-        self._server = self._serve(int(self.url.rpartition(":")[2]))
+    @abstractmethod
+    def connect(self, profile: ClusterProfile, clock: Clock) -> Servers:
+        """Return the adapters of a run."""
 
-    def end(self) -> None:
-        self._server.end()
-
-    def kubeconfig(self, account: str) -> Path:
-        return self.folder / f"{account}.kubeconfig"
-
-    def profile(self, kubeconfig: Path) -> ClusterProfile:
-        """Return a profile without servers for observability: a request to one is refused immediately."""
-        nowhere: Any = {"url": "http://127.0.0.1:9"}
-        return ClusterProfile(
-            name="test", kubeconfig=kubeconfig, prometheus=nowhere, alertmanager=nowhere, loki=nowhere
-        )
+    @abstractmethod
+    def follow(
+        self, list_call: Callable[..., Any], on_change: Callable[[str, Any], None], **selection: Any
+    ) -> Follower:
+        """Return a watch."""
 
     @contextmanager
     def connected(self, account: str) -> Iterator[Kubernetes]:
-        kubernetes = Kubernetes(self.profile(self.kubeconfig(account)))
+        servers = self.connect(self.profile_of(account), self.clock)
         try:
-            yield kubernetes
+            yield servers.kubernetes
         finally:
-            kubernetes.close()
+            servers.close()
 
     def add_node(
         self,
@@ -165,8 +155,64 @@ class World:
         leases = self.coordination.list_namespaced_lease(NAMESPACE).items
         return {lease.metadata.name: lease.spec.holder_identity for lease in leases}
 
+
+class World(Administrator):
+    """The server, an administrator's clients, and adapters with the runner's and the reaper's own rights."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server = self._serve(0)
+        self.url: str = self._server.ready["url"]
+        self.admin_kubeconfig = folder / "api" / "admin.kubeconfig"
+        with seeding(self.admin_kubeconfig) as seeder:
+            seeder.rights()
+            for account in ("gameday-runner", "gameday-reaper", "gameday-repair"):
+                seeder.service_account_kubeconfig(account, self.kubeconfig(account))
+        api = config.new_client_from_config(str(self.admin_kubeconfig))
+        super().__init__(api)
+        self.clock = Clock()
+        nowhere: Any = {"url": "http://127.0.0.1:9"}
+        self._profile = ClusterProfile(name="test", prometheus=nowhere, alertmanager=nowhere, loki=nowhere)
+        self._cleared = self._revision()
+
+    def _revision(self) -> str:
+        """Return the number of the server's last write."""
+        revision: str = self.core.list_namespaced_service(NAMESPACE, limit=1).metadata.resource_version
+        return revision
+
+    def _serve(self, port: int) -> Process:
+        data = str(self.folder / "api")
+        return Process("kubesim.apiserver", "--data-dir", data, "--port", str(port))
+
+    def restart(self) -> None:
+        self.end()
+        self._server = self._serve(int(self.url.rpartition(":")[2]))
+
+    def end(self) -> None:
+        self._server.end()
+
+    def kubeconfig(self, account: str) -> Path:
+        return self.folder / f"{account}.kubeconfig"
+
+    def profile(self, kubeconfig: Path) -> ClusterProfile:
+        """Return a profile without servers for observability: a request to one is refused immediately."""
+        return self._profile.model_copy(update={"kubeconfig": kubeconfig})
+
+    def profile_of(self, account: str) -> ClusterProfile:
+        return self.profile(self.kubeconfig(account))
+
+    def connect(self, profile: ClusterProfile, clock: Clock) -> Servers:
+        return Servers(profile, clock)
+
+    def follow(
+        self, list_call: Callable[..., Any], on_change: Callable[[str, Any], None], **selection: Any
+    ) -> Follower:
+        return Follower(list_call, on_change, **selection)
+
     def clear(self) -> None:
-        """Leave nothing of ours to the next test."""
+        """Leave nothing of ours to the next test; most tests have written nothing."""
+        if self._revision() == self._cleared:
+            return
         for job in self.batch.list_namespaced_job(NAMESPACE).items:
             self.batch.delete_namespaced_job(job.metadata.name, NAMESPACE, propagation_policy="Orphan")
         for pod in self.core.list_namespaced_pod(NAMESPACE).items:
@@ -182,6 +228,7 @@ class World:
         for node in self.core.list_node().items:
             if node.metadata.name.startswith(f"{_NODE_PREFIX}-"):
                 self.core.delete_node(node.metadata.name)
+        self._cleared = self._revision()
 
 
 @contextmanager
@@ -214,11 +261,11 @@ class Kubelet:
     `messages` maps a pod's role to the termination message it leaves; None leaves none.
     """
 
-    def __init__(self, world: World, run: str, messages: dict[str, str | None]) -> None:
+    def __init__(self, world: Administrator, run: str, messages: dict[str, str | None]) -> None:
         self._world = world
         self._messages = messages
         self.ended: list[str] = []
-        self._follower = Follower(
+        self._follower = world.follow(
             world.core.list_namespaced_pod, self._event, namespace=NAMESPACE, label_selector=f"{RUN_LABEL}={run}"
         )
 
@@ -235,7 +282,8 @@ class Kubelet:
         deleted, running = pod.metadata.deletion_timestamp is not None, name not in self.ended
         if kind != "DELETED" and running and (deleted or role == "undo"):
             self.ended.append(name)
-            self._world.report(name, self._messages.get(role))
+            with _gone_is_fine():
+                self._world.report(name, self._messages.get(role))
         if kind != "DELETED" and deleted:
             with _gone_is_fine():
                 self._world.remove_pod(name)

@@ -1,0 +1,120 @@
+"""What the agent's pods print and report, in the agent's own models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from gameday.agent.mark import marker_line
+from gameday.agent.run import TASK_VARIABLE
+from gameday.agent.task import (
+    TASK,
+    AgentResult,
+    CanaryNote,
+    CanaryTask,
+    DcgmEnginesNote,
+    GpuPodsNote,
+    InjectedNote,
+    InjectTask,
+    MarkTask,
+    QaTask,
+    SampledGpu,
+    SampledNote,
+    SampleTask,
+    Task,
+)
+from gameday.faults.registry import parse_parameters
+from gameday.faults.xid import XidParameters
+from gameday.host.base import GpuSample
+from gameday.xid.lines import format_xid
+from tests.support.scripted.script import AgentScript
+
+GPUS = 8
+EndedBy = Literal["done", "sigterm", "hold", "error"]
+
+
+def task_in(pod: dict[str, Any]) -> Task | None:
+    """Return the order that a pod carries; None for a pod that is no agent's."""
+    for variable in pod["spec"]["containers"][0].get("env") or ():
+        if variable["name"] == TASK_VARIABLE:
+            return TASK.validate_json(variable["value"])
+    return None
+
+
+def holds(task: Task) -> bool:
+    """Return whether an agent goes on until somebody ends it, once it has done what it was sent for."""
+    return isinstance(task, InjectTask | SampleTask)
+
+
+def kernel_line(task: Task) -> str:
+    """Return the line that an agent's work leaves in the kernel log."""
+    if isinstance(task, MarkTask):
+        return marker_line(task.marker)
+    if isinstance(task, InjectTask):
+        parameters = parse_parameters(task.fault)
+        if isinstance(parameters, XidParameters):
+            gpu = task.gpu if parameters.gpu is None else parameters.gpu
+            return format_xid(parameters.xid, pci(gpu), parameters.form)
+        return f"a fault of type {parameters.type} is in"
+    return ""
+
+
+def notes(task: Task, script: AgentScript, at: datetime, measured: float) -> Iterator[BaseModel]:
+    """Yield what an agent prints once it has done what it was sent for; `measured` is what a canary finds."""
+    match task:
+        case InjectTask():
+            yield InjectedNote(written_at=at, evidence=(f"written x1: <3>{kernel_line(task)}",), undo_state={})
+        case MarkTask():
+            if task.gpu_pods:
+                yield from (GpuPodsNote(gpu=gpu, pci=pci(gpu), pods=()) for gpu in range(GPUS))
+            if task.dcgm_engines:
+                yield DcgmEnginesNote(blind=(), others=(), unseen=())
+        case SampleTask():
+            for number in range(2):
+                seconds = timedelta(seconds=task.interval_s * number)
+                yield SampledNote(at=at + seconds, gpus=_sampled())
+        case QaTask():
+            yield from script.finds
+        case CanaryTask():
+            yield CanaryNote(value=measured)
+
+
+def result(task: Task, script: AgentScript, written_at: datetime | None, ended_by: EndedBy) -> AgentResult:
+    """Return the termination message of an agent that did as its script says."""
+    evidence = (f"written x1: <3>{kernel_line(task)}", "read back: the fault is out")
+    return AgentResult(
+        role=task.role,
+        ok=not script.error,
+        cleanliness=script.cleanliness,
+        written_at=written_at,
+        ended_by="error" if script.error else ended_by,
+        error=script.error,
+        evidence=evidence if written_at else (f"{task.role}: {script.error or 'done'}",),
+    )
+
+
+def pci(gpu: int) -> str:
+    """Return a GPU's address as the kernel log writes it."""
+    return f"0000:{0x18 + 8 * gpu:02x}:00"
+
+
+@cache
+def _sampled() -> tuple[SampledGpu, ...]:
+    """Return what NVML shows of a node's GPUs, idle and well."""
+    return tuple(SampledGpu.of(_gpu(gpu)) for gpu in range(GPUS))
+
+
+def _gpu(index: int) -> GpuSample:
+    return GpuSample(
+        index=index,
+        uuid=f"GPU-{index}",
+        name="NVIDIA H100 80GB HBM3",
+        pci_bus_id=pci(index),
+        temperature_c=40.0,
+        power_w=120.0,
+        utilization_pct=0.0,
+    )
