@@ -15,36 +15,40 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm lab lab-release lab-topology lab-version image alerts docs lock clean
+.PHONY: rehearse test nightly test-gate test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm lab lab-release lab-topology lab-version image alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
 
-FAST = -m "not slow and not browser and not conformance and not lab and not control_plane and not gpu"
+FAST = -m "not gate and not slow and not browser and not conformance and not lab and not control_plane and not gpu"
 # A file's tests share a worker, and so its servers.
 SHARED = --dist loadfile --no-loadscope-reorder --durations=25
-# `make test` plays five parts side by side, because many tests wait. A pool of workers would be shorter to write, but
-# each of its workers collects every test: a fifth of the whole time. What no other part names is in the fifth, and so
-# are all the tests that import Prefect, which takes seconds.
-PART_1 = $(addprefix tests/,report digest post_mortem guard faults)
-PART_2 = $(addprefix tests/,rehearsal kubesim agent host)
-PART_3 = $(addprefix tests/,reaper ledger lifecycle plan documents alerts)
-PART_4 = $(addprefix tests/,health cluster interception observe detectors api_clients run archive)
-PART_5 = tests $(addprefix --ignore=,$(PART_1) $(PART_2) $(PART_3) $(PART_4) $(HOUSE))
-PARTS = $(addprefix test-part-,1 2 3 4 5)
-# The rules of the house: imports, docstrings, sources, tables. `make lint` holds them.
-HOUSE = $(addprefix tests/,test_arrows.py test_docstrings.py test_sources.py test_doc_tables.py)
+# `make test` plays its parts side by side, because many tests wait, and deals out the files by the seconds that they
+# took. A pool of workers would be shorter to write, but each of its workers collects every test.
+PARTS = 3
+LIMITED = -p tests.support.fast_suite
+# The rules of the house: imports, docstrings, sources. `make lint` holds them.
+HOUSE = $(addprefix tests/,test_arrows.py test_docstrings.py test_sources.py)
 
 test: setup compiler
 ifeq ($(ARGS),)
-	@echo "$(words $(PARTS)) parts side by side; each prints its results at its end"
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(words $(PARTS)) --output-sync=target $(PARTS)
+	@echo "$(PARTS) parts side by side; each prints its results at its end"
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(PARTS) --output-sync=target \
+		$(addprefix test-part-,$(shell seq $(PARTS)))
 else
-	.venv/bin/pytest $(FAST) -n 3 $(SHARED) $(ARGS)
+	.venv/bin/pytest $(FAST) $(LIMITED) -n 3 $(SHARED) $(ARGS)
 endif
 
 test-part-%:
-	@PYTHONFAULTHANDLER=1 .venv/bin/pytest $(FAST) -q -p no:xdist -p no:cacheprovider --durations=25 $(PART_$*)
+	@PYTHONFAULTHANDLER=1 .venv/bin/pytest $(FAST) $(LIMITED) --part=$*/$(PARTS) -q -p no:xdist -p no:cacheprovider \
+		--durations=25 $(addprefix --ignore=,$(HOUSE))
+
+# Whole game-days, one of each kind, and one on the lab where its programs are built: what every change has to pass. One
+# worker, because two would only take the processor from each other.
+GATE = $(addprefix tests/,game_days cli/test_up.py rehearsal/lab/test_rights.py)
+test-gate: setup
+	@$(LAB) copy
+	.venv/bin/pytest -m gate -p no:xdist -p no:cacheprovider --durations=0 --durations-min=1 $(GATE) $(ARGS)
 
 # Everything about the API server in Python, with all recorded answers of the real one; a part of it is in `make test`.
 test-kubesim: setup
@@ -54,7 +58,7 @@ test-kubesim: setup
 # Whole game-days that are killed, cancelled and interrupted in every step, and the pages in Chromium: minutes.
 test-slow: setup browser helm
 	@$(SETUP) postgres
-	.venv/bin/pytest -m "(slow or browser) and not lab" -n 3 $(SHARED) $(ARGS)
+	.venv/bin/pytest -m "(slow or browser) and not gate and not lab" -n 3 $(SHARED) $(ARGS)
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup helm
@@ -79,6 +83,10 @@ test-gpu: setup
 # make torture ARGS="--seed 7 --runs 100", or --all; tests/torture says more.
 torture: setup
 	.venv/bin/python -m tests.torture $(ARGS)
+
+# Every suite that can be played here, one after the other: hours. make nightly ARGS="--rounds 2 --hours 8 --suite lab"
+nightly: setup compiler
+	@.venv/bin/python -m tests.nightly $(ARGS)
 
 lint: setup
 	.venv/bin/ruff check .

@@ -108,6 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     missing = actions.add_parser("build", help="build what is missing into .tools/bin")
     missing.add_argument("module", nargs="?", choices=(*MODULES, "helm"), help="only this folder of lab/")
+    actions.add_parser("copy", help="take what other checkouts built into .tools/bin, and say what is missing")
     actions.add_parser("find", help="say which programs the lab would run, or why it cannot; status 1 then")
     release = actions.add_parser("release", help="build the API server of another release, for the arms of a plan")
     release.add_argument("version", help=f"one of {', '.join(OTHER_RELEASES)}")
@@ -120,6 +121,8 @@ def main(arguments: Sequence[str]) -> int:
             build((chosen.module,) if chosen.module else BY_DEFAULT)
         elif chosen.action == "release":
             build([module_of(chosen.version)])
+        elif chosen.action == "copy":
+            copy()
         elif chosen.action == "find":
             print("\n".join(f"{name}: {program}" for name, program in find_programs().items()))
         else:
@@ -146,14 +149,32 @@ def module_of(release: str) -> str:
 def build(modules: Iterable[str] = BY_DEFAULT) -> None:
     """Build those of the modules whose programs are missing or outdated; raises LabError, OSError."""
     go = _go_here()
-    outdated = [module for module in modules if not _users_own(module) and not _is_built(module, go)]
+    outdated = _outdated(modules, go)
     if not outdated:
         say("nothing is left to build")
         return
     go = go or _fetched_go()
-    BIN.mkdir(parents=True, exist_ok=True)
     for module in outdated:
         _build(module, go)
+
+
+def _outdated(modules: Iterable[str], go: Go | None) -> list[str]:
+    return [module for module in modules if not _users_own(module) and not _is_built(module, go)]
+
+
+def copy() -> None:
+    """Take the programs that other checkouts built from the same files, build none, and say whether the lab has all.
+
+    Raises LabError and OSError.
+    """
+    if go := _go_here():
+        for module in _outdated(BY_DEFAULT, go):
+            if _shared(module, go).is_file():
+                _build(module, go)
+    try:
+        find_programs()
+    except ProgramMissingError as missing:
+        say(f"what needs the lab is left out, because {missing}")
 
 
 @dataclass(frozen=True)
@@ -245,8 +266,9 @@ def _build(module: str, go: Go) -> None:
     Raises LabError and OSError.
     """
     product = PRODUCTS[module]
-    shared = CACHE / f"{product.file}-{_digest(module)[:16]}-go{go.version}"
+    shared = _shared(module, go)
     part = BIN / f"{product.file}.part"
+    BIN.mkdir(parents=True, exist_ok=True)
     try:
         if shared.is_file():
             say(f"{module}: copying {shared}")
@@ -272,6 +294,11 @@ def _compile(module: str, go: Go, program: Path) -> None:
     flags = ["-ldflags", " ".join(("-s -w", *_version_flags(module))), "-p", str(_parallel()), "-o", str(program)]
     with step(say, f"{module}: building {', '.join(product.links or (product.file,))} with {go.path} {go.version}"):
         _go(go, ["build", *_BUILD_FLAGS, *flags, product.package], folder)
+
+
+def _shared(module: str, go: Go) -> Path:
+    """Return where this user's checkouts leave a module's program for each other."""
+    return CACHE / f"{PRODUCTS[module].file}-{_digest(module)[:16]}-go{go.version}"
 
 
 def _share(program: Path, shared: Path) -> None:

@@ -198,7 +198,7 @@ def test_a_rank_that_has_to_end_does_so_at_once_wherever_it_waits(tmp_path: Path
     ring = closed_by_hand(channel, listening)
     channel.receive(Rounds, 5)  # nobody carries it out, so that rank 0 waits within a round
     lead.ending.by_signal()
-    leading.join(5)
+    leading.join(60)
     assert not leading.is_alive()
     assert lead.notes[-1].value is None or "cut off" in lead.notes[-1].detail  # type: ignore[attr-defined]
 
@@ -211,7 +211,7 @@ def test_a_rank_that_has_to_end_does_so_at_once_wherever_it_waits(tmp_path: Path
     prove(made, SECRET, accepts=True)
     Channel(made, "gpu-node-2").receive(Hello, 5)  # it waits for its neighbour's place now
     follower.ending.by_signal()
-    following.join(5)
+    following.join(60)
     assert not following.is_alive()
     for one in (ring, channel, listening, meeting, made):
         one.close()

@@ -33,6 +33,7 @@ def failed(host: ModelHost, seconds: float) -> set[tuple[str, int | None]]:
     return {(found.check, found.gpu) for found in judge(readings, proof.floors) if not found.ok}
 
 
+@pytest.mark.slow
 def test_a_weak_fan_is_found_by_a_long_burn_in_and_not_by_a_short_one() -> None:
     for seconds, found in ((10, set()), (180, {("hw-slowdown", WEAK)})):
         host = ModelHost(4)
@@ -40,6 +41,7 @@ def test_a_weak_fan_is_found_by_a_long_burn_in_and_not_by_a_short_one() -> None:
         assert failed(host, seconds) == found
 
 
+@pytest.mark.slow
 def test_alone_the_same_gpu_never_slows_down_because_its_neighbours_are_cold() -> None:
     host = ModelHost(4)
     host.fleet.thermal_resistance[0, WEAK] = 1.35
@@ -66,6 +68,7 @@ def test_a_gpu_that_is_hot_before_is_not_loaded_and_nothing_is_claimed() -> None
     assert not any("start work" in act for act in host.did)
 
 
+@pytest.mark.slow
 def test_one_wrong_bit_of_a_hot_gpu_is_found_only_once_it_is_hot() -> None:
     for seconds, found in ((10, set()), (90, {("gemm-results", WEAK)})):
         host = ModelHost(4)

@@ -230,7 +230,7 @@ def test_an_id_that_is_none_is_refused_without_its_text(machines: list[Machine],
     channel = Channel(made, "gpu-node-2")
     channel.receive(Hello, 5)
     channel.send(nccl_ranks._Start.model_construct(unique_id=sent))
-    following.join(5)
+    following.join(60)
     assert not following.is_alive()
     assert results[0].error == "peer gpu-node-1 sent something else than a _Start"
     assert not machines[1].works
@@ -247,7 +247,7 @@ def test_a_rank_that_has_to_end_does_so_at_once_and_ends_its_work(machines: list
     channel.receive(nccl_ranks._Start, 5)
     channel.send(nccl_ranks._Part())
     lead.ending.by_signal()
-    leading.join(5)
+    leading.join(60)
     assert not leading.is_alive()
     assert lead.notes[-1].value is None  # type: ignore[attr-defined]
     assert not machines[0].works

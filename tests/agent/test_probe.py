@@ -24,7 +24,7 @@ def probed(
     tmp_path: Path,
     own: Sequence[int],
     ending: Ending | None = None,
-    load_s: float = 1.0,
+    load_s: float = 0.2,
 ) -> tuple[list[ProbedNote], AgentResult]:
     task = ProbeTask(run_id="r", node="a", gpus=len(own), burn_in_s=60, virtual_burn_in_s=load_s, temperature_max_c=93)
     uuids = [gpu.uuid for gpu in host.gpus() if gpu.index in own]

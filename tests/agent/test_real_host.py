@@ -53,6 +53,7 @@ def await_sample(agent: Agent, gpu: int, **wanted: Any) -> dict[str, Any]:
     raise AssertionError(f"no sample of GPU {gpu} with {wanted}")
 
 
+@pytest.mark.slow
 def test_samples_follow_the_library_to_the_loss_of_a_gpu_and_its_return(start: Start, nvml: MockNvml) -> None:
     agent = start(SAMPLE, nvml)
     agent.wait_ready()
@@ -71,6 +72,7 @@ def test_samples_follow_the_library_to_the_loss_of_a_gpu_and_its_return(start: S
 
 
 @pytest.mark.parametrize("role", [SAMPLE, {"role": "gpu-users", "run_id": "r", "node": "n"}])
+@pytest.mark.slow
 def test_a_driver_of_another_version_than_the_library_is_the_results_error(
     start: Start, nvml: MockNvml, role: dict[str, Any]
 ) -> None:
@@ -95,6 +97,7 @@ def nvml_checks(start: Start, nvml: MockNvml) -> dict[tuple[str, int | None], bo
     }
 
 
+@pytest.mark.slow
 def test_qa_finds_exactly_what_is_broken(start: Start, nvml: MockNvml) -> None:
     nvml.show(
         {
@@ -116,6 +119,7 @@ def test_qa_finds_exactly_what_is_broken(start: Start, nvml: MockNvml) -> None:
     }
 
 
+@pytest.mark.slow
 def test_qa_of_a_gpu_that_shows_less_is_unknown_and_of_a_lost_one_is_broken(start: Start, nvml: MockNvml) -> None:
     nvml.show({"0.nvmlDeviceGetRemappedRows": "!3"})
     nvml.lose(1)
@@ -178,8 +182,18 @@ print(json.dumps({"lines": injected.lines, "during": read.model_dump(), "after":
     ("fault", "field", "during", "after"),
     [
         pytest.param({"type": "power_cap", "watts": 300}, "power_limit_w", 300.0, 700.0, id="power cap"),
-        pytest.param({"type": "clock_lock", "sm_clock_mhz": 210}, "sm_clock_mhz", 210.0, 1755.0, id="clock lock"),
-        pytest.param({"type": "persistence_off"}, "persistence_mode", False, True, id="persistence off"),
+        pytest.param(
+            {"type": "clock_lock", "sm_clock_mhz": 210},
+            *("sm_clock_mhz", 210.0, 1755.0),
+            id="clock lock",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"type": "persistence_off"},
+            *("persistence_mode", False, True),
+            id="persistence off",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_fault_by_nvidia_smi_is_proved_by_the_library_in_and_out(

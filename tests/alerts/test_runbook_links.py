@@ -37,6 +37,7 @@ def prometheus(tmp_path: Path) -> Iterator[str]:
         process.wait(20)
 
 
+@pytest.mark.slow
 def test_each_alert_of_the_rehearsals_prometheus_links_to_its_runbook(prometheus: str) -> None:
     with httpx.Client(trust_env=False) as client:
 

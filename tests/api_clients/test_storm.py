@@ -26,6 +26,7 @@ def order(server: Server, rounds: int = 1) -> ListOrder:
     return ListOrder(server=server.reached_as, resource="secrets", form=Form.JSON, read=Read.LATEST, rounds=rounds)
 
 
+@pytest.mark.slow
 def test_clients_of_several_processes_run_to_their_end(tmp_path: Path) -> None:
     clients = CLIENTS_IN_A_PROCESS + 1
     with serving(tmp_path, ok(b"x" * 1000)) as server:
@@ -46,6 +47,7 @@ def test_clients_of_several_processes_run_to_their_end(tmp_path: Path) -> None:
     assert storm.cost.rss_bytes > 2 * 10_000_000
 
 
+@pytest.mark.slow
 def test_starts_are_spread_at_random_and_alike_in_every_run(tmp_path: Path) -> None:
     with serving(tmp_path, ok(b"x")) as server:
         storm = Storm(order(server).model_copy(update={"starts_over_s": 0.6}), 3)
@@ -60,6 +62,7 @@ def test_starts_are_spread_at_random_and_alike_in_every_run(tmp_path: Path) -> N
     assert max(starts.values()) - min(starts.values()) >= 0.9 * (max(planned.values()) - min(planned.values())) > 0
 
 
+@pytest.mark.slow
 def test_an_end_in_mid_request_is_logged_by_every_client(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.play(server.hold)
@@ -74,6 +77,7 @@ def test_an_end_in_mid_request_is_logged_by_every_client(tmp_path: Path) -> None
     assert storm.failed == 0
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_counted(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.play(server.hold)
@@ -88,6 +92,7 @@ def test_a_process_that_dies_is_counted(tmp_path: Path) -> None:
             storm.end()
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_begin_is_an_error(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.reached_as.ca_file.write_text("no certificate")

@@ -43,6 +43,7 @@ def league(reports: Path, *, hours: float = 0, events: list[Timed] | None = None
     return folder
 
 
+@pytest.mark.slow
 def test_the_index_lists_it_with_its_detectors_its_result_and_a_link(tmp_path: Path) -> None:
     folder = league(tmp_path, title=HOSTILE)
     assert cli.run(["index", str(tmp_path)]) == 0
@@ -100,6 +101,7 @@ def test_a_league_stays_while_one_of_its_game_days_must(tmp_path: Path, of: str)
     assert of in ("not ended", "renamed") or "its game-day s-lost: " in decision.why
 
 
+@pytest.mark.slow
 def test_a_published_leagues_links_lead_to_its_published_seasons_and_game_days(tmp_path: Path) -> None:
     folder, url = league(tmp_path / "reports"), f"file://{tmp_path}/out"
     assert cli.run(["export", str(folder), "--publish-to", url]) == 0
@@ -115,6 +117,7 @@ def test_a_published_leagues_links_lead_to_its_published_seasons_and_game_days(t
     assert cli.run(["export", str(folder), "--junit", str(tmp_path / "j.xml")]) == 64
 
 
+@pytest.mark.slow
 def test_a_copy_is_renewed_but_never_replaces_another_league(tmp_path: Path) -> None:
     folder, url = league(tmp_path / "ours"), "memory://bucket/leagues"
     publish(folder, url)
@@ -130,6 +133,7 @@ def test_the_digest_counts_its_plans_as_played_and_names_what_was_left_dirty(tmp
     assert read_catalog(tmp_path).leagues[0].plans == {"lost"}
 
 
+@pytest.mark.slow
 def test_gameday_report_says_what_draws_a_leagues_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = league(tmp_path)
     assert cli.run(["report", str(folder)]) == 64

@@ -77,6 +77,7 @@ def test_a_run_s_redacted_report_links_no_page_that_is_not(folder: Path) -> None
     assert all(link.startswith(("#", "http")) for link in links)
 
 
+@pytest.mark.slow
 def test_verdicts_and_figures_stay_whatever_a_node_is_called(folder: Path) -> None:
     for name in ("break", "a", "alert-fires"):
         own = ComparisonRecord.load(folder)

@@ -142,6 +142,7 @@ def test_a_command_module_that_is_not_installed_is_left_out(monkeypatch: pytest.
     assert callbacks == [plans.validate, plans.schema]
 
 
+@pytest.mark.slow
 def test_validate_loads_nothing_heavy() -> None:
     script = (
         "import json, sys; from gameday.cli import run; code = run(['validate', 'gpu-fell-off-the-bus']);"

@@ -49,21 +49,18 @@ def test_dangerous_plans_are_marked(capsys: Capture) -> None:
     assert "  numa-far-node" in lines
 
 
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
+def test_faults_are_in_words(capsys: Capture) -> None:
+    lines = listed(capsys)
+    for plan, words in (
         ("dmesg-shipper-frozen", "component_frozen (component dmesg-shipper) + xid 95 · "),
         ("exporter-flaps", "unit_stopped (unit nvidia-dcgm-exporter), times 3, every 20s · "),
         ("ecc-off", "ecc_off (gpu 7, reset) · "),
         ("nccl-ib-disabled", "nccl_environment (variables NCCL_IB_DISABLE=1) · "),
         ("apiserver-list-storm", "list_storm (stages 2 4 8 12)"),
         ("dcgm-gpu-temperature", "dcgm_field (field DCGM_FI_DEV_GPU_TEMP, value 95) · "),
-    ],
-)
-def test_faults_are_in_words(capsys: Capture, plan: str, words: str) -> None:
-    lines = listed(capsys)
-    at = next(at for at, line in enumerate(lines) if line.split()[:1] == [plan])
-    assert lines[at + 2].startswith(f"      {words}")
+    ):
+        at = next(at for at, line in enumerate(lines) if line.split()[:1] == [plan])
+        assert lines[at + 2].startswith(f"      {words}"), plan
 
 
 def test_plans_can_be_asked_for_by_layer_fault_and_detector(capsys: Capture) -> None:

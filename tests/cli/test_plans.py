@@ -36,6 +36,7 @@ def test_a_good_plan_is_one_line_on_stdout(good: Path, capsys: Capture) -> None:
     assert err == ""
 
 
+@pytest.mark.slow
 def test_every_shipped_plan_is_valid_at_each_of_its_scales(capsys: Capture) -> None:
     plans = sorted(str(path) for path in Path("plans").rglob("*.yaml"))
     assert run(["validate", *plans]) == ExitCode.PASSED

@@ -9,17 +9,25 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prefect.client.orchestration import get_client
 from prefect.context import refresh_global_settings_context
+from prefect.events import emit_event
+from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL
 
 from gameday.cli.console import console
-from gameday.cli.prefect_client import api_url, gone_message, own_server, prefect_server
+from gameday.cli.prefect_client import (
+    api_url,
+    give_events_up_at_once,
+    gone_message,
+    own_server,
+    prefect_server,
+    set_defaults,
+)
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal import temporary_prefect
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.prefect_server import begin_with_template
-from tests.rehearsal.processes import answers
 
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
 
@@ -107,16 +115,6 @@ def test_a_server_that_is_set_is_used() -> None:
         assert PREFECT_API_URL.value() == "http://127.0.0.1:9/api"
 
 
-@pytest.mark.slow
-def test_without_one_a_server_lasts_as_long_as_the_command(home: Path) -> None:
-    begin_with_template(home)
-    with prefect_server(console()):
-        url = PREFECT_API_URL.value()
-        assert httpx.get(f"{url}/health", trust_env=False).json() is True
-    assert PREFECT_API_URL.value() is None
-    assert not answers(str(url))
-
-
 def test_a_server_that_does_not_start_is_a_refusal_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     argv = [sys.executable, "-c", "raise SystemExit('no')"]
     monkeypatch.setattr(temporary_prefect, "server_argv", lambda _: argv)
@@ -124,3 +122,57 @@ def test_a_server_that_does_not_start_is_a_refusal_with_its_last_words(monkeypat
     with pytest.raises(CommandError, match=ended) as said, prefect_server(console()):
         pass
     assert said.value.code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("named", "whole", "is_temporary"),
+    [("", False, True), ("sqlite+aiosqlite:////srv/prefect.db", False, False), ("", True, False)],
+)
+def test_the_database_is_a_temporary_one_unless_somebody_wants_another(
+    named: str, whole: bool, is_temporary: bool, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named:
+        monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", named)
+        refresh_global_settings_context()
+    environments: list[dict[str, str]] = []
+
+    def server(name: str, argv: list[str], log: Path, environment: dict[str, str], **_: object) -> Child:
+        environments.append({**os.environ, **environment})
+        return Child(name, [sys.executable, "-c", "raise SystemExit('no')"], log, environment, says_ready=False)
+
+    monkeypatch.setattr(temporary_prefect, "Child", server)
+    with pytest.raises(CommandError), prefect_server(console(), whole=whole):
+        pass
+    url = environments[0].get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
+    assert ("gameday-prefect-" in url) is is_temporary
+    assert is_temporary or url == named
+
+
+def test_an_event_after_the_end_of_a_server_starts_none() -> None:
+    """Prefect asks no setting before it starts a server for an event."""
+    with api_url("http://127.0.0.1:9/api"):
+        give_events_up_at_once()
+    try:
+        emit_event("too.late", {"prefect.resource.id": "a.run"})
+        assert PREFECT_API_URL.value() is None
+        assert "prefect.server.api.server" not in sys.modules or not _servers()
+    finally:
+        EventsWorker.set_client_override(None)
+        EventsWorker.drain_all()
+
+
+def _servers() -> list[object]:
+    from prefect.server.api.server import SubprocessASGIServer
+
+    return list(SubprocessASGIServer._instances.values())
+
+
+def test_prefect_itself_is_to_start_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a user's Prefect profile says, and under whichever of its two names."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setenv("PREFECT_SERVER_ALLOW_EPHEMERAL_MODE", "true")
+    monkeypatch.setenv("PREFECT_SERVER_EPHEMERAL_ENABLED", "true")
+    set_defaults()
+    refresh_global_settings_context()
+    with pytest.raises(ValueError, match="No Prefect API URL"):
+        get_client(sync_client=True)

@@ -141,6 +141,7 @@ def test_what_this_machine_does_not_have_is_said_before_anything_is_started(
     assert list(private_tmp.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_keeps_its_logs_and_names_them(
     private_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -13,12 +13,11 @@ import pytest
 from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
-from gameday.cluster.profile import load_profile
 from gameday.health.episodes.node import HOLD_OUT, RELEASED_FOR, REPAIR_ANNOTATION, STATE_LABEL
 from gameday.health.model import REASON
 from gameday.rehearsal.programs import search
 from tests.cli.accepted import accept
-from tests.deploy.manifests import ROOT, documents
+from tests.deploy.manifests import ROOT
 
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -88,19 +87,6 @@ def test_a_debian_with_python_and_venv_is_base_enough() -> None:
     assert programs - own - essential == {"python3"}
 
 
-def test_a_build_without_a_registry_has_the_debian_of_the_usual_base() -> None:
-    (release,) = re.findall(r"^ARG BASE=\S+-(\w+)$", DOCKERFILE, re.MULTILINE)
-    assert re.search(rf'^ +{release} "\$scratch/base\.tar"$', BUILD_IMAGE, re.MULTILINE)
-    (base,) = re.findall(r"^BASE=(\S+)$", BUILD_IMAGE, re.MULTILINE)
-    assert base.endswith(f":{release}")
-    assert f"`buildah rmi {base}`" in PAGE
-
-
-def test_the_page_and_the_script_install_the_same_builder() -> None:
-    (install,) = re.findall(r"install it: (apt-get install .+)\" >&2", BUILD_IMAGE)
-    assert f"    sudo {install}\n" in PAGE
-
-
 def test_the_image_starts_the_agent_from_its_arguments_alone() -> None:
     assert re.search(r'^ENTRYPOINT \["python"\]$', DOCKERFILE, re.MULTILINE)
 
@@ -134,56 +120,6 @@ def test_the_kubernetes_workers_lock_goes_on_top_of_the_images() -> None:
 def test_the_pages_kustomization_changes_every_image(built: list[dict[str, Any]]) -> None:
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(built)))
     assert images == {"REGISTRY/gameday:0.1.0", "docker.io/library/debian:12-slim"}
-
-
-def test_the_pages_patch_gives_the_database_to_the_server_alone(built: list[dict[str, Any]]) -> None:
-    secret = '"name": "PREFECT_SERVER_DATABASE_CONNECTION_URL", "valueFrom": {"secretKeyRef"'
-    assert [one["metadata"]["name"] for one in built if secret in json.dumps(one)] == ["gameday-prefect"]
-
-
-def test_the_pages_component_serves_the_timings_file_that_the_worker_writes(built: list[dict[str, Any]]) -> None:
-    (file,) = (one["data"]["GAMEDAY_OPENMETRICS"] for one in built if one["metadata"]["name"] == "gameday-cluster")
-    (worker,) = (one for one in built if one["metadata"]["name"] == "gameday-worker" and one["kind"] == "Deployment")
-    template = worker["spec"]["template"]
-    main, beside = template["spec"]["containers"]
-    (monitor,) = (one for one in built if one["metadata"]["name"] == "gameday-game-days")
-    assert monitor["metadata"]["labels"]["release"] == "kube-prometheus-stack"
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    (port,) = beside["ports"]
-    assert endpoint["port"] == port["name"]
-    assert str(port["containerPort"]) in beside["command"]
-    (served,) = (one.partition("=")[2] for one in beside["command"] if one.startswith("--directory="))
-    assert f"{served}{endpoint['path']}" == file
-    assert beside["securityContext"] == main["securityContext"]
-    (mount,) = beside["volumeMounts"]
-    assert mount.pop("readOnly") is True
-    assert mount in main["volumeMounts"]
-    assert file.startswith(f"{mount['mountPath']}/")
-
-
-def test_the_pages_settings_are_a_profile(built: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    (settings,) = (one["data"] for one in built if one["metadata"]["name"] == "gameday-cluster")
-    commented = re.findall(r"^\s+# (GAMEDAY_\w+): '?([^'#\n]+?)'?(?:\s+#.*)?$", PAGE, re.MULTILINE)
-    assert len(commented) == 9
-    for name, value in [*settings.items(), *commented]:
-        monkeypatch.setenv(name, value)
-    profile = load_profile()
-    assert profile.in_cluster
-    assert profile.name == "prod-a"
-    assert profile.agent_runtime_class == "nvidia"
-    assert profile.loki_node_label_kind == "structured_metadata"
-    assert profile.prometheus_node_label == "hostname"
-    assert profile.ordinary_taint_keys == ("nvidia.com/gpu", "sku")
-    assert profile.guardrails.max_nodes == 1
-
-
-def test_the_page_names_every_deployment_with_its_schedule() -> None:
-    (deployments,) = documents(ROOT / "prefect.yaml")
-    purposes = dict(re.findall(r"^\| `[\w-]+/(\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
-    assert set(purposes) == {one["name"] for one in deployments["deployments"]}
-    scheduled = {one["name"] for one in deployments["deployments"] if "schedules" in one}
-    assert {name for name, when in purposes.items() if "somebody" not in when} == scheduled
 
 
 LINES = [line.strip().partition(" #")[0].strip() for line in PAGE.splitlines() if line.startswith("    ")]

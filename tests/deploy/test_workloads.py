@@ -317,6 +317,7 @@ def test_every_manifest_is_applied_by_one_kustomization() -> None:
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not there; `make setup` fetches it")
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS, ids=lambda path: path.parent.name)
+@pytest.mark.slow
 def test_kubectl_builds_each_kustomization(kustomization: Any) -> None:
     done = subprocess.run([KUBECTL, "kustomize", kustomization.parent], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -57,7 +57,7 @@ def test_the_played_plan_is_read_back_as_it_was_played(tmp_path: Path) -> None:
     assert Plan.model_validate_json(plan.model_dump_json(), context=faults) == plan
 
 
-@pytest.mark.parametrize("detector", ["konduktor", "nvsentinel", "node-problem-detector", None])
+@pytest.mark.parametrize("detector", ["konduktor", None])
 def test_every_shipped_plan_is_played_or_left_out_with_a_reason(detector: str | None) -> None:
     for name in shipped_plans():
         if not why_not_played_by_guest(loaded(name).plan):

@@ -97,6 +97,7 @@ def test_nothing_got_slower_is_said_only_where_something_was_compared(tmp_path: 
     assert digest(tmp_path).headline.endswith("nothing got slower.")
 
 
+@pytest.mark.slow
 def test_the_digest_compares_with_the_runs_the_report_compares_with(tmp_path: Path) -> None:
     put(tmp_path, -90, slow_alert(8))
     for number in range(MOST_RUNS):

@@ -90,6 +90,7 @@ def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Progr
         killed.undo(parameters, 0, host, {})
 
 
+@pytest.mark.slow
 def test_a_host_short_of_memory_ends_the_load_by_itself(
     host: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def host(api: ApiServer, lab: Lab) -> FakeHost:
     return host
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_up", ["watch", "list"])
 def test_its_clients_are_connected_first_and_followed_after_it(
     host: FakeHost, keep_up: Literal["watch", "list"]
@@ -91,6 +92,7 @@ def test_its_clients_are_connected_first_and_followed_after_it(
     assert measured.cpu_seconds > 0
 
 
+@pytest.mark.slow
 def test_a_server_that_keeps_its_process_was_not_restarted(host: FakeHost, lab: Lab) -> None:
     fault, parameters = ApiServerRestartedFault(), ApiServerRestartedParameters(**SMALL)
     lab.restarts = False

@@ -52,7 +52,11 @@ def left(server: Program) -> int:
         return len(http.get(SECRETS).raise_for_status().json()["items"])
 
 
-@pytest.mark.parametrize("mode", ["poll", "pages", "informer", "metadata"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mode",
+    ["poll", "pages", "informer", "metadata"],
+)
 def test_every_change_is_seen_and_measured(host: FakeHost, server: Program, mode: str) -> None:
     fault, parameters = ListOrWatchFault(), ListOrWatchParameters(**SMALL | {"mode": mode})
     told: list[BaseModel] = []
@@ -80,6 +84,7 @@ def test_every_change_is_seen_and_measured(host: FakeHost, server: Program, mode
     assert measured.to_follow.gets == (measured.writes if mode == "metadata" else 0)
 
 
+@pytest.mark.slow
 def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Program) -> None:
     killed, parameters = ListOrWatchFault(), ListOrWatchParameters(**SMALL)
     killed.inject(parameters, 0, host)
@@ -96,6 +101,7 @@ def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Progr
     assert left(server) == 0
 
 
+@pytest.mark.slow
 def test_an_early_end_still_tells_what_was_measured(host: FakeHost) -> None:
     fault, parameters = ListOrWatchFault(), ListOrWatchParameters(**SMALL | {"follows_for": "20s"})
     ended, told = threading.Event(), list[BaseModel]()

@@ -81,10 +81,10 @@ def play(host: FakeHost, **changes: Any) -> tuple[Evidence, tuple[str, ...], lis
     "changes",
     [
         {},
-        {"form": "table"},
-        {"form": "metadata", "read": "any"},
-        {"read": "exact", "act_as": "system-masters"},
-        {"read": "watch-list"},
+        pytest.param({"form": "table"}, marks=pytest.mark.slow),
+        pytest.param({"form": "metadata", "read": "any"}, marks=pytest.mark.slow),
+        pytest.param({"read": "exact", "act_as": "system-masters"}, marks=pytest.mark.slow),
+        pytest.param({"read": "watch-list"}, marks=pytest.mark.slow),
     ],
 )
 def test_every_list_is_answered_and_told_of(host: FakeHost, server: Program, changes: dict[str, Any]) -> None:
@@ -102,6 +102,7 @@ def test_every_list_is_answered_and_told_of(host: FakeHost, server: Program, cha
     assert left(server) == 0
 
 
+@pytest.mark.slow
 def test_stages_are_played_one_after_the_other(
     host: FakeHost, server: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_stages_are_played_one_after_the_other(
     assert left(server) == 0
 
 
+@pytest.mark.slow
 def test_a_stage_that_was_ended_is_not_told_as_one(host: FakeHost, server: Program) -> None:
     fault, parameters = ListStormFault(), ListStormParameters(**STAGED)
     fault.inject(parameters, 0, host)
@@ -140,6 +142,7 @@ def test_an_end_before_the_last_round_ends_the_clients(host: FakeHost, server: P
     assert left(server) == 0
 
 
+@pytest.mark.slow
 def test_the_undo_waits_for_a_server_that_the_storm_killed(tmp_path: Path) -> None:
     server = Program(tmp_path / "apiserver")
     try:
@@ -232,6 +235,7 @@ def test_a_storm_over_anothers_objects_is_refused(host: FakeHost) -> None:
         fault.undo(parameters, 0, host, {})
 
 
+@pytest.mark.slow
 def test_a_host_short_of_memory_ends_the_storm_by_itself(
     host: FakeHost, server: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +253,7 @@ def test_a_host_short_of_memory_ends_the_storm_by_itself(
     assert left(server) == 0
 
 
+@pytest.mark.slow
 def test_a_client_process_that_is_killed_in_mid_run_is_an_error_and_leaves_nothing(
     host: FakeHost, server: Program
 ) -> None:

@@ -34,6 +34,7 @@ def host(tmp_path: Path) -> Iterator[FakeHost]:
         running.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("watch_only", [False, True])
 def test_every_client_asks_over_one_connection(host: FakeHost, watch_only: bool) -> None:
     fault, parameters = SteadyClientsFault(), SteadyClientsParameters(**SMALL | {"watch_only": watch_only})

@@ -34,6 +34,7 @@ print(json.dumps([code == rendered.result.exit_code, sorted({name.split(".")[0] 
 """
 
 
+@pytest.mark.slow
 def test_a_game_day_makes_no_frame_and_judges_nothing_in_its_own_process(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", passing())
     done = subprocess.run([sys.executable, "-c", SCRIPT, folder], capture_output=True, text=True, check=True)
@@ -44,6 +45,7 @@ def test_a_game_day_makes_no_frame_and_judges_nothing_in_its_own_process(tmp_pat
     assert not {"pandas", "pyarrow", "numpy"} & set(modules)
 
 
+@pytest.mark.slow
 def test_a_report_rendered_apart_has_the_same_result(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", passing())
     apart = render_apart(folder, "http://here/report.html")
@@ -53,6 +55,7 @@ def test_a_report_rendered_apart_has_the_same_result(tmp_path: Path) -> None:
     assert (folder / NOTES_FILE).is_file()
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", passing())
     (folder / "report.html").mkdir()

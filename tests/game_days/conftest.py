@@ -32,7 +32,7 @@ from gameday.checks.outcome import RunResult
 from gameday.cluster.gpu_pods import gpu_pod
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.health.model import REASON
-from gameday.history.events import Record, StepStarted
+from gameday.history.events import PrometheusFellBehind, Record, StepStarted, WaitStarted
 from gameday.history.journal import History, read_history
 from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
@@ -47,8 +47,8 @@ QUIET = {
     PREFECT_LOGGING_TO_API_ENABLED: False,
     PREFECT_SERVER_ANALYTICS_ENABLED: False,
 }
-# Ends a test whose condition never comes, on a machine however busy; pytest's own limit is more than twice as long.
-_PATIENCE_S = 150.0
+PATIENCE_S = 600.0
+"""Ends a test whose condition never comes, on a machine however busy; pytest's own limit is three times as long."""
 QUICK: dict[str, Any] = {
     "apiVersion": "gameday/v1",
     "name": "quick",
@@ -84,12 +84,32 @@ def changed(plan: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 SILENT = changed(QUICK, "expect.alerts", [{"name": "GPUTemperatureHigh", "within": "30s", "resolves_within": "1s"}])
 SILENT = changed(SILENT, "expect.allow_other_alerts", True)
 
+SHORT_HOLD = "25s"
+"""Shorter than a reaper watches a dead run's lease, and longer than any run overlooks that its injector is Ready."""
+
+# Bounds of plans that something must keep which takes no longer than the machine makes it.
+_BOUNDS = frozenset(
+    f"{what}within" for what in ("", "log_path_", "resolves_", "returns_", "resubmitted_", "resumes_", "ends_")
+)
+
 
 def patient(plan: dict[str, Any]) -> dict[str, Any]:
-    """Give the quick plan time for the restart of a control plane's part, and for its clients' back-off."""
-    alert, taint = (QUICK["expect"][kind][0] | {"within": "100s"} for kind in ("alerts", "taints"))
-    plan = changed(changed(plan, "expect.alerts", [alert]), "expect.taints", [taint])
-    return changed(plan, "expect.workloads.resubmitted_within", "100s")
+    """The plan with two minutes in place of each bound, for machines and clusters that are slow and do it all the same.
+
+    Two minutes are what a starved machine keeps, and what a control plane needs whose parts restart, with its clients'
+    back-off. A plan that is to break has short bounds instead: what never comes comes no sooner on a slow machine.
+    Other alerts are allowed: where Prometheus falls behind, nobody knows that there were none.
+    """
+    plan = changed(_with_bounds(plan, "2m"), "expect.allow_other_alerts", True)
+    return changed(changed(plan, "guardrails.max_duration", "20m"), "fault.hold", "10m")
+
+
+def _with_bounds(part: Any, bound: str) -> Any:
+    if isinstance(part, list):
+        return [_with_bounds(one, bound) for one in part]
+    if isinstance(part, dict):
+        return {key: bound if key in _BOUNDS else _with_bounds(value, bound) for key, value in part.items()}
+    return part
 
 
 @dataclass
@@ -115,6 +135,18 @@ class Played:
     def verdicts(self) -> dict[str, str]:
         assert self.folder is not None, self.output
         return {v["check"]: v["status"] for v in json.loads((self.folder / "verdicts.json").read_text())}
+
+    def broken(self) -> set[str]:
+        """Return the checks that are broken.
+
+        The absence of an alert is one of them also where Prometheus fell behind, as on a starved machine, and says so.
+        """
+        print(self.output)
+        verdicts = self.verdicts()
+        found = {check for check, status in verdicts.items() if status == "broken"}
+        if self.history.of(PrometheusFellBehind) and verdicts.get("alert-fires") == "unknown":
+            found.add("alert-fires")
+        return found
 
 
 class Arena:
@@ -151,7 +183,7 @@ class Arena:
         )
         return process, reports
 
-    def finish(self, process: subprocess.Popen[str], reports: Path, timeout_s: float = _PATIENCE_S) -> Played:
+    def finish(self, process: subprocess.Popen[str], reports: Path, timeout_s: float = PATIENCE_S) -> Played:
         try:
             output, _ = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -174,7 +206,7 @@ class Arena:
     ) -> Played:
         """Strike once, as soon as the run's history holds a record that `reached` accepts."""
         process, reports = self.start(plan)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not any(reached(record) for record in _records(reports)):
             if process.poll() is not None or time.monotonic() > deadline:
                 played = self.finish(process, reports, 10)
@@ -204,11 +236,11 @@ class Arena:
         # A game-day is refused while its alert fires. Alerts of events that are no quarantine fire for minutes, and
         # refuse nobody.
         (alert,) = (expected["name"] for expected in QUICK["expect"]["alerts"])
-        until(lambda: not self._is_active(alert), 60, f"{alert} resolved")
+        until(lambda: not self._is_active(alert), PATIENCE_S, f"{alert} resolved")
         # A job waits twice as long for each failed pod of its own before it makes a new one.
         for pod in self.core.list_namespaced_pod("training", field_selector="status.phase=Failed").items:
             self.core.delete_namespaced_pod(pod.metadata.name, "training", grace_period_seconds=0)
-        until(self.is_training, 90, "every pod of the training to run")
+        until(self.is_training, PATIENCE_S, "every pod of the training to run")
 
     def _is_active(self, alert: str) -> bool:
         """Return whether an alert is pending or firing, for any node. Its series may outlive it by minutes."""
@@ -253,7 +285,7 @@ class Arena:
         for node in held_out:
             self.core.patch_node(node, {"spec": {"taints": None, "unschedulable": None}})
         if held_out:
-            until(self._has_no_reason, 30, "the health controller to take its reasons off the nodes")
+            until(self._has_no_reason, PATIENCE_S, "the health controller to take its reasons off the nodes")
 
     def _has_no_reason(self) -> bool:
         return not any(REASON in annotations for _, _, _, annotations in self.nodes().values())
@@ -271,6 +303,11 @@ def _records(reports: Path) -> list[Record]:
 
 def step_started(step: Step) -> Callable[[Record], bool]:
     return lambda record: isinstance(record.event, StepStarted) and record.event.step is step
+
+
+def waits_for(what: str) -> Callable[[Record], bool]:
+    """Return whether a record begins a wait for something, by the first words of what is waited for."""
+    return lambda record: isinstance(record.event, WaitStarted) and record.event.what.startswith(what)
 
 
 def send(*signals: signal.Signals, pause_s: float = 0.3) -> Callable[[subprocess.Popen[str]], None]:

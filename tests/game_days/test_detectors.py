@@ -134,7 +134,6 @@ def watched(arena: Arena, tmp_path_factory: pytest.TempPathFactory, request: pyt
     ("watched", "plan"),
     [
         ("nvsentinel", "nvsentinel-xid-79"),
-        ("nvsentinel", "nvsentinel-row-remap-failure"),
         ("konduktor", "konduktor-xid-13"),
         ("node-problem-detector", "node-problem-detector-xid-79"),
         ("eks-node-monitoring-agent", "eks-xid-95"),

@@ -8,10 +8,10 @@ import pytest
 
 from gameday.history.events import FaultInjected
 from gameday.host.base import HoldMemory
-from tests.game_days.conftest import QUICK, Arena
+from tests.game_days.conftest import QUICK, Arena, patient
 from tests.game_days.test_doctor import doctor
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(1800)]
 PROCESS = "python -m gameday.host.worker --gpu="
 
 
@@ -26,8 +26,9 @@ def monitored(clean_arena: Arena) -> Iterator[Arena]:
         host.end_work(gpu)
 
 
+@pytest.mark.gate
 def test_a_run_is_refused_and_names_the_process(monitored: Arena) -> None:
-    played = monitored.play(QUICK)
+    played = monitored.play(patient(QUICK))
     assert played.exit_code == 5, played.output
     assert PROCESS in " ".join(played.output.split())
     assert not list(played.history.of(FaultInjected))

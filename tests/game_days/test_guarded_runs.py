@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import time
 from pathlib import Path
@@ -24,17 +23,12 @@ from gameday.history.events import (
     ApprovalAnswered,
     ApprovalAsked,
     FaultInjected,
-    FaultUndone,
-    GuardChecked,
     IntentRecorded,
     TargetsChosen,
 )
 from gameday.history.journal import read_history
-from gameday.host import memory
-from gameday.run.record import RunRecord
-from gameday.values.results import Cleanliness, Step
 from kubesim.kubeconfig import Kubeconfig
-from tests.game_days.conftest import QUICK, SILENT, Arena, Played, changed, step_started
+from tests.game_days.conftest import QUICK, Arena, Played, changed
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 ASKING = changed(QUICK, "approval", {"required": True, "within": "90s"})
@@ -103,79 +97,6 @@ def test_a_dry_run_lists_every_rank_of_an_all_reduce_and_shows_no_secret(clean_a
 def nameless(name: str) -> str:
     """An object's name without its run's id."""
     return re.sub(r"gd-\d{8}-\d{6}-[0-9a-f]{6}-", "gd-", name)
-
-
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"protected_namespaces": ["training"]}, "guardrail protected pods"),
-        ({"max_pool_percent": 10}, "guardrail share of the pool: 25 %"),
-        ({"topology_label": "topology.kubernetes.io/rack", "max_domain_percent": 20}, "of rack-000"),
-        ({"freezes": [{"start": "2020-01-01", "end": "2199-01-01", "why": "for ever"}]}, "for ever"),
-    ],
-    ids=["protected pods", "pool", "rack", "freeze"],
-)
-def test_a_guardrail_that_trips_at_the_start_refuses_the_run(
-    clean_arena: Arena, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any], said: str
-) -> None:
-    monkeypatch.setenv("GAMEDAY_GUARDRAILS", json.dumps(limits))
-    before = writes(clean_arena)
-    played = clean_arena.play(QUICK)
-    assert played.exit_code == 5, played.output
-    assert said in played.output
-    assert False in {one.ok for one in played.history.of(GuardChecked)}
-    assert not {call for call in writes(clean_arena) if writes(clean_arena)[call] != before.get(call)} & {
-        "CREATE pods",
-        "PATCH nodes",
-        "CREATE configmaps",
-    }
-
-
-@pytest.mark.slow
-def test_an_opt_in_that_is_taken_back_aborts_the_run_and_undoes_it(clean_arena: Arena) -> None:
-    label = "gameday.dev/opt-in"
-    plan = changed(SILENT, "targets.names", [sorted(clean_arena.nodes())[0]])
-    node = plan["targets"]["names"][0]
-
-    def take_back(_: object) -> None:
-        clean_arena.core.patch_node(node, {"metadata": {"labels": {label: None}}})
-
-    try:
-        played = clean_arena.play_and_when(plan, step_started(Step.AWAIT_ALERT), take_back)
-    finally:
-        clean_arena.core.patch_node(node, {"metadata": {"labels": {label: "true"}}})
-    assert played.history.of(FaultInjected)
-    assert [(one.by, "no longer carries" in one.why) for one in played.history.of(Aborted)] == [("guard", True)]
-    assert {one.cleanliness for one in played.history.of(FaultUndone)} == {Cleanliness.CLEAN}
-    assert played.exit_code == 3, played.output
-
-
-def test_a_rehearsal_that_runs_short_of_memory_aborts_and_undoes_its_fault(
-    clean_arena: Arena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    meminfo, begin_step = tmp_path / "meminfo", RunRecord.begin_step
-
-    def leave(percent: int) -> None:
-        meminfo.write_text(f"MemTotal: {100 * 2**20} kB\nMemAvailable: {percent * 2**20} kB\n")
-
-    def runs_short(record: RunRecord, step: Step) -> None:
-        begin_step(record, step)
-        if step is Step.AWAIT_ALERT:
-            leave(9)
-
-    leave(50)
-    monkeypatch.setattr(memory, "MEMINFO", meminfo)
-    monkeypatch.setattr(memory, "OWN_GROUP", tmp_path / "none")
-    monkeypatch.setattr(RunRecord, "begin_step", runs_short)
-    played = clean_arena.play(SILENT)
-    assert played.exit_code == 3, played.output
-    looks = [(one.phase, one.ok) for one in played.history.of(GuardChecked) if one.guardrail == "free memory"]
-    assert looks[0] == ("before", True)
-    assert ("during", False) in looks
-    assert {one.cleanliness for one in played.history.of(FaultUndone)} == {Cleanliness.CLEAN}
-    (aborted,) = played.history.of(Aborted)
-    assert "9.0 of this machine's 100.0 GiB free, 9.0%" in aborted.why
-    assert "start a smaller cluster" in (played.folder or Path()).joinpath("report.html").read_text()
 
 
 def asked(arena: Arena, plan: dict[str, Any]) -> tuple[Any, Path, str]:

@@ -14,13 +14,13 @@ from gameday.agent.task import RemediateTask
 from gameday.cluster.manifests import ROLE_LABEL, agent_pod
 from gameday.cluster.profile import load_profile
 from gameday.cluster.watch import Follower
-from gameday.history.events import FaultUndone, IntentRecorded, NodeReturned, RepairChainEnded, RepairHopSeen
+from gameday.history.events import FaultUndone, IntentRecorded, NodeReturned, RepairHopSeen
 from gameday.values.results import RepairHop
-from tests.game_days.conftest import QUICK, Arena, changed
+from tests.game_days.conftest import PATIENCE_S, QUICK, Arena, changed, patient
 from tests.rehearsal import processes
 from tests.support.world import until
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 STATE = "foreign.example/state"
 HOPS: dict[str, Any] = {
@@ -59,13 +59,14 @@ class ForeignLoop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         self._follower.stop()
 
     def _repair(self) -> None:
         self._await(lambda node: bool(node.spec.taints))
         self._label("repairing")
-        processes.until(lambda: not self._injectors(), 60, "the fault to be withdrawn on the first sign of the repair")
+        withdrawn = "the fault to be withdrawn on the first sign of the repair"
+        processes.until(lambda: not self._injectors(), PATIENCE_S, withdrawn)
         self._reboot()
         self._await(lambda node: node.status.node_info.boot_id != self._boot and self._is_ready(node))
         self._label("validated")
@@ -112,9 +113,10 @@ def node(clean_arena: Arena) -> Iterator[str]:
         clean_arena.core.delete_namespaced_pod(pod.metadata.name, "gameday", grace_period_seconds=0)
 
 
+@pytest.mark.gate
 def test_a_cluster_that_repairs_its_node_passes_and_is_timed_hop_by_hop(clean_arena: Arena, node: str) -> None:
     with ForeignLoop(clean_arena, node):
-        played = clean_arena.play(plan_for(node))
+        played = clean_arena.play(patient(plan_for(node)))
     assert played.exit_code == 0, played.output
     hops = {seen.hop: seen for seen in played.history.of(RepairHopSeen)}
     assert list(hops) == [hop for hop in RepairHop if hop is not RepairHop.WORK_MOVED]
@@ -125,19 +127,3 @@ def test_a_cluster_that_repairs_its_node_passes_and_is_timed_hop_by_hop(clean_ar
     assert played.verdicts()["qa"] == played.verdicts()["workload-return"] == "held"
     out = next(record.at for record, one in played.history.with_times(FaultUndone) if one.intent == "inject")
     assert hops[RepairHop.REPAIR_BEGUN].at < out < hops[RepairHop.REPAIRED].at
-
-
-def test_a_cluster_that_does_not_repair_fails_at_that_hop_and_its_taint_is_not_ours(arena: Arena) -> None:
-    arena.settle()
-    node = sorted(arena.nodes())[-1]
-    try:
-        played = arena.play(plan_for(node))
-        assert played.exit_code == 1, played.output
-        assert "(hop ‘repair begun’)" in played.result.why
-        (ended,) = played.history.of(RepairChainEnded)
-        assert ended.stopped_at is RepairHop.REPAIR_BEGUN
-        assert [taint for taint, *_ in arena.nodes()[node][0]] == ["trainy.konduktor.ai/faulty"]
-        assert played.result.cleanliness == "clean"
-        assert arena.leftovers() == []
-    finally:
-        arena.heal()

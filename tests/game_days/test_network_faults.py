@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gameday.history.events import CanaryMeasured, QaChecked
-from tests.game_days.conftest import QUICK, Arena, changed
+from tests.game_days.conftest import QUICK, Arena, changed, patient
 from tests.rehearsal.processes import until
 
-pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NETEM = {"type": "net_netem", "interface": "ib0", "delay": "50ms", "loss": "1%", "hold": "60s"}
 BUSY = "70%"
@@ -77,10 +77,12 @@ NCCL = {"backend": "nccl", "interface": "ib0", "falls_below": "2.5%", "tolerance
 LIMIT = {"type": "net_tbf", "interface": "ib0", "rate_mbit": 10, "hold": "60s"}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_an_all_reduce_by_nccl_over_a_slow_interface_falls_and_comes_back(clean_arena: Arena) -> None:
     plan = changed(changed(QUICK, "fault", LIMIT), "recover.remediation", "none")
-    played = clean_arena.play(changed(plan, "expect", {"all_reduce": NCCL, "stays_schedulable_for": "1s"}))
+    plan = changed(plan, "expect", {"all_reduce": NCCL, "stays_schedulable_for": "1s"})
+    played = clean_arena.play(patient(plan))
     assert played.exit_code == 0, played.output
     before, during, after = (seen.value or 0.0 for seen in played.history.of(CanaryMeasured))
     assert (before, during, after) == pytest.approx((3.0, 0.00125, 3.0), rel=0.05)

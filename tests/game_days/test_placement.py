@@ -15,8 +15,7 @@ from gameday import cli
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.history.journal import read_history
 from gameday.rehearsal.blueprint import Size
-from tests.game_days.conftest import QUIET, Arena, arena_in, changed
-from tests.game_days.test_shipped_hands_off import shipped
+from tests.game_days.conftest import QUIET, Arena, arena_in
 from tests.rehearsal.processes import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -51,14 +50,3 @@ def test_a_gang_lands_on_the_fast_nodes_and_the_control_does_not(classed: Arena,
         assert gang <= {event.intent for event in history.of(IntentRecorded)}
         assert gang <= {event.intent for event in history.of(FaultUndone)}
     assert (classed.leftovers(), classed.nodes()) == ([], before)
-
-
-def test_fast_nodes_without_room_leave_it_unknown_and_no_pod_is_sent(classed: Arena) -> None:
-    """Two fast nodes have two free GPUs each."""
-    plan = {key: value for key, value in shipped("hardware-aware-placement").items() if key != "arms"}
-    played = classed.play(changed(plan, "expect.placement.pods", 5))
-    assert played.verdicts()["placement"] == "unknown"
-    (placed,) = played.history.of(GangPlaced)
-    assert (placed.pods, "4 GPUs are free on 2 node(s)" in placed.why_not_sent) == ((), True)
-    assert not [event for event in played.history.of(IntentRecorded) if event.intent.startswith("gang-")]
-    assert classed.leftovers() == []

@@ -95,16 +95,6 @@ def test_a_node_that_must_stay_out_stays_out(repaired: Arena, name: str, node: s
     assert RepairHop.RETURNED not in hops(played)
 
 
-def test_without_a_repairer_the_same_plan_fails_where_the_repair_does_not_begin(repaired: Arena) -> None:
-    repaired.cluster.child("repair").end()
-    plan = changed(shipped("hands-off-gpu-fell-off-the-bus"), "recover.hops.work_moved", {"within": "3s"})
-    plan = changed(plan, "recover.hops.repair_begun", {"within": "3s"})
-    played = repaired.play(on(plan, "gpu-node-4"))
-    assert played.exit_code == 1, played.output
-    assert played.verdicts()["repair-repair-begun"] == "broken"
-    assert "stopped at the hop ‘repair begun’" in played.output.replace("\n", " ")
-
-
 def test_a_foreign_stack_is_followed_from_its_cordon_to_its_own_validation(foreign: Arena) -> None:
     played = foreign.play(shipped(str(PLANS / "detectors" / "nvsentinel-hands-off-xid-79.yaml")))
     assert played.exit_code == 0, played.output

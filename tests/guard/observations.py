@@ -11,6 +11,7 @@ from typing import Any
 
 from kubernetes import client
 
+from gameday.clock import Clock
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.disruption_budgets import DisruptionBudget
 from gameday.cluster.kubernetes import Candidate
@@ -20,7 +21,6 @@ from gameday.errors import AdapterError
 from gameday.faults.registry import parameter_models
 from gameday.guard.observation import Observation
 from gameday.history.events import Event, TargetsChosen
-from gameday.ledger.lease import boottime_s
 from gameday.plan.load import LoadedPlan, parse_plan
 from gameday.plan.models import Plan
 from gameday.run.abort import Abort
@@ -204,12 +204,17 @@ class FakeNodes:
 class FakeRun:
     """As much of a run as guardrails look at; its abort and its events are the real ones."""
 
-    def __init__(self, plan: Plan, profile: ClusterProfile, *nodes: NodeSnapshot) -> None:
+    def __init__(self, plan: Plan, profile: ClusterProfile, *nodes: NodeSnapshot, clock: Clock = Clock()) -> None:
         self.id, self.plan, self.profile = "20260101-000000", plan, profile
         loaded = LoadedPlan(plan, b"", "")
         self.record = SimpleNamespace(
-            loaded=loaded, step=Step.AWAIT_ALERT, abort=Abort(), started_boottime_s=boottime_s()
+            loaded=loaded,
+            step=Step.AWAIT_ALERT,
+            abort=Abort(clock),
+            started_boottime_s=clock.boottime(),
+            clock=clock,
         )
+        self.clock = self.record.clock
         self.member: SeasonMember | None = None
         self.targets = tuple(chosen_target(one, index=index) for index, one in enumerate(nodes))
         self.nodes = FakeNodes(nodes)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gameday.clock import Clock
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.guard.doctor.prometheus import check_prometheus
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
@@ -61,6 +62,7 @@ def said_of(
         silent: The sources that do not show the plan's fault.
     """
     run: Any = SimpleNamespace(
+        clock=Clock(),
         servers=SimpleNamespace(prometheus=Scraping(prefixes)),
         profile=SimpleNamespace(detector=watching, prometheus=SimpleNamespace(url="http://p")),
         plan=SimpleNamespace(expect=SimpleNamespace(alerts=[SimpleNamespace(name=alert)])),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gameday.clock import Clock
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.guard.alert_pace import AlertPace, pace_of
@@ -71,18 +72,20 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         ("OfQuick", QUICK_S, 1.0, 0.0),
     ],
 )
+@pytest.mark.slow
 def test_the_pace_is_that_of_the_slowest_series_and_the_quickest_rule(
     prometheus: Prometheus, alert: str, scraped: float, evaluated: float, hold: float
 ) -> None:
-    pace = pace_of(prometheus, RuleSeries(prometheus), alert)
+    pace = pace_of(prometheus, RuleSeries(prometheus), alert, Clock().now())
     assert pace is not None
     assert pace.scrape_s == pytest.approx(scraped, rel=0.2)
     assert (pace.evaluate_s, pace.hold_s) == (evaluated, hold)
 
 
 def test_what_nobody_scrapes_has_no_known_pace_and_no_rule_has_none(prometheus: Prometheus) -> None:
-    assert pace_of(prometheus, RuleSeries(prometheus), "OfNothing") == AlertPace(None, EVALUATED_S, 0.0)
-    assert pace_of(prometheus, RuleSeries(prometheus), "Nobodys") is None
+    series, now = RuleSeries(prometheus), Clock().now()
+    assert pace_of(prometheus, series, "OfNothing", now) == AlertPace(None, EVALUATED_S, 0.0)
+    assert pace_of(prometheus, series, "Nobodys", now) is None
 
 
 def test_for_is_over_at_an_evaluation() -> None:
@@ -91,7 +94,7 @@ def test_for_is_over_at_an_evaluation() -> None:
 
 
 def said_of(prometheus: Prometheus, alert: str, within_s: float) -> Prerequisite:
-    run: Any = SimpleNamespace(servers=SimpleNamespace(prometheus=prometheus))
+    run: Any = SimpleNamespace(clock=Clock(), servers=SimpleNamespace(prometheus=prometheus))
     expected: Any = SimpleNamespace(name=alert, within=timedelta(seconds=within_s))
     (said,) = _in_time(run, RuleSeries(prometheus), expected)
     return said

@@ -5,15 +5,15 @@ import threading
 import pytest
 
 from gameday.errors import AbortedError, RefusedError, StopRunError
-from gameday.guard import check as check_module
 from gameday.guard.base import Measurement
 from gameday.guard.check import guard_before, under_guardrails
 from gameday.guard.guardrails.stop_alerts import StopAlerts
 from gameday.history.events import GuardChecked
 from gameday.values.results import Step
 from tests.guard.observations import FakeRun, firing, node, plan, pod, profile
+from tests.support.virtual_clock import VirtualClock
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def stopped(run: FakeRun) -> StopRunError | None:
@@ -31,7 +31,7 @@ def checks(run: FakeRun) -> list[GuardChecked]:
 
 
 def test_a_guardrail_that_trips_while_the_fault_is_in_aborts_the_run() -> None:
-    run = FakeRun(plan(), profile(), node("a"))
+    run = FakeRun(plan(), profile(), node("a"), clock=VirtualClock())
     run.nodes.current["a"] = node("a", labels={})
     error = stopped(run)
     assert isinstance(error, AbortedError)
@@ -43,7 +43,7 @@ def test_a_guardrail_that_trips_while_the_fault_is_in_aborts_the_run() -> None:
 
 
 def test_a_pod_that_lands_on_the_target_later_aborts_the_run() -> None:
-    run = FakeRun(plan(), profile(), node("a"))
+    run = FakeRun(plan(), profile(), node("a"), clock=VirtualClock())
     run.nodes.pods["a"].append(pod("dns", "kube-system"))
     error = stopped(run)
     assert error is not None
@@ -51,23 +51,24 @@ def test_a_pod_that_lands_on_the_target_later_aborts_the_run() -> None:
 
 
 def test_what_trips_before_anything_is_broken_refuses_the_run() -> None:
-    run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
+    run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"), clock=VirtualClock())
     run.record.step = Step.BASELINE
     run.servers.prometheus.active = [firing("FleetDown")]
     assert isinstance(stopped(run), RefusedError)
 
 
-def test_a_guardrail_that_stays_unmeasured_aborts_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_module, "_UNMEASURED_LIMIT_S", 0.0)
-    monkeypatch.setattr("gameday.guard.guardrails.stop_alerts.StopAlerts.interval_s", 0.1)
-    run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
+def test_a_guardrail_that_stays_unmeasured_for_half_a_minute_aborts_the_run() -> None:
+    run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"), clock=VirtualClock())
     run.servers.prometheus.down = True
     error = stopped(run)
     assert error is not None
     assert "not measured" in error.why
+    # Looks are 5 s apart, from the first tick on: that after 30 s is not yet more than 30 s late.
+    assert run.clock.monotonic() == pytest.approx(35.1)
 
 
 def test_a_server_that_does_not_answer_does_not_hold_up_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the machine's clock: the looks that ask a server are a thread of their own."""
     asked, answer = threading.Event(), threading.Event()
 
     def hang(*_: object) -> Measurement:
@@ -86,7 +87,7 @@ def test_a_server_that_does_not_answer_does_not_hold_up_the_time_limit(monkeypat
 
 
 def test_what_needs_targets_is_not_looked_at_before_they_are_chosen() -> None:
-    run = FakeRun(plan(guardrails={"max_duration": "1s"}, expect={"taints": [TAINT]}), profile())
+    run = FakeRun(plan(guardrails={"max_duration": "1s"}, expect={"taints": [TAINT]}), profile(), clock=VirtualClock())
     error = stopped(run)
     assert error is not None
     assert "longer than guardrails.max_duration" in error.why
@@ -94,7 +95,7 @@ def test_what_needs_targets_is_not_looked_at_before_they_are_chosen() -> None:
 
 
 def test_the_looks_of_a_quiet_run_are_counted_once_it_ends() -> None:
-    run = FakeRun(plan(), profile(), node("a"))
+    run = FakeRun(plan(), profile(), node("a"), clock=VirtualClock())
     with under_guardrails(run), pytest.raises(AbortedError):  # type: ignore[arg-type]
         while True:
             run.record.abort.sleep(0.05)
@@ -107,7 +108,7 @@ def test_the_looks_of_a_quiet_run_are_counted_once_it_ends() -> None:
 
 @pytest.mark.parametrize("down", [False, True], ids=["it trips", "it cannot be measured"])
 def test_before_the_fault_every_doubt_is_a_refusal(down: bool) -> None:
-    run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"))
+    run = FakeRun(plan(), profile(stop_alerts=["FleetDown"]), node("a"), clock=VirtualClock())
     run.servers.prometheus.active, run.servers.prometheus.down = [firing("FleetDown")], down
     with pytest.raises(RefusedError, match="stop-the-line alerts"):
         guard_before(run, run.targets)  # type: ignore[arg-type]

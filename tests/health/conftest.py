@@ -50,7 +50,7 @@ class Process:
         return status
 
 
-def eventually(read: Callable[[], Any], within_s: float = 20.0) -> Any:
+def eventually(read: Callable[[], Any], within_s: float = 60.0) -> Any:
     """Return the first reading that is neither None nor False; an AssertionError of `read` counts as not yet."""
     deadline = time.monotonic() + within_s
     while True:

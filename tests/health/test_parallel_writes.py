@@ -74,7 +74,7 @@ class Running:
         """Let writes end, and take in their results."""
         for _ in range(count):
             self.api.gate.release()
-            self.worker.handle_written(self.results.get(timeout=10))
+            self.worker.handle_written(self.results.get(timeout=60))
             self.worker.write_due()
 
 
@@ -84,7 +84,7 @@ def test_a_storm_is_written_at_once_in_bounded_number_and_each_node_once() -> No
     for name in names[:20]:
         read_line(running.worker, name, lost(DAY_S))
     for _ in range(WRITES_AT_ONCE):
-        running.api.entered.get(timeout=10)
+        running.api.entered.get(timeout=60)
     assert running.worker.seconds_until_due() > 0, "nothing to do until a write ends"
     running.let_through(20)
     assert running.api.tainted == set(names[:20])
@@ -105,7 +105,7 @@ def test_the_brake_counts_before_the_write() -> None:
 def test_a_fault_that_comes_during_a_write_is_written_after_it() -> None:
     running = Running("n1")
     read_line(running.worker, "n1", lost(DAY_S))
-    running.api.entered.get(timeout=10)
+    running.api.entered.get(timeout=60)
     read_line(running.worker, "n1", lost(DAY_S + 9).replace("4e", "5e"))
     running.let_through(2)
     assert running.api.most_of_one == 1
@@ -116,9 +116,9 @@ def test_a_fault_that_comes_during_a_write_is_written_after_it() -> None:
 def test_a_taint_that_is_removed_before_its_write_is_known_is_not_put_back() -> None:
     running = Running("n1")
     read_line(running.worker, "n1", lost(DAY_S))
-    running.api.entered.get(timeout=10)
+    running.api.entered.get(timeout=60)
     running.api.gate.release()
-    result = running.results.get(timeout=10)
+    result = running.results.get(timeout=60)
     for taints in ([{"key": KEY, "value": "true", "effect": "NoSchedule"}], []):  # the watch is faster than the result
         running.api.nodes["n1"]["spec"]["taints"] = taints
         running.api.count_up("n1")
@@ -147,7 +147,7 @@ def test_a_write_that_is_refused_is_tried_again() -> None:
 def test_a_node_that_is_deleted_during_its_write_is_forgotten() -> None:
     running = Running("n1", "n2")
     read_line(running.worker, "n1", lost(DAY_S))
-    running.api.entered.get(timeout=10)
+    running.api.entered.get(timeout=60)
     running.worker.handle_deleted_node("n1")
     running.let_through()
     read_line(running.worker, "n2", lost(DAY_S))

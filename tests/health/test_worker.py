@@ -192,6 +192,7 @@ def test_a_quarantine_counts_for_the_brake_until_the_window_is_over() -> None:
     while "n3" not in api.tainted and time.monotonic() < deadline:
         stamp += 2
         read_line(worker, "n3", lost(stamp))
+        time.sleep(0.02)
     assert "n3" in api.tainted
 
 

@@ -266,6 +266,7 @@ def test_a_worker_whose_round_hangs_reports_nccls_own_error_and_ends() -> None:
     assert last["error"] == "NcclError: status 6: Connection closed by remote peer \\x1b[2J"
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_without_an_error_ends_with_its_agent() -> None:
     with process(order().model_dump(), f"FAILS = False\n{_STUB}") as worker:
         assert worker.stdout

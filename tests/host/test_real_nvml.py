@@ -96,6 +96,7 @@ def test_a_gpu_that_falls_off_in_between_is_lost_and_the_others_stay(nvml: MockN
     assert reader.read() == [expected(0), GpuSample(index=1, uuid="", name="", pci_bus_id="", lost=True), expected(2)]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_lost_in_the_middle_of_a_reading_keeps_its_name(nvml: MockNvml, reader: NvmlReader) -> None:
     nvml.show({"1.nvmlDeviceGetPowerUsage": GPU_IS_LOST})
     known = expected(1).model_dump(include={"index", "uuid", "name", "pci_bus_id"})
@@ -111,6 +112,7 @@ def test_a_gpu_that_is_lost_in_the_middle_of_a_reading_keeps_its_name(nvml: Mock
         pytest.param("!999", id="unknown"),
     ],
 )
+@pytest.mark.slow
 def test_a_field_that_answers_with_an_error_is_unknown_and_costs_no_other(
     nvml: MockNvml, reader: NvmlReader, error: str
 ) -> None:
@@ -118,12 +120,14 @@ def test_a_field_that_answers_with_an_error_is_unknown_and_costs_no_other(
     assert reader.read()[0] == expected(0).model_copy(update={"power_w": None, "memory_temperature_c": None})
 
 
+@pytest.mark.slow
 def test_a_gpu_without_a_t_limit_has_its_limits_in_degrees(nvml: MockNvml, reader: NvmlReader) -> None:
     nvml.show({"0.nvmlDeviceGetMarginTemperature": "!3", "1.nvmlDeviceGetFieldValues.196": "!3"})
     old, mixed = {"max_operating_c": 86, "slowdown_c": 90}, {"max_operating_c": 86}
     assert reader.read()[:2] == [expected(0).model_copy(update=old), expected(1).model_copy(update=mixed)]
 
 
+@pytest.mark.slow
 def test_a_gpu_above_its_limit_has_a_negative_margin(nvml: MockNvml, reader: NvmlReader) -> None:
     nvml.show({"0.nvmlDeviceGetTemperature.0": "90", "0.nvmlDeviceGetMarginTemperature": "-3"})
     assert reader.read()[0] == expected(0).model_copy(update={"temperature_c": 90})
@@ -134,6 +138,7 @@ def test_a_name_that_is_no_text_is_unknown(nvml: MockNvml, reader: NvmlReader) -
     assert reader.read()[0] == expected(0).model_copy(update={"name": ""})
 
 
+@pytest.mark.slow
 def test_a_driver_that_counts_no_gpu_shows_none(nvml: MockNvml, reader: NvmlReader) -> None:
     nvml.show({"nvmlDeviceGetCount_v2": "0"})
     assert reader.read() == []
@@ -150,6 +155,7 @@ def test_a_driver_without_the_newer_functions_leaves_their_fields_unknown(nvml: 
         assert reader.read()[0] == old
 
 
+@pytest.mark.slow
 def test_a_library_that_only_counts_shows_gpus_of_which_nothing_is_known(nvml: MockNvml, tmp_path: Path) -> None:
     exported = {key.split(".")[1] for key in healthy(0)}
     nvml.library = compile_nvml(tmp_path / "bare", without=sorted(exported))
@@ -158,6 +164,7 @@ def test_a_library_that_only_counts_shows_gpus_of_which_nothing_is_known(nvml: M
 
 
 @pytest.mark.parametrize("missing", NO_FUNCTION_BUT[:1] + NO_FUNCTION_BUT[2:3])
+@pytest.mark.slow
 def test_a_library_without_the_first_functions_is_no_nvml(nvml: MockNvml, tmp_path: Path, missing: str) -> None:
     nvml.library = compile_nvml(tmp_path / "none", without=[missing])
     with nvml_reader(nvml.environment) as reader, pytest.raises(HostError, match="too old, or not NVIDIA's"):
@@ -173,6 +180,7 @@ def test_a_library_without_the_first_functions_is_no_nvml(nvml: MockNvml, tmp_pa
         pytest.param("!999", "^NVML: Unknown Error$", id="unknown"),
     ],
 )
+@pytest.mark.slow
 def test_a_library_that_does_not_open_says_why_and_opens_once_it_can(
     nvml: MockNvml, reader: NvmlReader, error: str, message: str
 ) -> None:
@@ -192,6 +200,7 @@ def test_a_library_that_does_not_open_says_why_and_opens_once_it_can(
         pytest.param(b"\x7fELF" + bytes(4096), "NVML not found .*(ELF|header)", id="of another machine"),
     ],
 )
+@pytest.mark.slow
 def test_a_library_that_does_not_load_says_what_the_loader_says(
     nvml: MockNvml, tmp_path: Path, content: bytes | None, message: str
 ) -> None:

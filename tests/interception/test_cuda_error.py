@@ -26,6 +26,7 @@ from tests.rehearsal.processes import until
 from tests.support.compiler import compile_c
 from tests.support.cuda_job import SOURCE, CudaJob, CudaPrograms, compile_cuda, cuda_job
 
+pytestmark = pytest.mark.slow
 WAYS = ("linked", "dlsym", "asks", "asks-old")
 """How a program comes by the driver's functions."""
 MARK = "5f0c9a41d2e7b830"

@@ -12,6 +12,7 @@ from gameday.league.record import LeagueEntry, LeagueFault, LeagueRecord
 from gameday.plan.models import Plan
 from gameday.season.record import Assignment, DirtyNode, LeftOut, SeasonRecord
 from tests.coverage.builders import plan
+from tests.report.page import only
 from tests.report.run_builder import NODE, START, Timed, at, passing, replacing, without, write
 
 OURS = LeagueEntry(given="ours", name="ours", version="1.0")
@@ -65,11 +66,12 @@ def untainted(*more: Timed) -> list[Timed]:
 def run(
     league: Path, entry: LeagueEntry, season: str, name: str, events: Iterable[Timed], mine: Plan | None = None
 ) -> Assignment:
-    """Write a run as it leaves its folder when it has ended."""
+    """Write a run as it leaves its folder when it has ended, its report without sections that no league reads."""
     run_id = f"{season}-{name}"
     timed = replacing(events, lambda event: isinstance(event, RunStarted), run_id=run_id)
     write(league / entry.name / run_id, timed, plan=mine or plan(name))
-    render_run(league / entry.name / run_id, datetime.now(UTC))
+    with only():
+        render_run(league / entry.name / run_id, datetime.now(UTC))
     return Assignment(run_id=run_id, plan=name, asked_as=name, targets=(NODE,))
 
 

@@ -65,6 +65,13 @@ class Injection:
 
 
 @pytest.fixture
+def world(server: World) -> Iterator[World]:
+    """The real server, which the virtual node's processes can reach."""
+    yield server
+    server.clear()
+
+
+@pytest.fixture
 def injection(world: World, runner: Kubernetes, node: str) -> Injection:
     return Injection(runner, node)
 

@@ -14,7 +14,8 @@ from gameday.ledger.entries import DeletePod, Entry, Header, RestoreGpuClasses
 from gameday.ledger.ledger import LEDGER_BYTES, Ledger, ledger_name, stored_ledgers
 from gameday.reaper.reap import reap
 from gameday.values.results import Cleanliness
-from tests.support.world import NAMESPACE, World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, unique
 
 FLEET = 5000
 AT_ONCE = 100
@@ -27,7 +28,7 @@ def run() -> str:
 
 
 @pytest.fixture
-def ledger(world: World, runner: Kubernetes, run: str) -> Ledger:
+def ledger(world: ScriptedWorld, runner: Kubernetes, run: str) -> Ledger:
     return Ledger(runner, Header(run_id=run, plan="fleet", started=LATER, operator="ada", host="here"))
 
 
@@ -48,7 +49,7 @@ def intend_probe(ledger: Ledger, number: int, *, defer_write: bool = False) -> E
     )
 
 
-def stored(world: World, run: str) -> dict[str, str]:
+def stored(world: ScriptedWorld, run: str) -> dict[str, str]:
     return dict(world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data)
 
 
@@ -56,7 +57,7 @@ def size_of(data: dict[str, str]) -> int:
     return sum(len(key) + len(value) for key, value in data.items())
 
 
-def test_a_forgotten_entry_goes_with_the_next_intent(world: World, ledger: Ledger, run: str) -> None:
+def test_a_forgotten_entry_goes_with_the_next_intent(world: ScriptedWorld, ledger: Ledger, run: str) -> None:
     first = intend_probe(ledger, 0)
     second = intend_probe(ledger, 1)
     ledger.forget(first)
@@ -78,7 +79,7 @@ def test_a_ledger_that_was_read_back_reuses_no_place(runner: Kubernetes, ledger:
     assert intend_probe(Ledger.from_stored(runner, found), 2).seq == 2
 
 
-def test_probes_of_5000_nodes_fit(world: World, ledger: Ledger, run: str) -> None:
+def test_probes_of_5000_nodes_fit(world: ScriptedWorld, ledger: Ledger, run: str) -> None:
     largest = 0
     for begin in range(0, FLEET, AT_ONCE):
         entries = [intend_probe(ledger, begin + i, defer_write=i < AT_ONCE - 1) for i in range(AT_ONCE)]
@@ -90,7 +91,7 @@ def test_probes_of_5000_nodes_fit(world: World, ledger: Ledger, run: str) -> Non
     assert AT_ONCE * 250 < largest < AT_ONCE * 350
 
 
-def test_labels_of_5000_nodes_fit_and_what_is_said_to_fit_does(world: World, ledger: Ledger, run: str) -> None:
+def test_labels_of_5000_nodes_fit_and_what_is_said_to_fit_does(world: ScriptedWorld, ledger: Ledger, run: str) -> None:
     """The longest class before and after; the reaper settles every entry with all the evidence that it may keep."""
     nodes = [node_name(number) for number in range(FLEET)]
     assert why_labels_do_not_fit(nodes) == ""
@@ -122,7 +123,7 @@ ACTS = 4
 
 @pytest.mark.parametrize("killed_after", range(3 * ACTS + 1))
 def test_whatever_the_moment_a_run_is_killed_at_the_reaper_finds_its_pods(
-    world: World, runner: Kubernetes, reaper: Kubernetes, ledger: Ledger, run: str, killed_after: int
+    world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes, ledger: Ledger, run: str, killed_after: int
 ) -> None:
     for _ in islice(_acts(world, ledger, run), killed_after):
         pass
@@ -134,7 +135,7 @@ def test_whatever_the_moment_a_run_is_killed_at_the_reaper_finds_its_pods(
     assert (world.pods(run), world.ledgers()) == ([], [])
 
 
-def _acts(world: World, ledger: Ledger, run: str) -> Iterator[None]:
+def _acts(world: ScriptedWorld, ledger: Ledger, run: str) -> Iterator[None]:
     """Three probes, each of which begins before the one before it is taken away."""
     before: Entry | None = None
     for number in range(3):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,74 +12,65 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError
-from gameday.ledger import lease as leases_module
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, node_lease
-from tests.support.world import NAMESPACE, PATIENCE_S, World, unique
+from gameday.ledger.lease import CLUSTER_LEASE, LEASE_DURATION, Leases, lease_duration, node_lease
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.scripted.cluster import ScriptedCluster
+from tests.support.scripted.script import Script
+from tests.support.world import NAMESPACE, unique
 
-# Renewals come this often in place of every 15 s.
-QUICK = timedelta(seconds=0.2)
+NEVER_WHOLE = timedelta(microseconds=1)
+"""What a lease adds to a whole second: the client would drop its fraction, which the API server demands."""
+RENEWED_EVERY_S = LEASE_DURATION.total_seconds() / 2
 
 
 class Losses:
-    """What `lost` was called with, for a test to wait on."""
+    """What `lost` was called with."""
 
-    def __init__(self) -> None:
-        self._said: queue.Queue[str] = queue.Queue()
+    def __init__(self, world: ScriptedWorld) -> None:
+        self._clock = world.clock
+        self._is_lost = threading.Event()
+        self.said: list[str] = []
 
     def __call__(self, why: str) -> None:
-        self._said.put(why)
+        self.said.append(why)
+        self._is_lost.set()
 
     def next(self) -> str:
-        return self._said.get(timeout=PATIENCE_S)
-
-    def none(self) -> bool:
-        return self._said.empty()
-
-
-@pytest.fixture
-def lost() -> Losses:
-    return Losses()
+        """Let time pass until it is called; return what it is told."""
+        assert self._clock.wait_set(self._is_lost, 2 * LEASE_DURATION.total_seconds())
+        (why,) = self.said
+        return why
 
 
 @pytest.fixture
-def leases(world: World, runner: Kubernetes, lost: Losses) -> Iterator[Leases]:
-    held = Leases(runner, "run-a", lost, QUICK)
+def lost(world: ScriptedWorld) -> Losses:
+    return Losses(world)
+
+
+@pytest.fixture
+def leases(world: ScriptedWorld, runner: Kubernetes, lost: Losses) -> Iterator[Leases]:
+    held = Leases(runner, "run-a", lost)
     yield held
     held.release()
 
 
 @pytest.fixture
-def others(world: World, runner: Kubernetes) -> Leases:
+def others(world: ScriptedWorld, runner: Kubernetes) -> Leases:
     return Leases(runner, "run-b", lambda _: None)
 
 
-def spec(world: World, name: str = CLUSTER_LEASE) -> Any:
+def spec(world: ScriptedWorld, name: str = CLUSTER_LEASE) -> Any:
     return world.coordination.read_namespaced_lease(name, NAMESPACE).spec
 
 
-def lapse(world: World, name: str = CLUSTER_LEASE, *, by: timedelta = timedelta(hours=1)) -> None:
+def lapse(world: ScriptedWorld, name: str = CLUSTER_LEASE, *, by: timedelta = timedelta(hours=1)) -> None:
     """As if the holder had not renewed for an hour, by its own clock; observing it takes a second."""
-    then = (datetime.now(UTC) - by).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    then = (world.clock.now() - by).isoformat(timespec="microseconds").replace("+00:00", "Z")
     spec = {"renewTime": then, "leaseDurationSeconds": 1}
     world.coordination.patch_namespaced_lease(name, NAMESPACE, {"spec": spec})
 
 
-def renewed(world: World, condition: Callable[[Any], bool]) -> Any:
-    """The cluster lease once it satisfies the condition: its changes are watched, not polled."""
-    from kubernetes import watch
-
-    listed = world.coordination.list_namespaced_lease(NAMESPACE)
-    for lease in listed.items:
-        if condition(lease):
-            return lease
-    version = listed.metadata.resource_version
-    stream = watch.Watch().stream(
-        world.coordination.list_namespaced_lease, NAMESPACE, resource_version=version, timeout_seconds=int(PATIENCE_S)
-    )
-    return next(event["object"] for event in stream if condition(event["object"]))
-
-
-def test_a_free_lease_is_taken_and_given_back(world: World, others: Leases) -> None:
+def test_a_free_lease_is_taken_and_given_back(world: ScriptedWorld, others: Leases) -> None:
     others.acquire(CLUSTER_LEASE)
     others.acquire(node_lease("n1"), timedelta(minutes=20))
     assert world.holders() == {CLUSTER_LEASE: "run-b", "gameday-node-n1": "run-b"}
@@ -97,7 +88,9 @@ def test_a_lease_outlasts_the_outage_that_its_own_holder_brings(outage_s: int) -
     assert lease_duration(30) == timedelta(seconds=30)
 
 
-def test_a_held_lease_is_refused_with_its_holders_name(world: World, runner: Kubernetes, others: Leases) -> None:
+def test_a_held_lease_is_refused_with_its_holders_name(
+    world: ScriptedWorld, runner: Kubernetes, others: Leases
+) -> None:
     others.acquire(CLUSTER_LEASE)
     with pytest.raises(LeaseHeldError) as caught:
         Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
@@ -107,8 +100,9 @@ def test_a_held_lease_is_refused_with_its_holders_name(world: World, runner: Kub
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 
-def test_another_run_of_the_same_id_is_refused_too(runner: Kubernetes, world: World) -> None:
+def test_another_run_of_the_same_id_is_refused_too(runner: Kubernetes, world: ScriptedWorld) -> None:
     Leases(runner, "20260102-030405", lambda _: None).acquire(CLUSTER_LEASE)
+    world.clock.sleep(0.001)
     twin = Leases(runner, "20260102-030405", lambda _: None)
     with pytest.raises(LeaseHeldError):
         twin.acquire(CLUSTER_LEASE)
@@ -116,34 +110,56 @@ def test_another_run_of_the_same_id_is_refused_too(runner: Kubernetes, world: Wo
     assert world.holders() == {CLUSTER_LEASE: "20260102-030405"}
 
 
-def test_an_expired_lease_is_taken_over(world: World, runner: Kubernetes, others: Leases) -> None:
+@pytest.mark.parametrize("fate", ["answer lost", "sent twice"])
+def test_a_lease_that_was_made_without_our_knowledge_is_ours(
+    world: ScriptedWorld, runner: Kubernetes, others: Leases, fate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = runner.coordination.create_namespaced_lease
+
+    def made(namespace: str, manifest: Any) -> Any:
+        create(namespace, manifest)
+        if fate == "answer lost":
+            raise ApiException(status=502)
+        return create(namespace, manifest)
+
+    leases = Leases(runner, unique("run"), pytest.fail)
+    monkeypatch.setattr(runner.coordination, "create_namespaced_lease", made)
+    leases.acquire(CLUSTER_LEASE)
+    monkeypatch.undo()
+    with pytest.raises(LeaseHeldError):
+        others.acquire(CLUSTER_LEASE)
+    leases.release()
+    assert world.holders() == {}
+
+
+def test_an_expired_lease_is_taken_over(world: ScriptedWorld, runner: Kubernetes, others: Leases) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
     Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
-    assert spec(world).renew_time > datetime.now(UTC) - timedelta(minutes=1)
+    assert spec(world).renew_time == world.clock.now() + NEVER_WHOLE
 
 
 def test_a_lease_is_fresh_when_observing_its_dead_holder_took_its_whole_duration(
-    world: World, runner: Kubernetes, others: Leases
+    world: ScriptedWorld, runner: Kubernetes, others: Leases
 ) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
     heir = Leases(runner, "run-a", lambda _: None, timedelta(seconds=0.9))
-    before = datetime.now(UTC)
+    before = world.clock.now()
     heir.acquire(CLUSTER_LEASE)
     heir.check()
-    assert spec(world).renew_time > before + timedelta(seconds=0.5)
+    assert spec(world).renew_time == before + timedelta(seconds=1) + NEVER_WHOLE
 
 
-def test_a_lease_without_a_holder_is_free(world: World, others: Leases) -> None:
+def test_a_lease_without_a_holder_is_free(world: ScriptedWorld, others: Leases) -> None:
     world.coordination.create_namespaced_lease(NAMESPACE, {"metadata": {"name": CLUSTER_LEASE}, "spec": {}})
     others.acquire(CLUSTER_LEASE)
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 
 def test_who_loses_the_race_for_an_expired_lease_meets_the_winner(
-    world: World, runner: Kubernetes, others: Leases, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, runner: Kubernetes, others: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
@@ -151,7 +167,7 @@ def test_who_loses_the_race_for_an_expired_lease_meets_the_winner(
 
     def late(*arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = world.clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
         theirs = {"spec": {"holderIdentity": "run-c", "renewTime": now}}
         world.coordination.patch_namespaced_lease(CLUSTER_LEASE, NAMESPACE, theirs)
         return patch(*arguments, **options)
@@ -163,36 +179,38 @@ def test_who_loses_the_race_for_an_expired_lease_meets_the_winner(
     assert world.holders() == {CLUSTER_LEASE: "run-c"}
 
 
-def test_a_lease_that_may_not_be_made_is_an_error(world: World, reaper: Kubernetes) -> None:
+def test_a_lease_that_may_not_be_made_is_an_error(world: ScriptedWorld, reaper: Kubernetes) -> None:
     reaper.profile = reaper.profile.model_copy(update={"namespace": "default"})
     with pytest.raises(KubernetesError, match=r"create lease gameday-cluster: 403"):
         Leases(reaper, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
 
 
-def test_renewal_goes_on(world: World, leases: Leases, lost: Losses) -> None:
+def test_renewal_goes_on(world: ScriptedWorld, leases: Leases, lost: Losses) -> None:
     leases.acquire(CLUSTER_LEASE)
     first = spec(world).renew_time
     leases.keep_renewing()
-    second = renewed(world, lambda lease: lease.spec.renew_time > first).spec.renew_time
-    renewed(world, lambda lease: lease.spec.renew_time > second)
-    assert lost.none()
+    for number in (1, 2):
+        world.clock.sleep(RENEWED_EVERY_S)
+        assert spec(world).renew_time == first + number * LEASE_DURATION / 2
+    assert lost.said == []
 
 
-def test_somebody_elses_note_on_the_lease_costs_nothing(world: World, leases: Leases, lost: Losses) -> None:
+def test_somebody_elses_note_on_the_lease_costs_nothing(world: ScriptedWorld, leases: Leases, lost: Losses) -> None:
     leases.acquire(CLUSTER_LEASE)
     world.coordination.patch_namespaced_lease(
         CLUSTER_LEASE, NAMESPACE, {"metadata": {"annotations": {"example.com/seen": "yes"}}}
     )
     first = spec(world).renew_time
     leases.keep_renewing()
-    renewed(world, lambda lease: lease.spec.renew_time > first)
-    assert lost.none()
+    world.clock.sleep(RENEWED_EVERY_S)
+    assert spec(world).renew_time == first + LEASE_DURATION / 2
+    assert lost.said == []
     leases.release()
     assert world.holders() == {}
 
 
-def test_a_run_that_slept_does_not_take_its_lease_back(world: World, runner: Kubernetes, lost: Losses) -> None:
-    sleeper = Leases(runner, "run-a", lost, QUICK)
+def test_a_run_that_slept_does_not_take_its_lease_back(world: ScriptedWorld, runner: Kubernetes, lost: Losses) -> None:
+    sleeper = Leases(runner, "run-a", lost)
     sleeper.acquire(CLUSTER_LEASE)
     lapse(world)
     awake = Leases(runner, "run-b", lambda _: None)
@@ -203,7 +221,7 @@ def test_a_run_that_slept_does_not_take_its_lease_back(world: World, runner: Kub
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 
-def test_a_deleted_lease_is_lost(world: World, leases: Leases, lost: Losses) -> None:
+def test_a_deleted_lease_is_lost(world: ScriptedWorld, leases: Leases, lost: Losses) -> None:
     leases.acquire(CLUSTER_LEASE)
     world.coordination.delete_namespaced_lease(CLUSTER_LEASE, NAMESPACE)
     leases.keep_renewing()
@@ -211,10 +229,8 @@ def test_a_deleted_lease_is_lost(world: World, leases: Leases, lost: Losses) -> 
 
 
 def test_a_lease_that_cannot_be_renewed_is_lost_once_its_time_is_up(
-    runner: Kubernetes, lost: Losses, monkeypatch: pytest.MonkeyPatch
+    runner: Kubernetes, leases: Leases, lost: Losses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As below: a busy machine must leave time for a second attempt.
-    leases = Leases(runner, "run-a", lost, timedelta(seconds=2))
     leases.acquire(CLUSTER_LEASE)
     asked: list[int] = []
 
@@ -224,17 +240,14 @@ def test_a_lease_that_cannot_be_renewed_is_lost_once_its_time_is_up(
 
     monkeypatch.setattr(runner.coordination, "patch_namespaced_lease", away)
     leases.keep_renewing()
-    assert lost.next() == "could not renew the cluster lease for 2 s: renew lease gameday-cluster: 503 away"
-    assert len(asked) > 1
+    assert lost.next() == "could not renew the cluster lease for 30 s: renew lease gameday-cluster: 503 away"
+    assert len(asked) == 6, "after half of its time, and then every 3 s"
     monkeypatch.undo()
-    leases.release()
 
 
 def test_a_failure_that_passes_is_no_loss(
-    world: World, runner: Kubernetes, lost: Losses, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, runner: Kubernetes, leases: Leases, lost: Losses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long enough that a busy machine does not make the first renewal the last.
-    leases = Leases(runner, "run-a", lost, timedelta(seconds=2))
     leases.acquire(CLUSTER_LEASE)
     first = spec(world).renew_time
 
@@ -244,12 +257,12 @@ def test_a_failure_that_passes_is_no_loss(
 
     monkeypatch.setattr(runner.coordination, "patch_namespaced_lease", away_once)
     leases.keep_renewing()
-    renewed(world, lambda lease: lease.spec.renew_time > first)
-    leases.release()
-    assert lost.none()
+    world.clock.sleep(RENEWED_EVERY_S + LEASE_DURATION.total_seconds() / 10)
+    assert spec(world).renew_time == first + LEASE_DURATION * 0.6, "a tenth of its time after the failure"
+    assert lost.said == []
 
 
-def test_only_our_own_lease_is_given_back(world: World, runner: Kubernetes, others: Leases) -> None:
+def test_only_our_own_lease_is_given_back(world: ScriptedWorld, runner: Kubernetes, others: Leases) -> None:
     ours = Leases(runner, "run-a", lambda _: None)
     ours.acquire(CLUSTER_LEASE)
     ours.acquire(node_lease("n1"))
@@ -280,7 +293,7 @@ def test_a_server_that_is_away_does_not_keep_a_run_from_ending(
 
 
 def test_a_holder_whose_clock_is_an_hour_behind_is_seen_to_live(
-    world: World, runner: Kubernetes, others: Leases
+    world: ScriptedWorld, runner: Kubernetes, others: Leases
 ) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
@@ -294,7 +307,7 @@ def test_a_holder_whose_clock_is_an_hour_behind_is_seen_to_live(
 
 
 def test_a_dead_holder_whose_clock_was_an_hour_ahead_is_found_dead_by_the_patient(
-    world: World, runner: Kubernetes, others: Leases
+    world: ScriptedWorld, runner: Kubernetes, others: Leases
 ) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world, by=timedelta(hours=-1))
@@ -305,7 +318,7 @@ def test_a_dead_holder_whose_clock_was_an_hour_ahead_is_found_dead_by_the_patien
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
 
 
-def test_an_observer_that_is_stopped_takes_nothing(world: World, runner: Kubernetes, others: Leases) -> None:
+def test_an_observer_that_is_stopped_takes_nothing(world: ScriptedWorld, runner: Kubernetes, others: Leases) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
 
@@ -318,7 +331,7 @@ def test_an_observer_that_is_stopped_takes_nothing(world: World, runner: Kuberne
 
 
 def test_a_nodes_lease_is_free_when_it_is_given_back_and_not_when_its_time_is_up(
-    world: World, runner: Kubernetes, others: Leases
+    world: ScriptedWorld, runner: Kubernetes, others: Leases
 ) -> None:
     others.acquire(node_lease("n1"))
     lapse(world, node_lease("n1"))
@@ -328,14 +341,23 @@ def test_a_nodes_lease_is_free_when_it_is_given_back_and_not_when_its_time_is_up
     Leases(runner, "run-a", lambda _: None).acquire(node_lease("n1"))
 
 
-def test_a_run_that_slept_through_its_lease_notices_by_itself(
-    runner: Kubernetes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_slept_through_its_lease_notices_by_itself(world: ScriptedWorld, runner: Kubernetes) -> None:
     ours = Leases(runner, "run-a", lambda _: None)
     ours.acquire(CLUSTER_LEASE)
     ours.check()
-    now = leases_module.boottime_s() + 31
-    monkeypatch.setattr(leases_module, "boottime_s", lambda: now)
+    world.clock.freeze(31)
     with pytest.raises(LeaseLostError, match="not renewed for 31 s"):
         ours.check()
     ours.release()
+
+
+def test_a_lease_may_be_taken_in_a_whole_second() -> None:
+    cluster = ScriptedCluster(Script(), nodes=0)
+    assert cluster.now().microsecond == 0
+    kubernetes = cluster.kubernetes()
+    leases = Leases(kubernetes, "run-1", lambda why: None)
+    leases.acquire(CLUSTER_LEASE)
+    assert cluster.left() == [f"leases.coordination.k8s.io/{CLUSTER_LEASE}"]
+    leases.release()
+    kubernetes.close()
+    assert cluster.left() == []

@@ -16,7 +16,8 @@ from gameday.ledger.entries import DeleteJob, DeletePod, Header, RestoreNode, Ta
 from gameday.ledger.ledger import Ledger, StoredLedger, ledger_name, stored_ledgers
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
-from tests.support.world import NAMESPACE, World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, unique
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
@@ -32,7 +33,7 @@ def run() -> str:
 
 
 @pytest.fixture
-def ledger(world: World, runner: Kubernetes, run: str) -> Ledger:
+def ledger(world: ScriptedWorld, runner: Kubernetes, run: str) -> Ledger:
     return Ledger(runner, header(run))
 
 
@@ -41,7 +42,7 @@ def intend(ledger: Ledger, id: str, undo: Undo | None = None, *, defer_write: bo
     return ledger.intend(id=id, act=f"do {id}", node="n1", undo=undo, expires=LATER, defer_write=defer_write)
 
 
-def data(world: World, run: str) -> dict[str, Any]:
+def data(world: ScriptedWorld, run: str) -> dict[str, Any]:
     """What `kubectl get configmap -o yaml` shows."""
     found = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data
     return {key: json.loads(text) for key, text in found.items()}
@@ -54,7 +55,7 @@ def only(kubernetes: Kubernetes) -> StoredLedger:
     return found.ledgers[0]
 
 
-def test_an_intent_is_in_the_cluster_when_it_returns(world: World, ledger: Ledger, run: str) -> None:
+def test_an_intent_is_in_the_cluster_when_it_returns(world: ScriptedWorld, ledger: Ledger, run: str) -> None:
     intend(ledger, "inject", TakeOutFault(pod="gd-1-inject", gpu=3, fault={"type": "xid", "xid": 79}))
     found = data(world, run)
     assert sorted(found) == ["0000-inject.json", "run.json"]
@@ -73,7 +74,9 @@ def test_an_intent_is_in_the_cluster_when_it_returns(world: World, ledger: Ledge
     assert labels == {"gameday.dev/ledger": "true", "gameday.dev/run": run}
 
 
-def test_defer_write_waits_for_what_sets_it_off(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+def test_defer_write_waits_for_what_sets_it_off(
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str
+) -> None:
     intend(ledger, "quarantine", defer_write=True)
     assert world.ledgers() == []
     intend(ledger, "inject")
@@ -81,7 +84,9 @@ def test_defer_write_waits_for_what_sets_it_off(world: World, runner: Kubernetes
     assert runner.counter.cost().by_call == {"POST configmaps": 1}
 
 
-def test_clean_settles_wait_and_others_do_not(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+def test_clean_settles_wait_and_others_do_not(
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str
+) -> None:
     first, second, third = (intend(ledger, id) for id in ("a", "b", "c"))
     ledger.settle(first, Cleanliness.CLEAN, "flow", ["gone"])
     assert data(world, run)["0000-a.json"]["settled"] is None
@@ -97,7 +102,7 @@ def test_clean_settles_wait_and_others_do_not(world: World, runner: Kubernetes, 
 
 
 def test_what_an_undo_has_to_know_is_written_at_once(
-    world: World, runner: Kubernetes, ledger: Ledger, run: str
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str
 ) -> None:
     undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap"})
     entry = intend(ledger, "inject", undo)
@@ -126,7 +131,7 @@ def test_open_entries_are_the_unsettled_newest_first(runner: Kubernetes, ledger:
     assert not ledger.all_clean()
 
 
-def test_two_writers_lose_no_entry(world: World, runner: Kubernetes, ledger: Ledger, run: str) -> None:
+def test_two_writers_lose_no_entry(world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str) -> None:
     first, second = intend(ledger, "a"), intend(ledger, "b")
     other = Ledger.from_stored(runner, only(runner))
     other.settle(first, Cleanliness.UNKNOWN, "reaper", ["theirs"])
@@ -135,7 +140,7 @@ def test_two_writers_lose_no_entry(world: World, runner: Kubernetes, ledger: Led
     assert (found["0000-a.json"]["by"], found["0001-b.json"]["by"]) == ("reaper", "flow")
 
 
-def test_an_intent_that_cannot_be_written_is_an_error(world: World, reaper: Kubernetes, run: str) -> None:
+def test_an_intent_that_cannot_be_written_is_an_error(world: ScriptedWorld, reaper: Kubernetes, run: str) -> None:
     with pytest.raises(KubernetesError, match=rf"write inject into ledger gameday-run-{run}: 403"):
         intend(Ledger(reaper, header(run)), "inject")
     assert world.ledgers() == []
@@ -143,7 +148,7 @@ def test_an_intent_that_cannot_be_written_is_an_error(world: World, reaper: Kube
 
 @pytest.mark.parametrize("lost", [urllib3.exceptions.ProtocolError("reset"), ApiException(status=504)])
 def test_a_ledger_whose_making_was_not_answered_is_deleted_in_the_end(
-    world: World, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lost: Exception
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, lost: Exception
 ) -> None:
     makes = [runner.core.create_namespaced_config_map]
 
@@ -165,7 +170,7 @@ def test_a_ledger_whose_making_was_not_answered_is_deleted_in_the_end(
 
 
 def test_a_ledger_whose_making_was_not_answered_once_goes_on(
-    world: World, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, lost = runner.core.create_namespaced_config_map, [urllib3.exceptions.ProtocolError("reset")]
 
@@ -181,6 +186,22 @@ def test_a_ledger_whose_making_was_not_answered_once_goes_on(
     assert len(ledger.open_entries()) == 1
 
 
+def test_a_request_that_was_sent_twice_is_the_same_ledger(
+    world: ScriptedWorld, ledger: Ledger, runner: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = runner.core.create_namespaced_config_map
+
+    def twice(namespace: str, manifest: Any) -> Any:
+        create(namespace, manifest)
+        return create(namespace, manifest)
+
+    monkeypatch.setattr(runner.core, "create_namespaced_config_map", twice)
+    entry = intend(ledger, "a")
+    assert only(runner).entries == (entry,)
+    ledger.delete()
+    assert world.ledgers() == []
+
+
 def test_a_second_ledger_of_the_same_run_is_refused(ledger: Ledger, runner: Kubernetes, run: str) -> None:
     intend(ledger, "a")
     with pytest.raises(KubernetesError) as caught:
@@ -188,7 +209,7 @@ def test_a_second_ledger_of_the_same_run_is_refused(ledger: Ledger, runner: Kube
     assert caught.value.status == 409
 
 
-def test_deletion(world: World, ledger: Ledger) -> None:
+def test_deletion(world: ScriptedWorld, ledger: Ledger) -> None:
     ledger.delete()
     entry = intend(ledger, "a")
     ledger.settle(entry, Cleanliness.CLEAN, "flow", [])
@@ -198,14 +219,14 @@ def test_deletion(world: World, ledger: Ledger) -> None:
     ledger.delete()
 
 
-def test_evidence_is_bounded(world: World, ledger: Ledger, run: str) -> None:
+def test_evidence_is_bounded(world: ScriptedWorld, ledger: Ledger, run: str) -> None:
     entry = intend(ledger, "a")
     ledger.settle(entry, Cleanliness.DIRTY, "flow", ["short", "x" * 100_000, "y", *["z" * 300] * 9])
     assert data(world, run)["0000-a.json"]["evidence"] == ["short", "x" * 300, "y", "z" * 300]
 
 
 @pytest.mark.parametrize("character", ["x", "€", "\x00"])
-def test_the_largest_plan_fits_into_a_configmap(world: World, ledger: Ledger, run: str, character: str) -> None:
+def test_the_largest_plan_fits_into_a_configmap(world: ScriptedWorld, ledger: Ledger, run: str, character: str) -> None:
     node = "a-node-with-a-rather-long-name.example.internal"
     for number in range(800):
         undo = TakeOutFault(pod=f"gd-20260102-030405-inject-{number}", gpu=0, fault={"type": "xid", "xid": 79})
@@ -219,7 +240,7 @@ def test_the_largest_plan_fits_into_a_configmap(world: World, ledger: Ledger, ru
 
 @pytest.mark.parametrize("text", ["", "no json", "{}", '{"id": "a"}', '{"kind": "delete-pod"}'])
 def test_an_entry_that_cannot_be_read_is_named_and_the_others_count(
-    world: World, runner: Kubernetes, ledger: Ledger, run: str, text: str
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str, text: str
 ) -> None:
     entry = intend(ledger, "a")
     world.core.patch_namespaced_config_map(ledger_name(run), NAMESPACE, {"data": {"0007-odd.json": text}})
@@ -239,7 +260,7 @@ def test_an_entry_that_cannot_be_read_is_named_and_the_others_count(
     ],
 )
 def test_a_ledger_that_does_not_say_whose_it_is_is_named(
-    world: World, runner: Kubernetes, ledger: Ledger, content: dict[str, str] | None
+    world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, content: dict[str, str] | None
 ) -> None:
     intend(ledger, "a")
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": content}
@@ -249,6 +270,6 @@ def test_a_ledger_that_does_not_say_whose_it_is_is_named(
     assert len(found.ledgers) == 1
 
 
-def test_expiry_is_kept_with_its_zone(world: World, ledger: Ledger, run: str) -> None:
+def test_expiry_is_kept_with_its_zone(world: ScriptedWorld, ledger: Ledger, run: str) -> None:
     ledger.intend(id="a", act="x", node=None, undo=DeletePod(pod="p"), expires=LATER + timedelta(seconds=1))
     assert data(world, run)["0000-a.json"]["expires"] == "2030-01-02T00:00:01Z"

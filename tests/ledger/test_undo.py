@@ -29,7 +29,8 @@ from gameday.ledger.undo import UndoResult, undo_entry
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
-from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, World, termination_message, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, termination_message, unique
 
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
@@ -50,7 +51,7 @@ def run() -> str:
 
 
 @pytest.fixture(autouse=True)
-def n1(world: World) -> Iterator[None]:
+def n1(world: ScriptedWorld) -> Iterator[None]:
     """The node that the entries are of; no kubelet is there but a test's."""
     world.core.create_node({"metadata": {"name": "n1"}, "spec": {}})
     yield
@@ -99,7 +100,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- pods and jobs ---
 
 
-def test_a_pod_is_deleted_and_seen_to_go(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_a_pod_is_deleted_and_seen_to_go(world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
     world.add_pod("p", run, node="n1")
     with Kubelet(world, run, {}):
         done = undo_entry(reaper, entry(DeletePod(pod="p")), run, pods)
@@ -110,7 +111,7 @@ def test_a_pod_is_deleted_and_seen_to_go(world: World, reaper: Kubernetes, pods:
 
 @pytest.mark.usefixtures("soon")
 def test_a_pod_that_does_not_end_is_unknown_and_clean_once_it_has(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     uid = world.add_pod("p", run, node="n1")
     done = undo_entry(reaper, entry(DeletePod(pod="p")), run, pods)
@@ -122,13 +123,13 @@ def test_a_pod_that_does_not_end_is_unknown_and_clean_once_it_has(
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_pod_the_watch_has_not_met_is_not_called_gone(world: World, reaper: Kubernetes, run: str) -> None:
+def test_a_pod_the_watch_has_not_met_is_not_called_gone(world: ScriptedWorld, reaper: Kubernetes, run: str) -> None:
     world.add_pod("p", run, node="n1")
     blind = PodFollower(reaper, run)
     assert undo_entry(reaper, entry(DeletePod(pod="p")), run, blind).cleanliness is Cleanliness.UNKNOWN
 
 
-def test_a_job_goes_with_its_pods(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_a_job_goes_with_its_pods(world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
     world.add_job("j", run, node="n1")
     assert pods.wait(lambda: bool(pods.present()), PATIENCE_S)
     with Kubelet(world, run, {}):
@@ -140,7 +141,9 @@ def test_a_job_goes_with_its_pods(world: World, reaper: Kubernetes, pods: PodFol
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_jobs_pods_that_do_not_end_are_unknown(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_a_jobs_pods_that_do_not_end_are_unknown(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
     world.add_job("j", run, node="n1")
     assert pods.wait(lambda: bool(pods.present()), PATIENCE_S)
     assert undo_entry(reaper, entry(DeleteJob(job="j")), run, pods).cleanliness is Cleanliness.UNKNOWN
@@ -155,7 +158,7 @@ def test_nothing_is_said_of_a_jobs_pods_without_a_watch(reaper: Kubernetes, run:
 # --- nodes ---
 
 
-def test_a_node_gets_back_what_it_was(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_a_node_gets_back_what_it_was(world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
     node = world.add_node(taints=[FOREIGN, TAINT.model_dump()], unschedulable=True)
     restore = entry(RestoreNode(keys=(TAINT.key,), unschedulable=False), node)
     done = undo_entry(reaper, restore, run, pods)
@@ -172,7 +175,7 @@ def test_a_node_that_is_no_longer_there_needs_nothing(reaper: Kubernetes, pods: 
 
 
 def test_an_answer_that_shows_the_taint_still_there_is_dirty(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with a webhook that puts back what is taken off."""
     node = world.add_node(taints=[TAINT.model_dump()])
@@ -181,7 +184,9 @@ def test_an_answer_that_shows_the_taint_still_there_is_dirty(
     assert done.cleanliness is Cleanliness.DIRTY
 
 
-def test_a_cordon_that_is_not_ours_is_left_alone(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_a_cordon_that_is_not_ours_is_left_alone(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
     node = world.add_node(taints=[TAINT.model_dump()], unschedulable=True)
     done = undo_entry(reaper, entry(RestoreNode(keys=(TAINT.key,), unschedulable=None), node), run, pods)
     assert done.cleanliness is Cleanliness.CLEAN
@@ -194,7 +199,7 @@ def test_a_cordon_that_is_not_ours_is_left_alone(world: World, reaper: Kubernete
     "quarantine", [{"taints": [TAINT.model_dump()]}, {"unschedulable": True}], ids=["taint", "cordon"]
 )
 def test_a_node_whose_fault_is_not_provably_out_stays_out_of_service(
-    world: World,
+    world: ScriptedWorld,
     reaper: Kubernetes,
     pods: PodFollower,
     run: str,
@@ -217,7 +222,7 @@ def test_a_node_whose_fault_is_not_provably_out_stays_out_of_service(
 
 
 def test_a_fault_that_is_not_out_keeps_no_node_that_is_not_quarantined_nor_another(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, ledger: Ledger
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, ledger: Ledger
 ) -> None:
     bare, other = world.add_node(), world.add_node(taints=[TAINT.model_dump()])
     ledger.intend(id="inject", act="inject", node=bare, undo=take_out("i"), expires=LATER)
@@ -230,7 +235,9 @@ def test_a_fault_that_is_not_out_keeps_no_node_that_is_not_quarantined_nor_anoth
 # --- faults ---
 
 
-def test_the_injectors_own_word_is_enough(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_the_injectors_own_word_is_enough(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
     world.add_pod("i", run, node="n1", role="inject")
     with Kubelet(world, run, {"inject": termination_message(Cleanliness.CLEAN, "read after: nothing")}) as kubelet:
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
@@ -238,7 +245,9 @@ def test_the_injectors_own_word_is_enough(world: World, reaper: Kubernetes, pods
     assert kubelet.ended == ["i"]
 
 
-def test_a_deadline_that_was_faster_is_named(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_a_deadline_that_was_faster_is_named(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
     world.add_pod("i", run, node="n1", role="inject")
     world.report("i", termination_message(Cleanliness.CLEAN), "Failed", "DeadlineExceeded")
     assert pods.wait(lambda: (seen := pods.seen("i")) is not None and seen.ended, PATIENCE_S)
@@ -248,7 +257,7 @@ def test_a_deadline_that_was_faster_is_named(world: World, reaper: Kubernetes, p
 
 @pytest.mark.parametrize("said", [None, "", "Killed", '{"role": "inject"}', "\x00\xff" * 100])
 def test_without_a_readable_word_a_second_agent_undoes(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, said: str | None
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, said: str | None
 ) -> None:
     world.add_pod("i", run, node="n1", role="inject")
     words = {"inject": said, "undo": termination_message(Cleanliness.CLEAN, "read after: nothing", role="undo")}
@@ -261,7 +270,7 @@ def test_without_a_readable_word_a_second_agent_undoes(
 
 
 def test_an_injector_that_says_dirty_is_followed_by_a_second_agent(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     world.add_pod("i", run, node="n1", role="inject")
     words: dict[str, str | None] = {
@@ -276,7 +285,7 @@ def test_an_injector_that_says_dirty_is_followed_by_a_second_agent(
 
 @pytest.mark.usefixtures("soon")
 def test_a_second_agent_that_does_not_answer_is_unknown(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     """As on a node that is down: nobody is there to run it."""
     done = undo_entry(reaper, entry(take_out("i")), run, pods)
@@ -287,7 +296,7 @@ def test_a_second_agent_that_does_not_answer_is_unknown(
 
 
 def test_to_a_node_that_is_gone_no_second_agent_is_sent(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     done = undo_entry(reaper, entry(take_out("i"), "gone"), run, pods)
     assert done.cleanliness is Cleanliness.UNKNOWN
@@ -296,7 +305,7 @@ def test_to_a_node_that_is_gone_no_second_agent_is_sent(
 
 
 def test_a_fault_is_out_where_the_cluster_took_its_node_away(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     """No kubelet is left to end the injector's pod, which is removed without waiting for one."""
     world.add_pod("i", run, "gone")
@@ -319,7 +328,9 @@ def test_a_second_agent_gets_the_prior_values_from_the_ledger(
     assert sent[0]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent", "the registry may be away"
 
 
-def killed(world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Injector `k` died between the fault's going in and the ledger's learning of it; its log is all there is."""
     world.add_pod("k", run, node="n1", role="inject")
     world.report("k", "", "Failed", "OOMKilled")
@@ -329,7 +340,7 @@ def killed(world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkey
 
 
 def test_a_second_agent_gets_the_state_that_the_killed_first_one_printed(
-    world: World,
+    world: ScriptedWorld,
     reaper: Kubernetes,
     pods: PodFollower,
     run: str,
@@ -351,7 +362,12 @@ def prior_in_cluster(reaper: Kubernetes) -> dict[str, str]:
 
 
 def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_its_pod(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch, ledger: Ledger
+    world: ScriptedWorld,
+    reaper: Kubernetes,
+    pods: PodFollower,
+    run: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ledger: Ledger,
 ) -> None:
     killed(world, reaper, pods, run, monkeypatch)
     delete, known = reaper.delete_pod, list[dict[str, str]]()
@@ -371,7 +387,7 @@ def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_i
 
 
 def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_does_not_answer(
-    world: World,
+    world: ScriptedWorld,
     reaper: Kubernetes,
     run: str,
     sent: list[dict[str, Any]],
@@ -394,7 +410,7 @@ def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_
 
 
 def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(undo, "_SECOND_AGENT_AFTER_SIGNAL_S", 0.0)
     monkeypatch.setattr(undo, "_GONE_WITHIN_S", 0.05)
@@ -406,7 +422,7 @@ def test_a_second_agent_has_as_long_to_start_as_the_first_had_but_for_a_signal(
 
 
 def test_a_second_attempt_does_not_believe_the_first_ones_agent(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     with Kubelet(world, run, {"undo": termination_message(Cleanliness.UNKNOWN, "host away", role="undo")}):
         first = undo_entry(reaper, entry(take_out("i")), run, pods)
@@ -415,7 +431,9 @@ def test_a_second_attempt_does_not_believe_the_first_ones_agent(
     assert (first.cleanliness, second.cleanliness) == (Cleanliness.UNKNOWN, Cleanliness.CLEAN)
 
 
-def test_another_reapers_agent_is_believed(world: World, reaper: Kubernetes, pods: PodFollower, run: str) -> None:
+def test_another_reapers_agent_is_believed(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
     world.add_pod("i-undo", run, node="n1", role="undo")
     with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "theirs", role="undo")}):
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
@@ -424,7 +442,7 @@ def test_another_reapers_agent_is_believed(world: World, reaper: Kubernetes, pod
 
 @pytest.mark.usefixtures("soon")
 def test_an_injector_that_is_still_undoing_is_let_be(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
     world.add_pod("i", run, node="n1", role="inject")
     done = undo_entry(reaper, entry(take_out("i")), run, pods)
@@ -469,7 +487,13 @@ PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
     ],
 )
 def test_operands_come_back_by_their_labels_as_we_left_them(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, value: str, after: str, cleanliness: Cleanliness
+    world: ScriptedWorld,
+    reaper: Kubernetes,
+    pods: PodFollower,
+    run: str,
+    value: str,
+    after: str,
+    cleanliness: Cleanliness,
 ) -> None:
     world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: value, "mine": "kept"}}})
     done = undo_entry(reaper, entry(BringBackOperands(labels=(PLUGIN,))), run, pods)
@@ -478,13 +502,13 @@ def test_operands_come_back_by_their_labels_as_we_left_them(
     assert (labels[PLUGIN], labels["mine"]) == (after, "kept")
 
 
-def plugin(world: World) -> str:
+def plugin(world: ScriptedWorld) -> str:
     return str(world.core.read_node("n1").metadata.labels[PLUGIN])
 
 
 @pytest.mark.parametrize("reported", [Cleanliness.CLEAN, Cleanliness.DIRTY])
 def test_operands_are_away_while_the_fault_comes_out_and_back_once_that_is_known(
-    world: World,
+    world: ScriptedWorld,
     reaper: Kubernetes,
     pods: PodFollower,
     run: str,
@@ -506,7 +530,7 @@ def test_operands_are_away_while_the_fault_comes_out_and_back_once_that_is_known
 
 
 def test_operands_stay_away_while_it_is_not_known_whether_the_fault_is_out(
-    world: World, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: "true"}}})
     results = [UndoResult(Cleanliness.UNKNOWN, ("still undoing",)), UndoResult(Cleanliness.CLEAN, ("out",))]

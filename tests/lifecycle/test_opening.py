@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from gameday.errors import RefusedError
-from gameday.history.events import AlertChosen
+from gameday.clock import Clock
+from gameday.cluster.profile import ClusterProfile
+from gameday.errors import AdapterError, RefusedError
+from gameday.history.events import AlertChosen, Refused
 from gameday.lifecycle import opening
 from gameday.plan.expectations import ExpectedAlert
 from gameday.report.narration import narrate
 from gameday.run.record import start_record
+from gameday.run.servers import Servers
 from tests.guard.observations import plan, profile
+from tests.support.opened import BY_HAND
 from tests.support.runs import quick_plan, with_plan
+from tests.support.virtual_clock import VirtualClock
 
 PAUSED = plan(fault={"type": "etcd_paused", "hold": "2m"}, expect={"api_canary": {}}, rehearsal={"cluster": "lab"})
 
@@ -40,3 +45,17 @@ def test_the_rule_that_stands_for_a_meaning_is_in_the_history_and_in_words(tmp_p
         "Alert NodeQuarantined stands for ‘gpu-fell-off-the-bus’: it reads kube-state-metrics"
     )
     record.journal.close()
+
+
+def test_the_servers_of_a_run_live_by_its_clock(tmp_path: Path) -> None:
+    asked: list[tuple[ClusterProfile, Clock]] = []
+
+    def away(cluster: ClusterProfile, clock: Clock) -> Servers:
+        asked.append((cluster, clock))
+        raise AdapterError("https://a", "connection refused")
+
+    record, cluster = start_record("a-run", quick_plan(), tmp_path, clock=VirtualClock()), profile()
+    with pytest.raises(RefusedError, match="connection refused"), opening.open_run(record, cluster, BY_HAND, away):
+        pytest.fail("it was opened")
+    assert asked == [(cluster, record.clock)]
+    assert [one.why for one in record.journal.history().of(Refused)] == ["https://a: connection refused"]

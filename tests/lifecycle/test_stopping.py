@@ -6,16 +6,14 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 
 import gameday.lifecycle.opening
-from gameday.cluster import kube_transport
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import AbortedError, RefusedError, StepFailedError
 from gameday.history.events import (
@@ -30,7 +28,6 @@ from gameday.history.events import (
     WaitStarted,
 )
 from gameday.history.journal import read_history
-from gameday.ledger import lease
 from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
@@ -40,7 +37,8 @@ from gameday.run.abort import Abort
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.support.opened import LONG, OpenedRun
-from tests.support.runs import quick_plan, with_plan
+from tests.support.runs import close_run, quick_plan, unopened_run, with_plan
+from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.world import PATIENCE_S, World, unique
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
@@ -48,6 +46,14 @@ pytestmark = pytest.mark.timeout(60)
 
 
 # --- waits ---
+
+
+@pytest.fixture
+def in_real_time(world: ScriptedWorld, tmp_path: Path) -> Iterator[Run]:
+    """A run by the machine's clock, which asks no server anything."""
+    run = unopened_run(tmp_path, "r", quick_plan(), world.profile_of("gameday-runner"))
+    yield run
+    close_run(run)
 
 
 def test_a_wait_asks_at_once(new_run: Callable[..., Run]) -> None:
@@ -80,8 +86,8 @@ def test_a_failing_condition_is_not_hidden(new_run: Callable[..., Run]) -> None:
         new_run().wait("it", LONG, fails)
 
 
-def test_an_abort_ends_a_wait_at_once(new_run: Callable[..., Run]) -> None:
-    run = new_run()
+def test_an_abort_ends_a_wait_at_once(in_real_time: Run) -> None:
+    run = in_real_time
 
     def asked() -> None:
         threading.Thread(target=run.record.abort.request, args=("guard", "enough")).start()
@@ -104,8 +110,8 @@ def test_an_aborted_run_asks_nothing_more(new_run: Callable[..., Run]) -> None:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_wait_at_once(new_run: Callable[..., Run], sent: signal.Signals) -> None:
-    run = new_run()
+def test_a_signal_ends_a_wait_at_once(in_real_time: Run, sent: signal.Signals) -> None:
+    run = in_real_time
     with run.record.abort.on_signals(), pytest.raises(AbortedError) as caught:
         run.wait("it", LONG, lambda: signal.raise_signal(sent), every_s=100)
     assert (caught.value.by, caught.value.why) == ("operator", f"{sent.name} received")
@@ -169,7 +175,7 @@ def test_other_threads_install_no_handlers() -> None:
 
 
 @pytest.fixture
-def opened(world: World, tmp_path: Path) -> OpenedRun:
+def opened(world: ScriptedWorld, tmp_path: Path) -> OpenedRun:
     return OpenedRun(world, tmp_path / "reports")
 
 
@@ -200,7 +206,12 @@ def test_a_run_that_takes_too_long_is_aborted_and_undone(opened: OpenedRun) -> N
     assert opened.is_as_if_it_never_was()
 
 
-def test_a_run_whose_lease_is_gone_is_aborted_and_undone(opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_lease_is_gone_is_aborted_from_its_own_thread_and_undone(
+    server: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads and sockets of a whole run are real here."""
+    opened = OpenedRun(server, tmp_path)
+
     def quick(*arguments: Any) -> Leases:
         kubernetes, holder, lost, _, pause = arguments
         return Leases(kubernetes, holder, lost, timedelta(seconds=2), pause)
@@ -273,7 +284,7 @@ def test_a_bug_in_one_undo_costs_only_its_own(opened: OpenedRun, monkeypatch: py
 
 
 def test_a_second_run_is_refused_with_the_firsts_name_and_undoes_nothing_of_it(
-    world: World, opened: OpenedRun, tmp_path: Path
+    world: ScriptedWorld, opened: OpenedRun, tmp_path: Path
 ) -> None:
     second = OpenedRun(world, tmp_path / "second")
 
@@ -291,13 +302,10 @@ def test_a_second_run_is_refused_with_the_firsts_name_and_undoes_nothing_of_it(
     assert opened.is_as_if_it_never_was()
 
 
-def test_a_run_reaps_first_and_notes_what_it_found(world: World, opened: OpenedRun, tmp_path: Path) -> None:
+def test_a_run_reaps_first_and_notes_what_it_found(world: ScriptedWorld, runner: Kubernetes, opened: OpenedRun) -> None:
     dead = unique("run")
-    profile = world.profile(world.kubeconfig("gameday-runner"))
-    kubernetes = Kubernetes(profile)
-    ledger = Ledger(kubernetes, Header(run_id=dead, plan="p", started=LATER, operator="ada", host="here"))
+    ledger = Ledger(runner, Header(run_id=dead, plan="p", started=LATER, operator="ada", host="here"))
     ledger.intend(id="mark", act="mark", node=None, undo=DeletePod(pod=f"gd-{dead}-mark"), expires=LATER)
-    kubernetes.close()
     world.add_pod(f"gd-{dead}-mark", dead)
     history = opened.reports / dead / "history.jsonl"
     history.parent.mkdir(parents=True)
@@ -311,7 +319,7 @@ def test_a_run_reaps_first_and_notes_what_it_found(world: World, opened: OpenedR
     assert undone == [("mark", "reaper", Cleanliness.CLEAN)]
 
 
-def test_a_ledger_nobody_can_read_is_a_refusal(world: World, opened: OpenedRun) -> None:
+def test_a_ledger_nobody_can_read_is_a_refusal(world: ScriptedWorld, opened: OpenedRun) -> None:
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": {"run.json": "no json"}}
     world.core.create_namespaced_config_map("gameday", odd)
     opened.refused()
@@ -319,13 +327,12 @@ def test_a_ledger_nobody_can_read_is_a_refusal(world: World, opened: OpenedRun) 
     assert world.holders() == {}
 
 
-def test_a_run_that_slept_through_its_lease_acts_no_more(opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_slept_through_its_lease_acts_no_more(opened: OpenedRun) -> None:
     """Its intent is written, and the present holder of the lease may have reaped it: nothing may follow it."""
     acted: list[str] = []
 
     def sleeps(run: Run) -> None:
-        now = lease.boottime_s() + 31
-        monkeypatch.setattr(lease, "boottime_s", lambda: now)
+        run.clock.freeze(31)  # type: ignore[attr-defined]
         run.intend("late", "late", DeletePod(pod="late"), None, LONG)
         acted.append("late")
 
@@ -336,31 +343,27 @@ def test_a_run_that_slept_through_its_lease_acts_no_more(opened: OpenedRun, monk
 
 
 def test_a_cluster_that_does_not_answer_is_a_refusal(
-    world: World, opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kube_transport, "_RETRIES", urllib3.Retry(0))
-    kubeconfig = world.kubeconfig("gameday-runner")
-    elsewhere = opened.reports.parent / "kubeconfig"
-    elsewhere.write_text(kubeconfig.read_text().replace(world.url, "https://127.0.0.1:9"))
-    monkeypatch.setattr(world, "kubeconfig", lambda _: elsewhere)
+    monkeypatch.setattr(world.cluster, "is_away", lambda *_: True)
     opened.refused()
     refused = opened.history.of(Refused)[0]
-    assert refused.why.startswith("https://127.0.0.1:9: read the server's version: ")
+    assert refused.why.startswith("http://scripted.invalid: read the server's version: ")
     assert "is the API server up" in refused.hint
     assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
 
 
 def test_rights_that_are_missing_are_a_refusal(
-    world: World, opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reapers = world.kubeconfig("gameday-reaper")
-    monkeypatch.setattr(world, "kubeconfig", lambda _: reapers)
+    reapers = world.profile_of("gameday-reaper")
+    monkeypatch.setattr(world, "profile_of", lambda _: reapers)
     opened.refused()
     assert "403" in opened.history.of(Refused)[0].why
     assert world.holders() == {}
 
 
-def test_a_refusal_and_a_failed_step_end_in_the_history(world: World, tmp_path: Path) -> None:
+def test_a_refusal_and_a_failed_step_end_in_the_history(world: ScriptedWorld, tmp_path: Path) -> None:
     for error, kind in ((RefusedError("no", "do this"), Refused), (StepFailedError("no", "do this"), Problem)):
         opened = OpenedRun(world, tmp_path / kind.__name__)
 
@@ -385,8 +388,8 @@ def test_a_torn_last_line_costs_only_itself(opened: OpenedRun) -> None:
 def test_a_run_on_a_virtual_cluster_that_has_ended_is_refused_at_once(
     opened: OpenedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profile = opened.world.profile(opened.world.kubeconfig("gameday-runner")).model_copy(update={"rehearsal": tmp_path})
-    monkeypatch.setattr(opened.world, "profile", lambda file: profile)
+    profile = opened.world.profile_of("gameday-runner").model_copy(update={"rehearsal": tmp_path})
+    monkeypatch.setattr(opened.world, "profile_of", lambda _: profile)
     HeldFolder(tmp_path).release()
     opened.refused()
     assert "runs no longer" in opened.history.of(Refused)[-1].why

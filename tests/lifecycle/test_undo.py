@@ -25,7 +25,6 @@ from gameday.history.events import (
     StepEnded,
     TargetsChosen,
 )
-from gameday.ledger import lease
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.ledger.ledger import Ledger, ledger_name
@@ -41,7 +40,8 @@ from gameday.run.steps import step
 from gameday.values.results import Cleanliness, Step, StepOutcome
 from tests.support.opened import LONG, OpenedRun
 from tests.support.runs import follow_as_target
-from tests.support.world import NAMESPACE, World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, unique
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 pytestmark = pytest.mark.timeout(60)
@@ -57,7 +57,7 @@ def hangup_as_in_a_terminal() -> Iterator[None]:
 
 
 @pytest.fixture
-def opened(world: World, tmp_path: Path) -> OpenedRun:
+def opened(world: ScriptedWorld, tmp_path: Path) -> OpenedRun:
     return OpenedRun(world, tmp_path / "reports")
 
 
@@ -68,8 +68,9 @@ def opened(world: World, tmp_path: Path) -> OpenedRun:
 def test_what_a_virtual_cluster_took_with_it_is_not_undone(
     opened: OpenedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    profile, folder = opened.world.profile, tmp_path / "cluster"
-    monkeypatch.setattr(opened.world, "profile", lambda file: profile(file).model_copy(update={"rehearsal": folder}))
+    folder = tmp_path / "cluster"
+    profile = opened.world.profile_of("gameday-runner").model_copy(update={"rehearsal": folder})
+    monkeypatch.setattr(opened.world, "profile_of", lambda _: profile)
     held = HeldFolder(folder)
 
     def end(*_: object) -> UndoResult:
@@ -185,11 +186,9 @@ def test_what_is_thrown_into_the_undo_does_not_end_it(
     assert len({one.step for one in opened.history.of(StepEnded)}) == len(opened.history.of(StepEnded))
 
 
-def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
-    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(world: ScriptedWorld, opened: OpenedRun) -> None:
     """QA kept it out of service, because the injector did not answer; the next attempt at its undo was answered."""
-    sleeper = Sleeper(opened, monkeypatch)
+    sleeper = Sleeper(world, opened)
 
     def kept_out(run: Run) -> None:
         target = follow_as_target(run, sleeper.node)
@@ -205,9 +204,9 @@ def test_a_node_that_only_the_closing_gives_back_is_looked_at_again(
 
 
 def test_a_quarantine_that_a_detector_puts_back_is_dirty_and_the_reaper_says_what_to_do(
-    opened: OpenedRun, reaper: Kubernetes, monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, opened: OpenedRun, reaper: Kubernetes
 ) -> None:
-    sleeper = Sleeper(opened, monkeypatch)
+    sleeper = Sleeper(world, opened)
 
     def tainted_again(run: Run) -> None:
         target = follow_as_target(run, sleeper.node)
@@ -233,9 +232,9 @@ def test_a_quarantine_that_a_detector_puts_back_is_dirty_and_the_reaper_says_wha
 
 @pytest.mark.parametrize(("says_so", "left"), [(True, []), (False, [KEY])])
 def test_a_flow_without_qa_gives_a_quarantined_node_back_only_if_it_asks_for_that(
-    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch, says_so: bool, left: list[str]
+    world: ScriptedWorld, opened: OpenedRun, says_so: bool, left: list[str]
 ) -> None:
-    sleeper = Sleeper(opened, monkeypatch)
+    sleeper = Sleeper(world, opened)
 
     def quarantined(run: Run) -> None:
         follow_as_target(run, sleeper.node)
@@ -269,7 +268,7 @@ def test_an_exception_thrown_into_a_run_is_recorded_and_the_run_undone(opened: O
 # --- what a dead run left in for good ---
 
 
-def test_a_node_that_a_dead_run_left_dirty_is_known_to_the_next_run(world: World, opened: OpenedRun) -> None:
+def test_a_node_that_a_dead_run_left_dirty_is_known_to_the_next_run(world: ScriptedWorld, opened: OpenedRun) -> None:
     dead, node = unique("dead"), world.add_node()
     with world.connected("gameday-runner") as runner:
         ledger = Ledger(runner, Header(run_id=dead, plan="p", started=LATER, operator="ada", host="here"))
@@ -290,19 +289,17 @@ def test_a_node_that_a_dead_run_left_dirty_is_known_to_the_next_run(world: World
 class Sleeper:
     """A run that sleeps past its lease with a quarantined node; `after` is what the world does meanwhile."""
 
-    def __init__(self, opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, world: ScriptedWorld, opened: OpenedRun) -> None:
+        self.world = world
         self.opened = opened
-        self.world = opened.world
-        self.monkeypatch = monkeypatch
-        self.node = opened.world.add_node()
+        self.node = world.add_node()
 
     def sleep(self, run: Run, meanwhile: Callable[[], object]) -> None:
         undo = RestoreNode(keys=(KEY,), unschedulable=False)
         run.intend("quarantine", "let the detector quarantine the node", undo, self.node, LONG)
         self.taint()
         meanwhile()
-        now = lease.boottime_s() + 31
-        self.monkeypatch.setattr(lease, "boottime_s", lambda: now)
+        self.world.clock.freeze(31)
 
     def taint(self) -> None:
         taint = {"key": KEY, "value": "true", "effect": "NoSchedule"}
@@ -317,8 +314,8 @@ class Sleeper:
 
 
 @pytest.fixture
-def sleeper(opened: OpenedRun, monkeypatch: pytest.MonkeyPatch) -> Sleeper:
-    return Sleeper(opened, monkeypatch)
+def sleeper(world: ScriptedWorld, opened: OpenedRun) -> Sleeper:
+    return Sleeper(world, opened)
 
 
 def test_a_run_that_was_reaped_while_it_slept_reports_it_and_is_clean(sleeper: Sleeper) -> None:
@@ -367,12 +364,9 @@ def test_a_run_that_slept_and_was_not_reaped_undoes_itself(sleeper: Sleeper) -> 
     assert sleeper.opened.is_as_if_it_never_was()
 
 
-def test_what_a_step_misses_after_the_lease_is_lost_is_an_abort(
-    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_step_misses_after_the_lease_is_lost_is_an_abort(world: ScriptedWorld, opened: OpenedRun) -> None:
     def fails(run: Run) -> None:
-        now = lease.boottime_s() + 31
-        monkeypatch.setattr(lease, "boottime_s", lambda: now)
+        world.clock.freeze(31)
         with step(run, Step.AWAIT_ALERT):
             raise StepFailedError("agent pod left no word")
 

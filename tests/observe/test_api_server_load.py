@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,27 +12,35 @@ import pytest
 
 from gameday.agent.task import ApiCanaryNote
 from gameday.api_clients.notes import RequestsNote
-from gameday.cluster.kubernetes import Kubernetes
 from gameday.history.events import ApiCanarySampled, LoadLogged
 from gameday.observe.api_server_load import nominal_seats, note_canary_samples, note_load
+from gameday.run.run import Run
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
+from tests.support.runs import quick_plan
+from tests.support.scripted.api_server import NAMESPACE
+from tests.support.scripted.cluster import ScriptedCluster
+from tests.support.scripted.script import Script
 
 START = datetime(2026, 3, 3, tzinfo=UTC)
 
 
-class FakeRun:
-    """A run with a pod's log, and a history of what was noted."""
+class Logged:
+    """A run on a cluster with one pod, and what that pod prints."""
 
-    def __init__(self, log: str = "") -> None:
-        self.log = log
-        self.noted: list[Any] = []
-        self.kubernetes = SimpleNamespace(pod_log=lambda _: self.log)
+    def __init__(self, cluster: ScriptedCluster, run: Run) -> None:
+        self._cluster = cluster
+        self.run = run
 
-    def note(self, event: Any) -> None:
-        self.noted.append(event)
+    def prints(self, *lines: str) -> None:
+        self._cluster.print("pod", *lines)
 
-    def history(self) -> Any:
-        return SimpleNamespace(of=lambda kind: [one for one in self.noted if isinstance(one, kind)])
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Iterator[Logged]:
+    cluster = ScriptedCluster(Script(), nodes=1)
+    cluster.add_pod("pod", node="gpu-node-1", namespace=NAMESPACE)
+    with cluster.run(quick_plan(), tmp_path) as run:
+        yield Logged(cluster, run)
 
 
 def _canary_line(*seconds: float) -> str:
@@ -48,40 +57,32 @@ def _load_line(client: int) -> str:
     return RequestsNote(requests=(request,)).model_dump_json()
 
 
-def test_each_sample_is_noted_once() -> None:
-    run: Any = FakeRun(_canary_line(1, 2))
-    note_canary_samples(run, "client-1", "pod")
-    note_canary_samples(run, "client-1", "pod")
-    run.log += "\n" + _canary_line(3)
-    note_canary_samples(run, "client-1", "pod")
-    counts = [len(event.samples) for event in run.history().of(ApiCanarySampled)]
+def test_each_sample_is_noted_once(logged: Logged) -> None:
+    logged.prints(_canary_line(1, 2))
+    note_canary_samples(logged.run, "client-1", "pod")
+    note_canary_samples(logged.run, "client-1", "pod")
+    logged.prints(_canary_line(3))
+    note_canary_samples(logged.run, "client-1", "pod")
+    counts = [len(event.samples) for event in logged.run.history().of(ApiCanarySampled)]
     assert counts == [2, 1]
 
 
-def test_samples_beyond_the_first_mib_of_the_log_are_read() -> None:
+def test_samples_beyond_the_first_mib_of_the_log_are_read(logged: Logged) -> None:
     """The API canary writes a MiB in some seventeen minutes."""
-    run: Any = FakeRun("\n".join(_canary_line(*(second + part / 8 for part in range(8))) for second in range(1500)))
-    assert len(run.log) > 1 << 20
-
-    def read(_name: str, _namespace: str, *, limit_bytes: int, **_: object) -> SimpleNamespace:
-        return SimpleNamespace(data=run.log.encode()[:limit_bytes])
-
-    adapter: Any = SimpleNamespace(
-        core=SimpleNamespace(read_namespaced_pod_log=read),
-        profile=SimpleNamespace(namespace="gameday"),
-        explained=lambda _: nullcontext(),
-    )
-    run.kubernetes = SimpleNamespace(pod_log=lambda name: Kubernetes.pod_log(adapter, name))
-    note_canary_samples(run, "client-1", "pod")
-    assert run.history().of(ApiCanarySampled)[0].samples[-1].sent_at == START + timedelta(seconds=1499 + 7 / 8)
+    lines = [_canary_line(*(second + part / 8 for part in range(8))) for second in range(1500)]
+    assert sum(map(len, lines)) > 1 << 20
+    logged.prints(*lines)
+    note_canary_samples(logged.run, "client-1", "pod")
+    (sampled,) = logged.run.history().of(ApiCanarySampled)
+    assert sampled.samples[-1].sent_at == START + timedelta(seconds=1499 + 7 / 8)
 
 
-def test_the_loads_log_is_noted_once_with_everything_in_it() -> None:
-    run: Any = FakeRun("\n".join(map(_load_line, range(3))))
-    note_load(run, "client-1", "pod")
-    note_load(run, "client-1", "pod")
-    (logged,) = run.history().of(LoadLogged)
-    assert [request.client for request in logged.requests] == [0, 1, 2]
+def test_the_loads_log_is_noted_once_with_everything_in_it(logged: Logged) -> None:
+    logged.prints(*map(_load_line, range(3)))
+    note_load(logged.run, "client-1", "pod")
+    note_load(logged.run, "client-1", "pod")
+    (load,) = logged.run.history().of(LoadLogged)
+    assert [request.client for request in load.requests] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -95,18 +96,17 @@ def test_the_loads_log_is_noted_once_with_everything_in_it() -> None:
         "\x00\x1b[31m\u2028",
     ],
 )
-def test_lines_that_are_no_notes_are_left_out(hostile: str) -> None:
-    run: Any = FakeRun(f"{hostile}\n{_canary_line(1)}\n{_load_line(0)}\n{hostile}")
-    note_canary_samples(run, "client-1", "pod")
-    note_load(run, "client-1", "pod")
-    (sampled,), (logged,) = run.history().of(ApiCanarySampled), run.history().of(LoadLogged)
-    assert (len(sampled.samples), len(logged.requests)) == (1, 1)
+def test_lines_that_are_no_notes_are_left_out(hostile: str, logged: Logged) -> None:
+    logged.prints(hostile, _canary_line(1), _load_line(0), hostile)
+    note_canary_samples(logged.run, "client-1", "pod")
+    note_load(logged.run, "client-1", "pod")
+    (sampled,), (load,) = logged.run.history().of(ApiCanarySampled), logged.run.history().of(LoadLogged)
+    assert (len(sampled.samples), len(load.requests)) == (1, 1)
 
 
-def test_a_pod_without_a_log_gives_no_samples() -> None:
-    run: Any = FakeRun()
-    note_canary_samples(run, "client-1", "pod")
-    assert run.noted == []
+def test_a_pod_without_a_log_gives_no_samples(logged: Logged) -> None:
+    note_canary_samples(logged.run, "client-1", "pod")
+    assert logged.run.history().records == ()
 
 
 def test_seats_are_by_server_and_level() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +26,8 @@ from gameday.run.run_ledger import RunLedger
 from gameday.run.successor import PoolWatch
 from gameday.values.results import Cleanliness, RepairHop, RepairKind
 from tests.support.runs import follow_as_target
-from tests.support.world import NAMESPACE, PATIENCE_S, World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, PATIENCE_S, unique
 
 NewRun = Callable[..., Run]
 pytestmark = pytest.mark.timeout(60)
@@ -50,7 +51,7 @@ class Scene:
     """A target, the run that watches it, and a foreign controller's acts on it."""
 
     def __init__(
-        self, world: World, new_run: NewRun, hops: dict[str, Any], *, begins: bool = True, **recover: Any
+        self, world: ScriptedWorld, new_run: NewRun, hops: dict[str, Any], *, begins: bool = True, **recover: Any
     ) -> None:
         self.world = world
         self.pool = unique("pool")
@@ -61,7 +62,7 @@ class Scene:
         self.target = follow_as_target(self.run, self.node)
         self.repair = ClusterRepair(self.run, self.target, [])
         if begins:
-            self.repair.begin(datetime.now(UTC))
+            self.repair.begin(world.clock.now())
 
     def _patch_status(self, node: str, status: dict[str, Any]) -> None:
         self.world.core.patch_node_status(node, {"status": status}, field_manager="foreign-kubelet")
@@ -88,7 +89,7 @@ class Scene:
         self._patch_status(self.node, {"allocatable": {GPU_RESOURCE: str(count)}})
 
     def event(self, reason: str, component: str = "foreign-validator") -> None:
-        now = datetime.now(UTC)
+        now = self.world.clock.now()
         about = {"kind": "Node", "name": self.node, "apiVersion": "v1"}
         metadata = {"name": unique("event"), "namespace": "default"}
         source = {"component": component}
@@ -114,14 +115,13 @@ class Scene:
         return {seen.hop: seen for seen in self.run.history().of(RepairHopSeen)}
 
 
-@pytest.fixture(autouse=True)
-def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a missing hop cost no two seconds."""
-    monkeypatch.setattr("gameday.run.repair_watch._LATEST_SIGHT", timedelta(milliseconds=100))
+@pytest.fixture
+def world() -> ScriptedWorld:
+    return ScriptedWorld()
 
 
 @pytest.fixture
-def scene(world: World, new_run: NewRun) -> Callable[..., Scene]:
+def scene(world: ScriptedWorld, new_run: NewRun) -> Callable[..., Scene]:
     def make(hops: dict[str, Any] | None = None, **recover: Any) -> Scene:
         return Scene(world, new_run, CHAIN if hops is None else hops, **recover)
 
@@ -309,7 +309,7 @@ def test_a_fault_that_stays_until_its_deadline_is_put_in_again_after_a_reboot(
         sent.append((name, fault.hold))
         undo = TakeOutFault(pod=name, gpu=0, fault={"type": "xid"}, goes_with_node=True)
         entry = run.intend("inject-2", "inject", undo, target.node, timedelta(minutes=1))
-        return entry, type("Note", (), {"written_at": datetime.now(UTC), "evidence": ()})()
+        return entry, type("Note", (), {"written_at": run.clock.now(), "evidence": ()})()
 
     monkeypatch.setattr("gameday.observe.cluster_repair.inject_fault", inject_fault)
     stage = scene(CHAIN, fault_out="deadline")
@@ -370,7 +370,7 @@ def test_a_cluster_that_is_faster_than_the_injectors_report_is_timed_from_the_fa
     scene: Callable[..., Scene],
 ) -> None:
     stage = scene({"repair_begun": {"within": "20s", "signs": [{"event": {"reason": "NodeDraining"}}]}}, begins=False)
-    fault_at = datetime.now(UTC)
+    fault_at = stage.world.clock.now()
     stage.event("NodeDraining")
     found = stage.run.wait("the Event", PATIENCE, lambda: stage.repair.watch.has_begun or None)
     assert found
@@ -396,7 +396,7 @@ def test_work_that_stays_does_not_end_the_wait_for_the_repair(
         {**CHAIN, "work_moved": {"within": "200ms"}, "repair_begun": BEGUN | {"within": "300ms"}}, begins=False
     )
     monkeypatch.setattr(stage.repair.watch, "_work_has_moved", lambda: False)
-    stage.repair.begin(datetime.now(UTC))
+    stage.repair.begin(stage.world.clock.now())
     stage.quarantine()
     end = stage.end()
     assert (end.missed, end.stopped_at) == ((RepairHop.WORK_MOVED,), RepairHop.REPAIR_BEGUN)
@@ -405,12 +405,12 @@ def test_work_that_stays_does_not_end_the_wait_for_the_repair(
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_only_nodes_that_are_newer_than_the_fault_are_kept_of_a_pool(
-    world: World, runner: Kubernetes, newer: bool
+    world: ScriptedWorld, runner: Kubernetes, newer: bool
 ) -> None:
     pool = {POOL: unique("pool")}
     node = world.add_node(labels=pool)
     hour = timedelta(hours=1)
-    watch = PoolWatch(runner, pool, datetime.now(UTC) + (-hour if newer else hour))
+    watch = PoolWatch(runner, pool, world.clock.now() + (-hour if newer else hour))
     try:
         watch._follower.require_synced()
         assert [found.metadata.name for found in watch.candidates()] == ([node] if newer else [])

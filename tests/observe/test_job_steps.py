@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from gameday.clock import Clock
 from gameday.history.events import JobStepSeen
 from gameday.observe.job_steps import JobWatch
 from gameday.plan.job import ExpectedJob
@@ -51,7 +52,7 @@ class Cluster:
         yield
 
     def watch(self) -> JobWatch:
-        run: Any = SimpleNamespace(kubernetes=self, note=self.noted.append)
+        run: Any = SimpleNamespace(kubernetes=self, note=self.noted.append, clock=Clock())
         return JobWatch(run, EXPECTED, ["n1"])
 
     def look(self, watch: JobWatch) -> JobStepSeen:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gameday.clock import Clock
 from gameday.cluster.prometheus import ActiveAlert, Series
 from gameday.history.events import AlertSeen, FaultInjected, Record
 from gameday.history.journal import History
@@ -44,6 +45,7 @@ def noted(series: list[Series], active: list[dict[str, str]], *before: AlertSeen
     noted_alerts: list[AlertSeen] = []
     alerts = [ActiveAlert(labels=labels, state="firing", activeAt=START, value="1") for labels in active]
     run: Any = SimpleNamespace(
+        clock=Clock(),
         history=lambda: history,
         plan=PLAN,
         member=None,

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from websockets.sync.server import ServerConnection, serve
 
+from gameday.clock import Clock
 from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pod_exec import OUTPUT_BYTES, run_in_pod
@@ -77,7 +78,7 @@ def server() -> Iterator[str]:
 
 
 def http_answer(url: str, timeout: str = "5s", **keys: Any) -> ProbeAnswered:
-    return ask(SimpleNamespace(), probe(http={"url": url, **keys}, timeout=timeout), ["n"])  # type: ignore[arg-type]
+    return ask(SimpleNamespace(clock=Clock()), probe(http={"url": url, **keys}, timeout=timeout), ["n"])  # type: ignore[arg-type]
 
 
 def test_status_and_body_are_compared_and_no_body_is_kept(server: str) -> None:
@@ -140,7 +141,7 @@ class Away:
 
 
 def promql_answer(server: Any, **keys: Any) -> ProbeAnswered:
-    run = SimpleNamespace(servers=SimpleNamespace(prometheus=server))
+    run = SimpleNamespace(clock=Clock(), servers=SimpleNamespace(prometheus=server))
     asked = {"query": 'm{node=~"$targets"}', "at_least": 2, "at_most": 3, **keys}
     return ask(run, probe(promql=asked), ["b.example", "a"])  # type: ignore[arg-type]
 
@@ -288,7 +289,7 @@ def test_an_exec_probe_asks_the_first_pod_and_keeps_no_output(tmp_path: Path) ->
     wanted = {"namespace": "training", "selector": {"app": "x"}, "command": ["cat", "/state"], "output": "ok"}
     with api_server(tmp_path, says(b"\x01token=abcdefgh ok", SUCCESS)) as (kubernetes, asked):
         kubernetes.core = SimpleNamespace(list_namespaced_pod=lambda *_, **__: SimpleNamespace(items=pods))
-        run: Any = SimpleNamespace(kubernetes=kubernetes)
+        run: Any = SimpleNamespace(clock=Clock(), kubernetes=kubernetes)
         answered = ask(run, probe(exec=wanted), ["n"])
         assert (answered.holds, answered.detail) == (True, "exit status 0 in job-1, and the pattern is in the output")
         assert "/pods/job-1/" in asked[0][0]

@@ -21,7 +21,8 @@ from gameday.reaper.reap import Reaped, ReapResult
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness
 from tests.support.runs import quick_plan
-from tests.support.world import NAMESPACE, World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, unique
 
 LATER = datetime(2030, 1, 2, tzinfo=UTC)
 UNDO = TakeOutFault(pod="gd-r-inject", gpu=0, fault={"type": "power_cap", "watts": 300})
@@ -32,7 +33,7 @@ def left(node: str | None, found: Cleanliness = Cleanliness.UNKNOWN) -> ReapResu
     return ReapResult((Reaped("r", entry, found, ("a second agent left no message",)),))
 
 
-def test_what_is_unknown_on_a_node_in_service_keeps_everybody_off(world: World, runner: Kubernetes) -> None:
+def test_what_is_unknown_on_a_node_in_service_keeps_everybody_off(world: ScriptedWorld, runner: Kubernetes) -> None:
     node = world.add_node()
     with pytest.raises(RefusedError, match="put the cap in") as caught:
         excluded_nodes(runner, left(node))
@@ -43,7 +44,7 @@ def test_what_is_unknown_on_a_node_in_service_keeps_everybody_off(world: World, 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_what_is_unknown_on_a_node_that_is_down_keeps_others_off_that_node(
-    world: World, runner: Kubernetes, ready: str
+    world: ScriptedWorld, runner: Kubernetes, ready: str
 ) -> None:
     node = world.add_node(ready=ready)
     excluded = excluded_nodes(runner, left(node))
@@ -55,13 +56,15 @@ def test_what_is_unknown_on_a_node_that_is_gone_keeps_nobody_off_the_others(runn
     assert excluded_nodes(runner, left("gone"))["gone"].startswith("is gone; run r")
 
 
-def test_a_node_that_may_still_be_quarantined_is_left_alone_and_no_other(world: World, runner: Kubernetes) -> None:
-    until = datetime.now(UTC) + timedelta(hours=1)
+def test_a_node_that_may_still_be_quarantined_is_left_alone_and_no_other(
+    world: ScriptedWorld, runner: Kubernetes
+) -> None:
+    until = world.clock.now() + timedelta(hours=1)
     undo = RestoreNode(keys=("k",), unschedulable=None, until=until)
     entry = Entry(id="quarantine", seq=0, act="quarantine", node=world.add_node(), undo=undo, expires=LATER)
     excluded = excluded_nodes(runner, ReapResult((Reaped("r", entry, Cleanliness.UNKNOWN, ()),)))
     assert excluded[entry.node or ""].startswith(f"may still be quarantined until {until:%H:%M:%S} UTC")
-    over = entry.model_copy(update={"undo": undo.model_copy(update={"until": datetime.now(UTC)})})
+    over = entry.model_copy(update={"undo": undo.model_copy(update={"until": world.clock.now()})})
     with pytest.raises(RefusedError, match="not proved undone"):
         excluded_nodes(runner, ReapResult((Reaped("r", over, Cleanliness.UNKNOWN, ()),)))
 
@@ -76,7 +79,7 @@ def test_a_clean_reap_leaves_nothing_alone(runner: Kubernetes) -> None:
 
 
 @contextmanager
-def settled(world: World, node: str, found: Cleanliness | None) -> Iterator[str]:
+def settled(world: ScriptedWorld, node: str, found: Cleanliness | None) -> Iterator[str]:
     """A dead run's ledger with one entry that was found so; its name."""
     dead = unique("dead")
     with world.connected("gameday-runner") as runner:
@@ -90,9 +93,12 @@ def settled(world: World, node: str, found: Cleanliness | None) -> Iterator[str]
         world.core.delete_namespaced_config_map(ledger_name(dead), NAMESPACE)
 
 
-def test_a_read_only_run_turns_down_a_node_that_a_run_would(world: World) -> None:
+def test_a_read_only_run_turns_down_a_node_that_a_run_would(
+    world: ScriptedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gameday.guard.read_only_run.Servers", lambda profile: world.connect(profile, world.clock))
     node = world.add_node()
-    loaded, profile = quick_plan(names=[node]), world.profile(world.kubeconfig("gameday-runner"))
+    loaded, profile = quick_plan(names=[node]), world.profile_of("gameday-runner")
     with (
         settled(world, node, Cleanliness.DIRTY) as ledger,
         read_only_run("s", loaded, profile) as run,
@@ -107,7 +113,9 @@ def of_the_cluster(run: Run) -> dict[str, Prerequisite]:
     return {check.name: check for check in found}
 
 
-def test_the_doctor_lists_faults_that_no_reaper_will_take_out(world: World, new_run: Callable[..., Run]) -> None:
+def test_the_doctor_lists_faults_that_no_reaper_will_take_out(
+    world: ScriptedWorld, new_run: Callable[..., Run]
+) -> None:
     node = world.add_node()
     with settled(world, node, Cleanliness.DIRTY) as ledger:
         found = of_the_cluster(new_run())
@@ -117,7 +125,7 @@ def test_the_doctor_lists_faults_that_no_reaper_will_take_out(world: World, new_
 
 @pytest.mark.parametrize("found", [None, Cleanliness.UNKNOWN])
 def test_the_doctor_lists_changes_that_the_next_run_would_undo(
-    world: World, new_run: Callable[..., Run], found: Cleanliness | None
+    world: ScriptedWorld, new_run: Callable[..., Run], found: Cleanliness | None
 ) -> None:
     with settled(world, world.add_node(), found) as ledger:
         check = of_the_cluster(new_run())["nothing left to undo"]
@@ -126,7 +134,7 @@ def test_the_doctor_lists_changes_that_the_next_run_would_undo(
 
 @pytest.mark.parametrize("ready", [None, "Unknown"], ids=["gone", "down"])
 def test_the_doctor_refuses_nothing_for_what_is_unproved_on_a_node_that_is_away(
-    world: World, new_run: Callable[..., Run], ready: str | None
+    world: ScriptedWorld, new_run: Callable[..., Run], ready: str | None
 ) -> None:
     node = world.add_node(ready=ready) if ready else "gone"
     with settled(world, node, Cleanliness.UNKNOWN) as ledger:
@@ -137,7 +145,7 @@ def test_the_doctor_refuses_nothing_for_what_is_unproved_on_a_node_that_is_away(
     assert f"delete configmap {ledger}" in prerequisite.fix
 
 
-def test_the_doctor_lists_entries_that_nobody_can_read(world: World, new_run: Callable[..., Run]) -> None:
+def test_the_doctor_lists_entries_that_nobody_can_read(world: ScriptedWorld, new_run: Callable[..., Run]) -> None:
     with settled(world, world.add_node(), Cleanliness.DIRTY) as ledger:
         world.core.patch_namespaced_config_map(ledger, NAMESPACE, {"data": {"0009-odd.json": "no json"}})
         check = of_the_cluster(new_run())["nothing left to undo"]

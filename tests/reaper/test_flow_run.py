@@ -13,10 +13,11 @@ from gameday.ledger.ledger import Ledger, ledger_name, stored_ledgers
 from gameday.reaper.reap import ReapResult, reap
 from tests.ledger.test_leases import lapse
 from tests.reaper.test_reap import LATER, GameDay
-from tests.support.world import NAMESPACE, World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, unique
 
 
-def carried(world: World, runner: Kubernetes, flow_run: str, run_id: str | None = None) -> GameDay:
+def carried(world: ScriptedWorld, runner: Kubernetes, flow_run: str, run_id: str | None = None) -> GameDay:
     """What a run leaves whose process was started for a flow run."""
     day = GameDay(world, runner)
     day.id = run_id or day.id
@@ -27,7 +28,7 @@ def carried(world: World, runner: Kubernetes, flow_run: str, run_id: str | None 
 
 
 def test_a_dead_flow_run_is_undone_and_its_leases_are_given_back(
-    world: World, runner: Kubernetes, reaper: Kubernetes
+    world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes
 ) -> None:
     day = carried(world, runner, "flow-1")
     day.lock(live=False)
@@ -39,7 +40,7 @@ def test_a_dead_flow_run_is_undone_and_its_leases_are_given_back(
     assert world.holders() == {}
 
 
-def test_what_others_left_is_left_to_the_reaper(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
+def test_what_others_left_is_left_to_the_reaper(world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes) -> None:
     mine, others, nobodys = (carried(world, runner, "flow-1"), carried(world, runner, "flow-2"), unique("stray"))
     for day in (mine, others):
         day.leases.acquire(node_lease(day.node), timedelta(minutes=20))
@@ -54,20 +55,9 @@ def test_what_others_left_is_left_to_the_reaper(world: World, runner: Kubernetes
     assert others.undone
 
 
-@pytest.mark.slow
-def test_a_living_run_is_left_alone(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
-    """A flow that Prefect begins again bears the same id, and may live while the first one's hook comes."""
-    day = carried(world, runner, "flow-1")
-    day.leases.acquire(CLUSTER_LEASE)
-    day.write()
-    day.leases.keep_renewing()
-    result = reap(reaper, flow_run="flow-1")
-    assert [held.holder for held in result.alive] == [day.id]
-    assert day.untouched
-    day.leases.release()
-
-
-def test_while_another_run_lives_nothing_is_undone(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
+def test_while_another_run_lives_nothing_is_undone(
+    world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes
+) -> None:
     day, other = carried(world, runner, "flow-1"), GameDay(world, runner)
     day.write()
     other.leases.acquire(CLUSTER_LEASE)
@@ -76,7 +66,9 @@ def test_while_another_run_lives_nothing_is_undone(world: World, runner: Kuberne
     other.leases.release()
 
 
-def test_the_runs_of_a_dead_season_are_undone_together(world: World, runner: Kubernetes, reaper: Kubernetes) -> None:
+def test_the_runs_of_a_dead_season_are_undone_together(
+    world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes
+) -> None:
     season = unique("season")
     Leases(runner, season, lambda _: None).acquire(CLUSTER_LEASE)
     lapse(world)
@@ -89,7 +81,9 @@ def test_the_runs_of_a_dead_season_are_undone_together(world: World, runner: Kub
     assert world.holders() == {}
 
 
-def test_a_flow_run_that_left_nothing_costs_no_lease(reaper: Kubernetes, world: World, runner: Kubernetes) -> None:
+def test_a_flow_run_that_left_nothing_costs_no_lease(
+    reaper: Kubernetes, world: ScriptedWorld, runner: Kubernetes
+) -> None:
     other = carried(world, runner, "flow-2")
     other.write()
     assert reap(reaper, flow_run="flow-1") == ReapResult()
@@ -99,7 +93,7 @@ def test_a_flow_run_that_left_nothing_costs_no_lease(reaper: Kubernetes, world: 
 
 @pytest.mark.parametrize("word", ['"newer":"than this reaper",', ""])
 def test_a_newer_runs_ledger_is_reaped_by_an_older_reaper(
-    world: World, runner: Kubernetes, reaper: Kubernetes, word: str
+    world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes, word: str
 ) -> None:
     day = carried(world, runner, "flow-1")
     day.write()

@@ -18,7 +18,7 @@ from gameday.reaper.histories import note_reaped_elsewhere
 from gameday.report.run_folder import load_run_folder
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import NODE, cut_off, passing, replacing, write
-from tests.support.world import World
+from tests.support.scripted.administrator import ScriptedWorld
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -77,7 +77,9 @@ def test_no_other_run_is_touched(runner: Kubernetes, killed: Path, made: Callabl
     assert undone(killed) == set()
 
 
-def test_reports_that_are_not_here_are_asked_for_nothing(world: World, runner: Kubernetes, tmp_path: Path) -> None:
+def test_reports_that_are_not_here_are_asked_for_nothing(
+    world: ScriptedWorld, runner: Kubernetes, tmp_path: Path
+) -> None:
     before = runner.counter.cost().requests
     assert note_reaped_elsewhere(runner, tmp_path / "nowhere") == []
     assert runner.counter.cost().requests == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from gameday.values.nodes import Target
 from gameday.values.results import Cleanliness, Step
 from tests.support.opened import LONG, OpenedRun
 from tests.support.runs import follow_as_target, quick_plan, with_plan
-from tests.support.world import NAMESPACE, Kubelet, World, termination_message
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import NAMESPACE, Kubelet, termination_message
 
 pytestmark = pytest.mark.timeout(60)
 TAINT = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
@@ -33,7 +34,7 @@ NEVER = AgentResult(role="inject", ok=False, cleanliness=Cleanliness.CLEAN, erro
 class Stopped:
     """A run that stops with its fault in, on a node whose detector strikes as soon as the run waits for it."""
 
-    def __init__(self, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, world: ScriptedWorld, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = world
         self.opened = OpenedRun(world, folder)
         self.node = world.add_node()
@@ -84,7 +85,7 @@ class Stopped:
                 self.world.add_pod(self.pod, run.id, node=self.node, role="inject")
                 assert run.pods.wait(lambda: run.pods.seen(self.pod) is not None, 20)
             if ready:
-                run.note(_injected(self.node))
+                run.note(_injected(self.node, run.clock.now()))
             raise stop
 
         words = {"inject": said, "undo": termination_message(Cleanliness.CLEAN, "out", role="undo")}
@@ -101,13 +102,13 @@ class Stopped:
         return self.world.taints(self.node) == [] and not self.world.core.read_node(self.node).spec.unschedulable
 
 
-def _injected(node: str) -> FaultInjected:
+def _injected(node: str, at: datetime) -> FaultInjected:
     return FaultInjected(
         intent="inject",
         target=Target(node=node, gpu=0),
         fault="xid",
         layer="kernel-log",
-        written_at=datetime.now(UTC),
+        written_at=at,
         evidence=(),
         does_not_reach="",
         seen_by=(),
@@ -115,7 +116,7 @@ def _injected(node: str) -> FaultInjected:
 
 
 def expecting(**expect: Any) -> LoadedPlan:
-    """The plan with a bound that no slow machine outlasts."""
+    """The plan with a long bound."""
     loaded = quick_plan()
     slow = tuple(taint.model_copy(update={"within": LONG}) for taint in loaded.plan.expect.taints)
     expected = loaded.plan.expect.model_copy(update={"taints": slow, **expect})
@@ -123,7 +124,7 @@ def expecting(**expect: Any) -> LoadedPlan:
 
 
 @pytest.fixture
-def stopped(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stopped:
+def stopped(world: ScriptedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stopped:
     return Stopped(world, tmp_path / "reports", monkeypatch)
 
 
@@ -140,7 +141,7 @@ def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, 
     (wait,) = stopped.waits
     assert stopped.node in wait.what
     assert " UTC" in wait.what
-    assert 0 < wait.deadline_s <= LONG.total_seconds(), "what the plan allows, from the fault on"
+    assert wait.deadline_s == pytest.approx(LONG.total_seconds(), abs=0.5), "what the plan allows, from the fault on"
     (until,) = stopped.until_in_ledger
     assert until is not None
     assert f"{until:%H:%M:%S} UTC" in wait.what, "as a reaper reads it, should the run be killed meanwhile"
@@ -148,7 +149,7 @@ def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, 
 
 @pytest.mark.parametrize("has_message", [False, True], ids=["no word", "its word"])
 def test_a_stop_while_the_injector_starts_has_the_same_wait(stopped: Stopped, has_message: bool) -> None:
-    said = AgentResult(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=datetime.now(UTC))
+    said = AgentResult(role="inject", ok=True, cleanliness=Cleanliness.CLEAN, written_at=stopped.world.clock.now())
     stopped.play(AbortedError("guard", "enough"), said=said.model_dump_json() if has_message else "", ready=False)
     assert len(stopped.waits) == 1
     assert stopped.node_is_as_before

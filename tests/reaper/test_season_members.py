@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +29,13 @@ from tests.support.world import NAMESPACE, PATIENCE_S, World
 pytestmark = pytest.mark.timeout(60)
 DIED = RunResult(outcome=RunOutcome.UNKNOWN, cleanliness=Cleanliness.UNKNOWN, exit_code=2, why="")
 PASSED = RunResult(outcome=RunOutcome.PASSED, cleanliness=Cleanliness.CLEAN, exit_code=0, why="")
+
+
+@pytest.fixture
+def world(server: World) -> Iterator[World]:
+    """The real server: runs of a season are threads."""
+    yield server
+    server.clear()
 
 
 def place_on(node: str, number: int) -> Assignment:

@@ -12,13 +12,14 @@ from gameday.cluster.manifests import agent_pod
 from gameday.host.privileges import PodSecurity
 from gameday.reaper.reap import reap
 from gameday.values.results import Cleanliness
-from tests.support.world import Kubelet, World, termination_message, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import Kubelet, termination_message, unique
 
 CAP = {"type": "power_cap", "watts": 300}
 
 
 @pytest.fixture
-def stray(world: World, runner: Kubernetes) -> str:
+def stray(world: ScriptedWorld, runner: Kubernetes) -> str:
     """The run of an injector's pod without a ledger."""
     run, node = unique("late"), world.add_node()
     task = InjectTask(run_id=run, node=node, gpu=1, fault=CAP, hold_s=60)
@@ -36,7 +37,9 @@ def stray(world: World, runner: Kubernetes) -> str:
     return run
 
 
-def test_a_stray_injector_that_took_its_fault_out_is_clean(world: World, reaper: Kubernetes, stray: str) -> None:
+def test_a_stray_injector_that_took_its_fault_out_is_clean(
+    world: ScriptedWorld, reaper: Kubernetes, stray: str
+) -> None:
     with Kubelet(world, stray, {"inject": termination_message(Cleanliness.CLEAN)}) as kubelet:
         (reaped,) = reap(reaper).reaped
     assert reaped.cleanliness is Cleanliness.CLEAN
@@ -45,7 +48,7 @@ def test_a_stray_injector_that_took_its_fault_out_is_clean(world: World, reaper:
 
 
 def test_a_stray_injector_without_a_word_is_followed_by_a_second_agent(
-    world: World, reaper: Kubernetes, stray: str
+    world: ScriptedWorld, reaper: Kubernetes, stray: str
 ) -> None:
     words = {"inject": None, "undo": termination_message(Cleanliness.DIRTY, "the power limit is still 300 W")}
     with Kubelet(world, stray, words) as kubelet:

@@ -84,6 +84,7 @@ def test_one_that_is_only_slow_is_waited_for(
     assert set(looks) == {child.process.pid if child.process else 0}
 
 
+@pytest.mark.slow
 def test_processor_time_grows_with_work_only() -> None:
     before = cpu_seconds(os.getpid())
     begun = time.process_time()
@@ -96,6 +97,7 @@ def test_processor_time_grows_with_work_only() -> None:
     assert cpu_seconds(idle.pid) == 0
 
 
+@pytest.mark.slow
 def test_words_of_an_earlier_process_in_the_log_are_not_this_ones(made: list[Child], tmp_path: Path) -> None:
     (tmp_path / "part.log").write_text("bind: Address already in use\n")
     child = _child(made, tmp_path, "import sys; print('Fresh', file=sys.stderr)", says_ready=False)
@@ -139,6 +141,7 @@ def _oom_score_adj(pid: int | str) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
+@pytest.mark.slow
 def test_the_kernel_kills_a_child_and_its_children_first(made: list[Child], tmp_path: Path) -> None:
     script = (
         "import json, subprocess, sys, time\n"
@@ -152,6 +155,7 @@ def test_the_kernel_kills_a_child_and_its_children_first(made: list[Child], tmp_
     assert _oom_score_adj("self") < 1000
 
 
+@pytest.mark.slow
 def test_one_that_plays_game_days_is_killed_as_late_as_we_are(made: list[Child], tmp_path: Path) -> None:
     child = _child(made, tmp_path, "import time; time.sleep(60)", says_ready=False, plays_game_days=True)
     assert child.process is not None

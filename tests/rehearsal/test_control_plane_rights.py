@@ -28,6 +28,7 @@ def kubeconfigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 
 @pytest.mark.parametrize("account", [CLIENT, CANARY])
+@pytest.mark.slow
 def test_an_account_may_do_what_it_is_for_and_no_more(kubeconfigs: dict[str, Path], account: str) -> None:
     found = Kubeconfig.load(kubeconfigs[account])
     headers = {"Authorization": f"Bearer {found.token}"}

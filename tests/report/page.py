@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+from gameday.report import render as rendering
+
+NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
 VOID = {"meta", "br", "link", "img", "hr", "input", "col"}
 
 
@@ -69,3 +79,18 @@ class Page:
 
     def attributes(self, tag: str) -> list[dict[str, str | None]]:
         return [attrs for name, attrs in self.tags if name == tag]
+
+
+@contextmanager
+def only(*sections: str) -> Iterator[None]:
+    """Let a report have its problems and these sections alone: the others take most of the time."""
+    modules = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in rendering.section_modules()}
+    with patch.object(rendering, "section_modules", return_value=[modules[name] for name in ("problems", *sections)]):
+        yield
+
+
+def drawn(run_folder: Path, *sections: str, redact: bool = False) -> tuple[Page, dict[str, Any]]:
+    """Render a run with `only` these sections; return the page, and what report.json says under `sections`."""
+    with only(*sections):
+        made = rendering.render(run_folder, NOW, redact=redact)
+    return Page(made.html.read_text()), json.loads(made.json.read_text())["sections"]

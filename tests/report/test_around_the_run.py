@@ -12,7 +12,7 @@ from gameday.plan.purpose import Goal, Purpose
 from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
-from tests.report.page import Page
+from tests.report.page import Page, drawn
 from tests.report.test_comparison import written
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -48,7 +48,7 @@ def test_of_what_a_plan_says_only_web_addresses_become_links(full):
 
 
 def test_a_plan_without_a_purpose_has_a_note_of_that(tmp_path):
-    page = Page(render(build.write(tmp_path, build.passing(), Frames()), NOW).html.read_text())
+    page, _ = drawn(build.write(tmp_path, build.passing(), Frames()), "hypothesis", "identity")
     assert "the plan states none" in page.text("hypothesis")
     assert "not stated in the plan" in page.text("identity")
 
@@ -77,8 +77,7 @@ def test_the_cost_counts_queries_watches_pods_and_processor(full):
 
 def test_a_run_that_counted_no_cost_has_none(tmp_path):
     timed = build.without(build.passing(), lambda e: e.kind == "api_cost")
-    made = render(build.write(tmp_path, timed, Frames()), NOW)
-    cost = json.loads(made.json.read_text())["sections"]["cost"]
+    cost = drawn(build.write(tmp_path, timed, Frames()), "cost")[1]["cost"]
     assert (cost["queries"], cost["watches"], cost["own"]) == (None, None, None)
 
 

@@ -5,37 +5,40 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
-from gameday.history.events import RECORD, AlertSeen, HopSeen, RunStarted
+from gameday.history.events import RECORD, AlertSeen, HopSeen, Record, RunStarted
 from gameday.report.compare import trends
 from gameday.report.earlier_runs import MOST_RUNS, earlier_runs
-from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import DurationKind, Noticed, RunDuration, Summary, read_summary
 from tests.report import run_builder as build
-from tests.report.page import Page
+from tests.report.page import Page, drawn
 
-NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
+
+def _later(record: Record, by: timedelta) -> Record:
+    """Return a record of another day, with the times that its event holds."""
+    times = {name: at + by for name, at in record.event if isinstance(at, datetime)}
+    return replace(record, at=record.at + by, event=record.event.model_copy(update=times))
 
 
 def written(reports: Path, day: int, timed: list[build.Timed] | None = None, **started: object) -> Path:
-    """A rendered run that began so many days after the builder's."""
+    """A run that began so many days after the builder's, rendered with the sections that look at earlier runs."""
     run_id = f"2026{day:04d}"
     timed = build.replacing(
         timed or build.passing(), lambda e: isinstance(e, RunStarted), **({"run_id": run_id} | started)
     )
     folder = build.write(reports / run_id, timed)
     records = build.history_of(timed).records
-    later = [replace(r, at=r.at + timedelta(days=day)) for r in records]
+    later = [_later(record, timedelta(days=day)) for record in records]
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(r) + b"\n" for r in later))
-    render(folder, NOW)
+    drawn(folder, "verdict", "comparison", "guardrails")
     return folder
 
 
@@ -43,6 +46,12 @@ def summary_of(folder: Path) -> Summary:
     summary = read_summary(folder)
     assert summary is not None
     return summary
+
+
+@pytest.fixture(scope="module")
+def some(tmp_path_factory):
+    """The summary of a passing run."""
+    return summary_of(written(tmp_path_factory.mktemp("some"), 1))
 
 
 def with_alert_after(summary: Summary, seconds: float | None) -> Summary:
@@ -112,8 +121,7 @@ def test_no_more_runs_than_can_be_looked_at(tmp_path):
         ((), 5.0, None),
     ],
 )
-def test_what_counts_as_a_regression(tmp_path, earlier, now, regressed):
-    some = summary_of(written(tmp_path, 1))
+def test_what_counts_as_a_regression(some, earlier, now, regressed):
     (trend,) = trends(
         [RunDuration(measure=DurationKind.ALERT, seconds=now)], [with_alert_after(some, s) for s in earlier]
     )
@@ -134,8 +142,7 @@ def test_a_slower_run_is_flagged_in_the_first_screen(tmp_path):
 @pytest.mark.parametrize(
     "unsound", [{"outcome": RunOutcome.FAILED}, {"outcome": RunOutcome.UNKNOWN}, {"status": Status.BROKEN}]
 )
-def test_the_peak_is_of_runs_that_passed_within_the_bound(tmp_path, unsound):
-    some = summary_of(written(tmp_path, 1))
+def test_the_peak_is_of_runs_that_passed_within_the_bound(some, unsound):
     number = RunDuration(measure=DurationKind.ALERT, seconds=29.0, status=unsound.get("status"))
     bad = some.model_copy(update={"outcome": unsound.get("outcome", some.outcome), "numbers": (number,)})
     now = [RunDuration(measure=DurationKind.ALERT, seconds=9.0)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,13 @@ from gameday.plan.models import Recovery, ServerRestart
 from gameday.plan.settings import FlowControl, Settings
 from gameday.report.durations import durations
 from gameday.report.figure import figures_of
-from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.sections import control_plane
 from gameday.report.summary import DurationKind
 from gameday.values.api_loads import MatchedWrite, NodeLeases, Outcome, Paused, Reconnected, WebhookOutage
 from gameday.values.api_requests import ApiCanarySample, ApiRequest
 from gameday.values.pod_steps import PodStep
+from tests.report.page import drawn
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
 
 WRITTEN = next(event.written_at for event in history_of(passing()).of(FaultInjected))
@@ -117,7 +117,7 @@ def test_the_head_shows_the_api_canarys_durations_and_none_of_a_gpu_nodes_way_ba
 
 
 def test_what_a_server_or_a_plan_is_called_is_shown_and_never_run(tmp_path: Path) -> None:
-    page = render(write(tmp_path, _loaded(), _frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(write(tmp_path, _loaded(), _frames()), "control-plane")[0].html
     assert HOSTILE not in page
     assert "&lt;script&gt;alert(1)" in page
     assert "54 spare shares that lend all their seats" in page
@@ -134,7 +134,7 @@ def test_a_webhook_without_an_endpoint_is_told_of(tmp_path: Path) -> None:
         out_after_s=0.4,
     )
     told = [*_loaded(), Timed(20, LoadMeasured(node=NODE, measured=outage))]
-    page = render(write(tmp_path, told, _frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(write(tmp_path, told, _frames()), "control-plane")[0].html
     assert "2 were refused. Their answers took 4 ms in the median" in page
     assert "admitted again after 0.40 s" in page
     assert HOSTILE not in page
@@ -160,7 +160,7 @@ def test_a_pause_and_a_restart_are_shown(tmp_path: Path) -> None:
     timed = [*(Timed(0, LoadMeasured(node=NODE, measured=one)) for one in (back, paused)), *passing()]
     (shown,) = control_plane.build(load_run_folder(write(tmp_path, timed))).returns
     assert (shown.back, shown.median_s, shown.last_s, shown.outcomes[0]) == (2, 4.0, 9.0, ("no connection", 5))
-    page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(tmp_path, "control-plane")[0].html
     assert HOSTILE not in page
     assert "was paused for 20" in page
     assert "2 of them were connected again at the end" in page
@@ -173,7 +173,7 @@ def test_a_pause_and_a_restart_are_shown(tmp_path: Path) -> None:
 def test_a_run_that_loaded_nothing_says_so(tmp_path: Path) -> None:
     built = control_plane.build(load_run_folder(write(tmp_path, passing())))
     assert (built.calls, built.loads, built.servers, built.charts) == ((), (), (), ())
-    page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(tmp_path, "control-plane")[0].html
     assert "this game-day loaded no API server" in page
 
 
@@ -222,7 +222,7 @@ def test_a_restart_has_a_table_and_its_refused_calls_are_left_out(tmp_path: Path
     (call,) = built.calls
     assert call.after is not None
     assert (call.after.requests, call.after.failed) == (1, 0)
-    page = render(tmp_path, datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(tmp_path, "control-plane")[0].html
     assert "before and after their restart" in page
     assert HOSTILE not in page
 
@@ -242,7 +242,7 @@ def test_pods_in_steps_have_a_table_and_the_writes_that_each_cost(tmp_path: Path
     writes = _row("apiserver_request_total", 3, 25, HOSTILE) | {"verb": "POST", "resource": "events", "code": "201"}
     frames = Frames(api_server=conform("api_server", [writes, _row(MEMORY, 2, 300 * 2**20, "kube-apiserver")]))
     timed = [*passing(), Timed(9, PodStepsLogged(node=NODE, steps=(step,), placed=None))]
-    page = render(write(tmp_path, timed, frames), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(write(tmp_path, timed, frames), "control-plane")[0].html
     assert "Each pod cost 2.5 writes of the API: 2.5 of <code>events</code>" in page
     assert "10 of 10" in page
     assert HOSTILE not in page
@@ -256,7 +256,7 @@ def test_a_step_of_churn_is_marked_and_its_wait_is_no_wait_of_a_step(tmp_path: P
     step = PodStep(step=1, created=10, bound=10, took_s=2.0, p50_s=0.1, p99_s=0.2, **times)
     churn = PodStep(step=2, created=3, deleted=3, bound=3, took_s=40.0, p50_s=0.1, p99_s=39.0, **times)
     timed = [*passing(), Timed(9, PodStepsLogged(node=NODE, steps=(step, churn), placed=None))]
-    page = render(write(tmp_path, timed, Frames()), datetime.now(UTC)).html.read_text(encoding="utf-8")
+    page = drawn(write(tmp_path, timed, Frames()), "control-plane")[0].html
     assert '<th scope="row">2<span class="meta">churn</span></th>' in page
     found = {one.name: one.value for one in figures_of(PLAN, history_of(timed), Frames()).figures}
     assert found["pods: wait for a node, 99th percentile of the slowest step"] == 0.2

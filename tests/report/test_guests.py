@@ -13,6 +13,7 @@ from gameday.report.run_folder import RunFolder, load_run_folder
 from gameday.report.sections import identity
 from gameday.report.summarise import summarise
 from tests.report import run_builder as build
+from tests.report.page import drawn
 
 WATCHED_BY = "npd v1 (commit 6632ca6), a guest of the rehearsal"
 NAMED = build.Timed(0.5, GuestNamed(name="npd", version="v1 (commit 6632ca6)", says="fault"))
@@ -39,7 +40,7 @@ def test_the_guest_is_named_as_the_detector_that_watched(folder: Path) -> None:
 
 
 def test_the_output_is_escaped_cut_and_without_secrets(folder: Path) -> None:
-    page = render(folder, datetime.now(UTC)).html.read_text()
+    page = drawn(folder, "appendix", "timeline")[0].html
     assert "&lt;script&gt;alert(1)" in page
     assert "<script>alert(1)" not in page
     assert "51 earlier lines are left out" in page

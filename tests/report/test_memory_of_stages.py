@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
@@ -12,13 +10,11 @@ import pytest
 from gameday.checks.memory_slope import HEAP, STARTED
 from gameday.history.frames import Frames
 from gameday.report.figure import figures_of
-from gameday.report.render import render
 from tests.report import run_builder as build
-from tests.report.page import Page
+from tests.report.page import drawn
 from tests.support.stages import BASE, frame, grown, scraped, staged
 
 RUN = [*build.passing(), build.Timed(60, staged())]
-NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 def figures(rows: pd.DataFrame) -> dict[str, float]:
@@ -58,8 +54,8 @@ def test_servers_that_ended_are_counted_once_each_and_by_their_starts() -> None:
     ],
 )
 def test_the_report_sets_the_stages_beside_the_talk(tmp_path: Path, peaks: list[float], words: str) -> None:
-    rendered = render(build.write(tmp_path, RUN, Frames(api_server=scraped(*peaks))), NOW)
-    section = json.loads(rendered.json.read_text())["sections"]["control-plane"]
+    page, data = drawn(build.write(tmp_path, RUN, Frames(api_server=scraped(*peaks))), "control-plane")
+    section = data["control-plane"]
     assert "failure" not in section
     assert [stage["clients"] for stage in section["slopes"][0]["slope"]["stages"]] == [1, 2, 4, 8]
-    assert words in " ".join(" ".join(Page(rendered.html.read_text()).words).split())
+    assert words in " ".join(" ".join(page.words).split())

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-
 import pandas as pd
 import pytest
 
 from gameday.history.events import AllocatableSeen, ConditionSeen
 from gameday.history.frames import Frames
-from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
-from tests.report.page import Page
-
-NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+from tests.report.page import Page, drawn
 
 
 def node_of(folder, timed, frames) -> tuple[Page, dict]:
-    made = render(build.write(folder, timed, frames), NOW)
-    data = json.loads(made.json.read_text())["sections"]["node-pods"]["nodes"][0]
-    return Page(made.html.read_text()), data
+    page, data = drawn(build.write(folder, timed, frames), "node-pods")
+    return page, data["node-pods"]["nodes"][0]
 
 
 def changes(data: dict, title: str) -> dict:
@@ -77,20 +70,20 @@ def test_no_pod_seen_is_not_measured_and_not_zero(tmp_path):
 
 
 def test_a_run_without_a_target_has_no_node_to_show(tmp_path):
-    made = render(build.write(tmp_path, build.cut_off(build.passing(), 0.5), Frames()), NOW)
-    assert "Not measured: no target was chosen" in Page(made.html.read_text()).text("node-pods")
+    page, _ = drawn(build.write(tmp_path, build.cut_off(build.passing(), 0.5), Frames()), "node-pods")
+    assert "Not measured: no target was chosen" in page.text("node-pods")
 
 
 def test_pods_that_leave_between_taint_and_recovery_end_the_chain(tmp_path):
-    made = render(build.write(tmp_path, build.passing(), evicted(3.0)), NOW)
-    rows = json.loads(made.json.read_text())["sections"]["chain"]["chains"][0]["rows"]
+    _, data = drawn(build.write(tmp_path, build.passing(), evicted(3.0)), "chain")
+    rows = data["chain"]["chains"][0]["rows"]
     assert rows[-1]["hop"] == "pods reacted"
     assert rows[-1]["took_s"] == pytest.approx(3.0 - 0.97)
 
 
 def test_pods_that_the_recovery_ends_are_no_reaction(tmp_path):
-    made = render(build.write(tmp_path, build.passing(), evicted(20.0)), NOW)
-    rows = json.loads(made.json.read_text())["sections"]["chain"]["chains"][0]["rows"]
+    _, data = drawn(build.write(tmp_path, build.passing(), evicted(20.0)), "chain")
+    rows = data["chain"]["chains"][0]["rows"]
     assert "pods reacted" not in {row["hop"] for row in rows}
 
 

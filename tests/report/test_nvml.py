@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,9 @@ import pandas as pd
 import pytest
 
 from gameday.history.frames import Frames, conform
-from gameday.report.render import render
 from tests.report import run_builder as build
-from tests.report.page import Page
+from tests.report.page import drawn
 
-NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 TEMP, POWER, ECC = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
 Value = Callable[[float], float | None]
 
@@ -39,6 +35,10 @@ def read(metric: str, value: Value, gpu: str = "5", every: float = 0.5, start: f
     return [row | {"source": "gd-x-sample"} for row in scraped(metric, value, gpu, every, start, end)]
 
 
+def constant(value: float) -> Value:
+    return lambda _: value
+
+
 def at_fault(seconds: float) -> pd.Timestamp:
     return pd.Timestamp(build.at(build.FAULT_AT + seconds))
 
@@ -48,9 +48,9 @@ def compared(
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the node's part of the section in report.json, and the section's words on the page."""
     frames = Frames(metrics=conform("metrics", metrics), nvml=conform("nvml", nvml))
-    made = render(build.write(folder, build.passing(), frames), NOW)
-    nodes = json.loads(made.json.read_text())["sections"]["nvml"]["nodes"]
-    return (nodes[0] if nodes else None), Page(made.html.read_text()).text("nvml")
+    page, data = drawn(build.write(folder, build.passing(), frames), "nvml")
+    nodes = data["nvml"]["nodes"]
+    return (nodes[0] if nodes else None), page.text("nvml")
 
 
 def test_the_same_figures_agree_and_the_page_says_of_how_many(tmp_path: Path) -> None:
@@ -90,24 +90,29 @@ def test_a_scrape_may_be_as_late_as_three_scrape_intervals(tmp_path: Path, late_
     assert node and bool(node["differences"]) is differs
 
 
-@pytest.mark.parametrize(
-    ("metric", "field", "exporter", "nvml", "differs"),
-    [
-        pytest.param(TEMP, "temperature_c", 48.0, 45.0, False, id="3 degrees"),
-        pytest.param(TEMP, "temperature_c", 48.5, 45.0, True, id="more than 3 degrees"),
-        pytest.param(POWER, "power_w", 109.0, 100.0, False, id="9 W"),
-        pytest.param(POWER, "power_w", 440.0, 400.0, False, id="10 percent of much"),
-        pytest.param(POWER, "power_w", 450.0, 400.0, True, id="more than 10 percent"),
-        pytest.param(ECC, "ecc_dbe_volatile", 1.0, 0.0, True, id="one error"),
-        pytest.param("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "ecc_sbe_volatile", 4.0, 4.0, False, id="the same errors"),
-        pytest.param("DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz", 1980.0, 1755.0, True, id="another clock"),
-    ],
-)
-def test_each_figure_has_its_tolerance(
-    tmp_path: Path, metric: str, field: str, exporter: float, nvml: float, differs: bool
-) -> None:
-    node, _ = compared(tmp_path, scraped(metric, lambda _: exporter), read(field, lambda _: nvml))
-    assert node and node["compared"][metric] == 21 and bool(node["differences"]) is differs
+def test_each_figure_has_its_tolerance(tmp_path: Path) -> None:
+    """Each row is of a GPU of its own."""
+    rows = [
+        ("3 degrees", TEMP, "temperature_c", 48.0, 45.0, False),
+        ("more than 3 degrees", TEMP, "temperature_c", 48.5, 45.0, True),
+        ("9 W", POWER, "power_w", 109.0, 100.0, False),
+        ("10 percent of much", POWER, "power_w", 440.0, 400.0, False),
+        ("more than 10 percent", POWER, "power_w", 450.0, 400.0, True),
+        ("one error", ECC, "ecc_dbe_volatile", 1.0, 0.0, True),
+        ("the same errors", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "ecc_sbe_volatile", 4.0, 4.0, False),
+        ("another clock", "DCGM_FI_DEV_SM_CLOCK", "sm_clock_mhz", 1980.0, 1755.0, True),
+    ]
+    exporter: list[dict[str, Any]] = []
+    nvml: list[dict[str, Any]] = []
+    for gpu, (_, metric, field, shown, right, _) in enumerate(rows):
+        exporter += scraped(metric, constant(shown), gpu=str(gpu))
+        nvml += read(field, constant(right), gpu=str(gpu))
+    node, _ = compared(tmp_path, exporter, nvml)
+    assert node
+    metrics = [metric for _, metric, *_ in rows]
+    assert node["compared"] == {metric: 21 * metrics.count(metric) for metric in metrics}
+    differing = {rows[int(one["gpu"])][0] for one in node["differences"]}
+    assert differing == {what for what, *_, differs in rows if differs}
 
 
 def test_nothing_is_compared_while_nvml_was_not_read(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from gameday.values.nodes import NodeRole, Taint
 from gameday.values.pricing import OutageTerms
 from gameday.values.results import RepairHop
 from tests.report import run_builder as build
-from tests.report.test_report_sections import drawn
+from tests.report.test_report_sections import section_of
 
 TERMS = OutageTerms(price_per_gpu_hour=2.5, currency="EUR", hours_until_noticed=8)
 HOURS = 8 * (44.0 - build.FAULT_AT) / 3600
@@ -78,7 +78,7 @@ def test_what_the_history_does_not_hold_is_unknown_and_says_why(tmp_path: Path) 
 
 
 def test_the_report_says_gpu_hours_money_and_the_rule(tmp_path: Path) -> None:
-    page, data = drawn(build.write(tmp_path, priced(build.passing())), "outage")
+    page, data = section_of(build.write(tmp_path, priced(build.passing())), "outage")
     assert data["money"] == pytest.approx(2.5 * HOURS)
     said = page.text("outage")
     assert "0.0769 GPU-hours" in said
@@ -87,10 +87,10 @@ def test_the_report_says_gpu_hours_money_and_the_rule(tmp_path: Path) -> None:
 
 
 def test_without_a_price_there_is_no_money_and_unknown_is_no_zero(tmp_path: Path) -> None:
-    page, data = drawn(build.write(tmp_path / "plain", build.passing()), "outage")
+    page, data = section_of(build.write(tmp_path / "plain", build.passing()), "outage")
     assert data["money"] is None
     assert "price_per_gpu_hour" in page.text("outage")
-    page, data = drawn(build.write(tmp_path / "never", priced(never_returned())), "outage")
+    page, data = section_of(build.write(tmp_path / "never", priced(never_returned())), "outage")
     assert (data["money"], data["total"]["gpu_hours"]) == (None, None)
     assert "Not known" in page.text("outage")
 

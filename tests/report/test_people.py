@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,20 @@ from gameday.errors import NotesError
 from gameday.history.events import RECORD, RunStarted
 from gameday.history.frames import Frames
 from gameday.report.notes import read_notes, write_form
-from gameday.report.render import render
 from tests.report import around
 from tests.report import run_builder as build
-from tests.report.page import Page
+from tests.report.page import Page, drawn
 from tests.report.test_report_survives import HOSTILE
 
-NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+SECTIONS = ("verdict", "people", "timeline", "learning", "actions")
+"""Where notes are shown, beside the problems."""
 
 
 def rendered(folder: Path, notes: str) -> tuple[Page, dict]:
     if not folder.exists():
         build.write(folder, build.passing(), Frames())
     (folder / "notes.yaml").write_text(notes, errors="surrogatepass")
-    made = render(folder, NOW)
-    return Page(made.html.read_text()), json.loads(made.json.read_text())["sections"]
+    return drawn(folder, *SECTIONS)
 
 
 def test_the_time_to_acknowledge_counts_from_the_first_alert(tmp_path):
@@ -80,7 +79,7 @@ def test_lessons_are_under_their_headings(tmp_path):
 
 def test_the_report_mentions_that_nobody_wrote_notes(tmp_path):
     build.write(tmp_path, build.passing(), Frames())
-    page = Page(render(tmp_path, NOW).html.read_text())
+    page, _ = drawn(tmp_path, *SECTIONS)
     for section in ("people", "learning", "actions"):
         assert "Not written down yet" in page.text(section)
 
@@ -89,7 +88,7 @@ def test_the_form_that_a_run_leaves_says_nothing(tmp_path):
     build.write(tmp_path, build.passing(), Frames())
     write_form(tmp_path, "gameday report")
     assert f"gameday report {tmp_path}" in (tmp_path / "notes.yaml").read_text()
-    page = Page(render(tmp_path, NOW).html.read_text())
+    page, _ = drawn(tmp_path, *SECTIONS)
     assert "Not written down yet" in page.text("people")
     assert "None on record" in page.text("problems")
 
@@ -124,7 +123,7 @@ def test_a_bad_file_costs_the_notes_and_not_the_report(tmp_path):
 def test_a_notes_folder_in_place_of_a_file_costs_the_notes_alone(tmp_path):
     build.write(tmp_path, build.passing(), Frames())
     (tmp_path / "notes.yaml").mkdir()
-    assert "not a regular file" in Page(render(tmp_path, NOW).html.read_text()).text("people")
+    assert "not a regular file" in drawn(tmp_path, "people")[0].text("people")
 
 
 @pytest.mark.parametrize("text", [HOSTILE[0], HOSTILE[1], HOSTILE[5]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,12 @@ from gameday.history.journal import History
 from gameday.report.durations import durations
 from gameday.report.lanes import story_lanes
 from gameday.report.narration import narrate
-from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import DurationKind
 from gameday.values.results import RepairHop
 from tests.checks.test_repair_chain import SUCCESSOR, ended, hands_off, plan
 from tests.report import run_builder as build
-from tests.report.page import Page
-
-NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+from tests.report.page import Page, drawn
 
 
 def written(folder: Path, history: History) -> Path:
@@ -30,15 +25,14 @@ def written(folder: Path, history: History) -> Path:
     return made
 
 
-def drawn(folder: Path, *, redact: bool = False) -> tuple[Page, dict[str, Any]]:
-    rendered = render(folder, NOW, redact=redact)
-    data = json.loads(rendered.json.read_text())["sections"]["repair-chain"]
-    assert "failure" not in data, data
-    return Page(rendered.html.read_text()), data
+def story_of(folder: Path, *, redact: bool = False) -> tuple[Page, dict[str, Any]]:
+    page, data = drawn(folder, "repair-chain", redact=redact)
+    assert "failure" not in data["repair-chain"], data
+    return page, data["repair-chain"]
 
 
 def test_each_hop_has_its_actor_its_duration_its_bound_and_its_verdict(tmp_path: Path) -> None:
-    page, data = drawn(written(tmp_path, hands_off(ended())))
+    page, data = story_of(written(tmp_path, hands_off(ended())))
     (story,) = data["stories"]
     assert [row["hop"] for row in story["rows"]] == list(RepairHop)
     assert {(row["by"], row["took_s"], row["bound"], row["status"]) for row in story["rows"]} == {
@@ -54,7 +48,7 @@ def test_each_hop_has_its_actor_its_duration_its_bound_and_its_verdict(tmp_path:
 def test_a_chain_that_stopped_names_the_hop_and_what_was_left(tmp_path: Path) -> None:
     end = ended(RepairHop.REPAIR_BEGUN, in_service=False, left=("taint a=b:NoSchedule", "cordon"))
     folder = written(tmp_path, hands_off(end, hops=list(RepairHop)[:2], qa=False))
-    page, data = drawn(folder)
+    page, data = story_of(folder)
     (story,) = data["stories"]
     assert (story["stopped_at"], story["in_service"]) == ("repair begun", False)
     text = " ".join(page.text("repair-chain").split())
@@ -67,17 +61,17 @@ def test_both_names_of_a_replaced_node_are_one_story_and_neither_leaves_the_hous
     pool = {"karpenter.sh/nodepool": "a"}
     replaced = NodeReplaced(node=build.NODE, successor=SUCCESSOR, pool=pool, boot_id="b2", at=build.at(24.0))
     folder = written(tmp_path, hands_off(build.Timed(24.0, replaced), ended()))
-    page, data = drawn(folder)
+    page, data = story_of(folder)
     (story,) = data["stories"]
     assert (story["node"], story["successor"]) == (build.NODE, SUCCESSOR)
     assert "Another machine took its place" in page.text("repair-chain")
-    redacted, _ = drawn(folder, redact=True)
+    redacted, _ = story_of(folder, redact=True)
     assert SUCCESSOR not in redacted.text("repair-chain")
     assert build.NODE not in redacted.text("repair-chain")
 
 
 def test_plans_in_which_the_game_day_repairs_have_no_story(tmp_path: Path) -> None:
-    page, data = drawn(build.write(tmp_path, build.passing()))
+    page, data = story_of(build.write(tmp_path, build.passing()))
     assert data == {"stories": []}
     assert "Not measured: the game-day itself repairs" in page.text("repair-chain")
 

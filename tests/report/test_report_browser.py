@@ -111,35 +111,6 @@ def test_the_verdict_is_seen_and_nothing_is_asked_for(opened, drawn, variant, wo
     assert opened.get_by_role("navigation").is_visible()
 
 
-# Table cells whose words are cut: three lines or more of under seven characters each. Names of nodes have ten.
-CUT = """() => {
-  document.querySelectorAll('details').forEach(one => one.open = true);
-  const words = [...document.querySelectorAll('tbody td, tbody th, tbody code')].filter(one => !one.children.length);
-  const lines = one => {
-    const range = document.createRange();
-    range.selectNodeContents(one);
-    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
-  };
-  return words.map(one => [one.textContent.trim(), lines(one)])
-    .filter(([text, many]) => many > 2 && !text.includes(' ') && text.length / many < 7);
-}"""
-
-
-@pytest.mark.parametrize("variant", ["passing", "detector-off"])
-@pytest.mark.parametrize("opened", [1440, 768, 390], indirect=True)
-def test_no_name_is_cut_into_short_lines(opened, drawn, variant):
-    look(opened, drawn(variant))
-    assert opened.evaluate(CUT) == []
-
-
-@pytest.mark.parametrize("variant", ["passing", "detector-off", "killed"])
-@pytest.mark.parametrize("opened", [1440], indirect=True)
-def test_the_summary_is_short(opened, drawn, variant):
-    look(opened, drawn(variant))
-    assert opened.evaluate("document.documentElement.scrollHeight") < 4000
-    assert len(printed(opened).pages) == {"passing": 1, "detector-off": 1, "killed": 2}[variant]
-
-
 @pytest.mark.parametrize("opened", [1440], indirect=True)
 def test_one_sheet_holds_the_summary_and_with_a_section_unfolded_all_of_it(opened, drawn):
     look(opened, drawn("passing"))
@@ -157,6 +128,7 @@ def test_one_sheet_holds_the_summary_and_with_a_section_unfolded_all_of_it(opene
 
 
 @pytest.mark.parametrize("variant", ["passing", "killed"])
+@pytest.mark.parametrize("opened", [1280], indirect=True)
 def test_no_bar_leaves_its_track(opened, drawn, variant):
     """In the killed run a pod leaves after the last link of the chain, where the chain's axis has ended."""
     look(opened, drawn(variant))
@@ -171,35 +143,11 @@ def test_no_bar_leaves_its_track(opened, drawn, variant):
 
 
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
+@pytest.mark.parametrize("opened", [390], indirect=True)
 def test_hostile_text_runs_nothing(opened, drawn, number):
     look(opened, drawn(str(number)))
     assert opened.get_by_role("status").is_visible()
     assert opened.title() != "owned"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"], indirect=True)
-def test_text_has_contrast_in_both_schemes(opened, drawn):
-    """WCAG AA, 4.5 to 1, of every visible text against the background behind it."""
-    look(opened, drawn("detector-off"))
-    poor = opened.evaluate(
-        """() => {
-          const rgb = c => (c.match(/[\\d.]+/g) || []).map(Number);
-          const part = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 };
-          const lum = c => { const [r,g,b] = c.slice(0,3).map(part); return .2126*r + .7152*g + .0722*b };
-          const behind = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
-            if (c.length === 3 || c[3] > .99) return c } return rgb(getComputedStyle(document.body).backgroundColor) };
-          const bad = new Set();
-          for (const e of document.querySelectorAll('body *:not(svg *)')) {
-            const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-            if (!own || !e.checkVisibility()) continue;
-            const a = lum(rgb(getComputedStyle(e).color)), b = lum(behind(e));
-            const ratio = (Math.max(a,b)+.05)/(Math.min(a,b)+.05);
-            if (ratio < 4.5) bad.add(e.tagName + '.' + e.className + ' ' + ratio.toFixed(2));
-          }
-          return [...bad];
-        }"""
-    )
-    assert poor == []
 
 
 def test_a_league_fits_its_screen(opened, tmp_path):

@@ -97,16 +97,6 @@ def test_dragging_zooms_every_chart_and_a_button_goes_back(tab):
     assert plots.evaluate_all(views) == before
 
 
-def test_a_series_can_be_switched_off_and_on(tab):
-    curves = tab.locator("path.curve[data-gpu='3']")
-    button = tab.get_by_role("button", name="GPU 3", exact=True)
-    button.click()
-    assert button.get_attribute("aria-pressed") == "false"
-    assert not any(curves.nth(i).is_visible() for i in range(curves.count()))
-    button.click()
-    assert all(curves.nth(i).is_visible() for i in range(curves.count()))
-
-
 def test_charts_work_with_the_keyboard_alone(tab):
     svg = chart(tab, "DCGM_FI_DEV_POWER_USAGE").locator("svg.chart-svg")
     svg.focus()
@@ -129,13 +119,6 @@ def test_times_in_the_readers_own_zone(tab):
     assert clocks.first.inner_text() == "14:25:00.0"
 
 
-def test_a_reader_in_utc_is_asked_nothing(browser, html):  # noqa: F811
-    tab = browser.new_page(timezone_id="UTC")
-    tab.goto(html.as_uri())
-    assert tab.locator("button.zone").count() == 0
-    tab.close()
-
-
 def test_the_events_can_be_filtered(tab):
     rows = tab.locator("#timeline .events tbody tr")
     tab.get_by_role("searchbox").fill("taint gpu-node-03 gone")
@@ -150,21 +133,6 @@ def test_without_scripts_everything_is_there_to_read(tab):
     assert tab.locator("#node-pods svg.chart-svg").count() == 3
     assert tab.locator("path.curve.target").first.is_visible()
     assert "83 passed" in tab.locator("#qa").inner_text()
-
-
-def test_paper_holds_every_table(tab):
-    """A4 without its margins is 688 CSS pixels wide; nothing may stick out, and what is folded is unfolded."""
-    tab.set_viewport_size({"width": 688, "height": 900})
-    tab.emulate_media(media="print")
-    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert tab.locator("details:not([open])").count() == 0
-    wide = tab.evaluate(
-        "[...document.querySelectorAll('main table, main svg, main pre')]"
-        ".filter(e => e.getBoundingClientRect().right > 690)"
-        ".map(e => e.className + ' ' + e.getBoundingClientRect().right)"
-    )
-    assert wide == []
-    assert not any(one.is_visible() for one in tab.locator(".controls").all())
 
 
 @pytest.mark.timeout(300)

@@ -16,7 +16,7 @@ import pytest
 from gameday.history.events import FaultInjected, HopSeen, QaChecked
 from gameday.report.render import render, section_modules
 from tests.report import run_builder as build
-from tests.report.page import Page
+from tests.report.page import Page, drawn
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 MODULES = sorted(section_modules(), key=lambda module: not getattr(module, "OPEN", False))
@@ -33,10 +33,6 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def page(folder) -> Page:
     return Page((folder / "report.html").read_text())
-
-
-def render_page(folder: Path) -> Page:
-    return Page(render(folder, NOW).html.read_text())
 
 
 def test_every_section_is_there_in_order_and_drawn(page):
@@ -105,29 +101,28 @@ def test_the_chain_is_timed_hop_by_hop_and_names_the_slowest(page, folder):
 
 
 def test_unseen_hops_are_marked(tmp_path):
-    page = render_page(build.write(tmp_path, build.detector_off()))
+    page, _ = drawn(build.write(tmp_path, build.detector_off()), "chain")
     assert page.text("chain").count("not seen") == 6
     # The hops that came are no news where the chain breaks.
     assert "The chain breaks after “in log store” : “detector decided” did not follow" in page.text("chain")
     assert "Slowest hop" not in page.text("chain")
     only_fault = build.without(build.passing(), lambda e: isinstance(e, HopSeen))
-    chain = render_page(build.write(tmp_path, only_fault)).text("chain")  # by the alert's and the taint's own events
+    page, _ = drawn(build.write(tmp_path, only_fault), "chain")
+    chain = page.text("chain")  # by the alert's and the taint's own events
     assert chain.count("not seen") == 4 and "gameday-health" in chain
     unseen = build.without(build.detector_off(), lambda e: isinstance(e, HopSeen))
-    assert "breaks after “fault written” : “in log store” did not follow" in render_page(
-        build.write(tmp_path, unseen)
-    ).text("chain")
+    page, _ = drawn(build.write(tmp_path, unseen), "chain")
+    assert "breaks after “fault written” : “in log store” did not follow" in page.text("chain")
 
 
 def test_signals_that_never_came_have_lanes_with_their_bounds(tmp_path, folder):
     missed = build.write(tmp_path / "missed", build.detector_off())
-    text = render_page(missed).text("verdict")
-    assert "never came" in text and "bound T+" in text
-    lanes = json.loads((missed / "report.json").read_text())["sections"]["verdict"]["story"]["lanes"]
+    page, data = drawn(missed, "verdict")
+    assert "never came" in page.text("verdict") and "bound T+" in page.text("verdict")
+    lanes = data["verdict"]["story"]["lanes"]
     ghosts = [lane for lane in lanes if lane["missed"]]
     assert {lane["bars"][0]["end_s"] for lane in ghosts} == {lane["bound_s"] for lane in ghosts}
     assert len(ghosts) == 2
-    render_page(folder)
     came = json.loads((folder / "report.json").read_text())["sections"]["verdict"]["story"]
     assert not any(lane["missed"] for lane in came["lanes"])
     assert {lane["label"].partition(" ")[0] for lane in came["lanes"] if lane["bound_s"]} == {"Alert", "Taint"}
@@ -146,7 +141,8 @@ def test_a_hop_before_its_cause_is_a_clock_that_disagrees(tmp_path):
     early = build.replacing(
         build.passing(), lambda e: isinstance(e, HopSeen) and e.hop == "in log store", at=build.at(build.FAULT_AT - 3)
     )
-    assert "clocks disagree" in render_page(build.write(tmp_path, early)).text("chain")
+    page, _ = drawn(build.write(tmp_path, early), "chain")
+    assert "clocks disagree" in page.text("chain")
 
 
 def test_the_alert_matrix(page):
@@ -190,7 +186,7 @@ def test_qa_is_a_matrix_of_checks_and_gpus(page, folder, tmp_path):
     lost = build.replacing(
         weak, lambda e: isinstance(e, QaChecked) and (e.check, e.gpu) == ("SM clock", 1), ok=None, value=None
     )
-    other = render_page(build.write(tmp_path, lost)).text("qa")
+    other = drawn(build.write(tmp_path, lost), "qa")[0].text("qa")
     assert "81 passed" in other and "1 failed" in other and "1 not measured" in other
     assert "120 failed" in other
 
@@ -228,12 +224,13 @@ def test_rendering_again_from_a_copy_gives_the_same_bytes(folder, tmp_path):
 def test_a_changed_plan_is_noticed(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "edited")
     (copy / "plan.yaml").write_text("title: something else\n")
-    assert "plan.yaml is not the file that ran" in render_page(copy).text("problems")
+    assert "plan.yaml is not the file that ran" in drawn(copy)[0].text("problems")
 
 
 def test_a_fault_without_a_stated_reach_is_not_recorded(tmp_path):
     quiet = build.replacing(build.passing(), lambda e: isinstance(e, FaultInjected), does_not_reach="", seen_by=())
-    assert render_page(build.write(tmp_path, quiet)).text("hypothesis").count("not recorded") == 2
+    page, _ = drawn(build.write(tmp_path, quiet), "hypothesis")
+    assert page.text("hypothesis").count("not recorded") == 2
 
 
 def test_adding_a_section_is_adding_a_module():
@@ -272,6 +269,5 @@ def test_the_undo_moment_is_the_faults_own_not_another_pods(tmp_path):
         ),
     ]
     folder = build.write(tmp_path, [*build.passing(), *marker])
-    render(folder, NOW)
-    (node,) = json.loads((folder / "report.json").read_text())["sections"]["gpus"]["nodes"]
+    (node,) = drawn(folder, "gpus")[1]["gpus"]["nodes"]
     assert {m["letter"]: m["offset_s"] for m in node["moments"]}["U"] == pytest.approx(12.9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +22,18 @@ from gameday.history.events import (
 )
 from gameday.history.frames import Frames, conform
 from gameday.report.lanes import Lanes, signal_lanes, story_lanes
-from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.samples import robust_z, statistics
 from gameday.report.sections import alerts, gpus
 from gameday.report.ticks import nice_step, time_ticks
 from tests.report import run_builder as build
-from tests.report.page import Page
-
-NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+from tests.report.page import Page, drawn
 
 
-def drawn(folder: Path, section: str) -> tuple[Page, dict[str, Any]]:
-    rendered = render(folder, NOW)
-    data = json.loads(rendered.json.read_text())["sections"][section]
-    assert "failure" not in data, data
-    return Page(rendered.html.read_text()), data
+def section_of(folder: Path, section: str) -> tuple[Page, dict[str, Any]]:
+    page, data = drawn(folder, section)
+    assert "failure" not in data[section], data
+    return page, data[section]
 
 
 def lanes_of(chart: Lanes) -> dict[str, list[tuple[float, float, str, bool]]]:
@@ -74,7 +68,7 @@ def test_an_alert_that_another_one_mutes_was_not_sent(tmp_path):
     def expected(event: object) -> bool:
         return isinstance(event, AlertSeen) and event.expected and event.state == "firing"
 
-    page, data = drawn(build.write(tmp_path, build.replacing(build.passing(), expected, inhibited=True)), "alerts")
+    page, data = section_of(build.write(tmp_path, build.replacing(build.passing(), expected, inhibited=True)), "alerts")
     (row,) = data["expected"]
     assert (row["inhibited"], row["receivers"]) == (True, [])
     assert "inhibited, not sent" in page.text("alerts")
@@ -93,7 +87,7 @@ def test_other_alerts_have_a_row_for_each_label_set(tmp_path):
 def test_a_lane_of_a_killed_run_is_open(tmp_path):
     lanes = lanes_of(story_lanes(load_run_folder(build.write(tmp_path, build.cut_off(build.passing(), 20.0)))))
     assert lanes["Fault xid in"][0][3] and lanes["Taint faulty"][0][3]
-    assert "end not seen" in Page(render(tmp_path, NOW).html.read_text()).text("verdict")
+    assert "end not seen" in drawn(tmp_path, "verdict")[0].text("verdict")
 
 
 def test_conditions_and_missing_gpus_have_lanes(tmp_path):
@@ -110,7 +104,7 @@ def test_conditions_and_missing_gpus_have_lanes(tmp_path):
 
 
 def test_the_blast_radius_is_set_against_the_plan(tmp_path):
-    page, data = drawn(build.write(tmp_path, build.passing()), "blast-radius")
+    page, data = section_of(build.write(tmp_path, build.passing()), "blast-radius")
     rows = {row["what"]: row for row in data["rows"]}
     assert (rows["Nodes with a fault"]["planned"], rows["Nodes with a fault"]["actual"]) == ("1", "1")
     assert rows["GPUs taken out of work"]["actual"] == "8"
@@ -119,20 +113,20 @@ def test_the_blast_radius_is_set_against_the_plan(tmp_path):
 
 
 def test_a_run_that_was_cut_off_knows_only_the_least(tmp_path):
-    _, data = drawn(build.write(tmp_path, build.cut_off(build.passing(), 20.0)), "blast-radius")
+    _, data = section_of(build.write(tmp_path, build.cut_off(build.passing(), 20.0)), "blast-radius")
     rows = {row["what"]: row for row in data["rows"]}
     assert rows["GPUs taken out of work"]["actual"] == "at least 8"
 
 
 def test_another_node_that_changed_is_named(tmp_path):
     other = TaintSeen(node="gpu-node-06", taint=build.TAINT, present=True, manager="x", at=build.at(12))
-    page, data = drawn(build.write(tmp_path, [*build.passing(), build.Timed(12, other)]), "blast-radius")
+    page, data = section_of(build.write(tmp_path, [*build.passing(), build.Timed(12, other)]), "blast-radius")
     assert [c["node"] for c in data["collateral"]] == ["gpu-node-06"]
     assert "gpu-node-06" in page.text("blast-radius")
 
 
 def test_the_heat_map_is_hot_where_the_gpu_left_its_baseline(tmp_path):
-    page, data = drawn(build.write(tmp_path, build.passing(), build.frames()), "gpus")
+    page, data = section_of(build.write(tmp_path, build.passing(), build.frames()), "gpus")
     heat = data["nodes"][0]["heat"]
     names = [name for name, _, _ in heat["metrics"]]
     rows = {row["gpu"]: dict(zip(names, row["cells"], strict=True)) for row in heat["rows"]}
@@ -155,7 +149,7 @@ def test_fewer_than_eight_scrapes_before_the_fault_give_no_baseline(tmp_path):
 
 
 def test_scrapes_every_half_minute_give_curves_but_no_band_and_no_colour(tmp_path):
-    page, data = drawn(build.write(tmp_path, build.passing(), build.frames(every=30.0)), "gpus")
+    page, data = section_of(build.write(tmp_path, build.passing(), build.frames(every=30.0)), "gpus")
     (node,) = data["nodes"]
     assert (node["scrapes_before"], len(node["charts"]) > 0) == (3, True)
     names = [name for name, _, _ in node["heat"]["metrics"]]
@@ -171,7 +165,7 @@ def test_samples_that_were_too_many_are_said_to_be_resampled(tmp_path):
     read = FrameRead(
         frame="metrics", server="Prometheus", query="q", start=build.at(-60), end=build.at(46), step_s=20.0, rows=1
     )
-    page, _ = drawn(build.write(tmp_path, [*build.passing(), build.Timed(46, read)], build.frames()), "gpus")
+    page, _ = section_of(build.write(tmp_path, [*build.passing(), build.Timed(46, read)], build.frames()), "gpus")
     assert "resampled, one every 20.0 s" in page.text("gpus")
 
 
@@ -207,11 +201,11 @@ def test_what_the_canary_measured_is_set_against_before(tmp_path):
         return build.Timed(s, event)
 
     more = [measured("before", 400.0, True, 5), measured("during", 100.0, False, 12), measured("after", None, None, 40)]
-    page, data = drawn(build.write(tmp_path, [*build.passing(), *more]), "canary")
+    page, data = section_of(build.write(tmp_path, [*build.passing(), *more]), "canary")
     assert data["rows"][0]["change_percent"] == -75.0
     text = page.text("canary")
     assert "−75.0 %" in text and "out of bounds" in text and "not measured" in text
-    page, _ = drawn(build.write(tmp_path, build.passing()), "canary")
+    page, _ = section_of(build.write(tmp_path, build.passing()), "canary")
     assert "Not measured" in page.text("canary")
 
 
@@ -222,7 +216,7 @@ def test_the_appendix_has_log_lines_and_events(tmp_path):
     )  # fmt: skip
     lines = [{"time": pd.Timestamp(build.at(n / 10)), "node": build.NODE, "line": f"line {n}"} for n in range(500)]
     frames = Frames(logs=conform("logs", lines))
-    page, data = drawn(build.write(tmp_path, [*build.passing(), build.Timed(10, event)], frames), "appendix")
+    page, data = section_of(build.write(tmp_path, [*build.passing(), build.Timed(10, event)], frames), "appendix")
     assert data["lines_left_out"] == 300 and len(data["lines"]) == 200
     text = page.text("appendix")
     assert "line 0" in text and "line 499" in text and "line 250" not in text
@@ -237,7 +231,7 @@ def test_a_number_that_is_none_is_null_in_the_json(tmp_path):
     line = RECORD.dump_json(build.history_of([build.Timed(41, odd)]).records[0]).decode()
     record = line.replace('"value":null', '"value":NaN')
     (folder / "history.jsonl").write_text(f"{history}{record}\n")
-    _, data = drawn(folder, "qa")
+    _, data = section_of(folder, "qa")
     assert [row["cells"][0]["value"] for row in data["tables"][0]["rows"] if row["check"] == "odd"] == [None]
 
 

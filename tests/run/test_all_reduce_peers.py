@@ -12,7 +12,8 @@ from gameday.run.all_reduce import choose_peers
 from gameday.run.run import Run
 from gameday.run.season_member import SeasonMember
 from gameday.run.targets import choose_targets
-from tests.support.world import World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import unique
 
 NewRun = Callable[..., Run]
 ODD = {"key": "example.com/maintenance", "value": "", "effect": "NoSchedule"}
@@ -23,7 +24,10 @@ def group() -> dict[str, str]:
     return {"test.example/group": unique("g")}
 
 
-def test_a_seed_chooses_the_same_peers_and_never_a_target(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+@pytest.mark.slow
+def test_a_seed_chooses_the_same_peers_and_never_a_target(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
     names = {world.add_node(labels=group) for _ in range(5)}
     chosen = []
     for seed in (*range(6), *range(6)):
@@ -35,7 +39,7 @@ def test_a_seed_chooses_the_same_peers_and_never_a_target(world: World, new_run:
     assert len(set(chosen)) > 1
 
 
-def test_too_few_peers_say_what_the_others_lack(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_too_few_peers_say_what_the_others_lack(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     target, tainted, excluded = (world.add_node(labels=group) for _ in range(3))
     world.taint(tainted, ODD)
     with pytest.raises(StepFailedError) as refused:
@@ -45,7 +49,7 @@ def test_too_few_peers_say_what_the_others_lack(world: World, new_run: NewRun, g
     assert f"{excluded}: a dead run left a fault there" in refused.value.why
 
 
-def test_for_nccl_a_peer_has_a_free_gpu(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_for_nccl_a_peer_has_a_free_gpu(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     target, full = (world.add_node(labels=group) for _ in range(2))
     world.add_pod(unique("job"), "another-run", node=full, gpus=8)
     run = new_run(selector=group)
@@ -57,7 +61,7 @@ def test_for_nccl_a_peer_has_a_free_gpu(world: World, new_run: NewRun, group: di
 
 
 def test_in_a_season_the_nodes_of_siblings_come_last(
-    world: World, new_run: NewRun, group: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, *others = (world.add_node(labels=group) for _ in range(5))
     free = others[2]

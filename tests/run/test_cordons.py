@@ -17,14 +17,15 @@ from gameday.run.run import Run
 from gameday.tasks.recover import _cordon
 from gameday.values.results import Step
 from tests.support.runs import follow_as_target
-from tests.support.world import PATIENCE_S, World
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import PATIENCE_S
 
 NewRun = Callable[..., Run]
 pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture
-def node(world: World) -> str:
+def node(world: ScriptedWorld) -> str:
     return world.add_node()
 
 
@@ -48,7 +49,7 @@ def followed(follow: Callable[..., Run]) -> Run:
     return follow()
 
 
-def cordoned(run: Run, world: World, node: str) -> None:
+def cordoned(run: Run, world: ScriptedWorld, node: str) -> None:
     world.core.patch_node(node, {"spec": {"unschedulable": True}})
     noted(run, node)
 
@@ -57,7 +58,7 @@ def noted(run: Run, node: str) -> None:
     assert run.nodes.wait_until(node, lambda: bool(run.history().of(CordonSeen)), PATIENCE_S, 0.2)
 
 
-def test_a_cordon_by_somebody_else_aborts_the_run(followed: Run, world: World, node: str) -> None:
+def test_a_cordon_by_somebody_else_aborts_the_run(followed: Run, world: ScriptedWorld, node: str) -> None:
     cordoned(followed, world, node)
     with pytest.raises(AbortedError, match=f"the target {node} was cordoned by somebody else"):
         followed.record.abort.sleep(PATIENCE_S)
@@ -72,7 +73,7 @@ def test_a_cordon_by_somebody_else_aborts_the_run(followed: Run, world: World, n
     ids=["expected", "a negative control, which is judged"],
 )
 def test_a_cordon_that_the_plan_speaks_of_does_not(
-    follow: Callable[..., Run], world: World, node: str, expect: dict[str, Any]
+    follow: Callable[..., Run], world: ScriptedWorld, node: str, expect: dict[str, Any]
 ) -> None:
     run = follow(**expect)
     cordoned(run, world, node)
@@ -80,7 +81,7 @@ def test_a_cordon_that_the_plan_speaks_of_does_not(
 
 
 def test_our_own_cordon_is_in_the_ledger_before_it_is_set(
-    followed: Run, world: World, node: str, monkeypatch: pytest.MonkeyPatch
+    followed: Run, world: ScriptedWorld, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cordon, known = followed.kubernetes.cordon, list[bool | None]()
 
@@ -96,7 +97,7 @@ def test_our_own_cordon_is_in_the_ledger_before_it_is_set(
     followed.record.abort.check()
 
 
-def test_a_node_that_somebody_cordoned_before_us_stays_so(followed: Run, world: World, node: str) -> None:
+def test_a_node_that_somebody_cordoned_before_us_stays_so(followed: Run, world: ScriptedWorld, node: str) -> None:
     cordoned(followed, world, node)
     _cordon(followed, node)
     (entry,) = followed.ledger.open_entries()

@@ -12,7 +12,8 @@ from gameday.history.events import TargetsChosen
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.targets import choose_targets
-from tests.support.world import World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import unique
 
 NewRun = Callable[..., Run]
 RACK = "topology.kubernetes.io/rack"
@@ -24,7 +25,7 @@ def group() -> dict[str, str]:
     return {"nvidia.com/gpu.present": "true", "test.example/group": unique("g")}
 
 
-def rack(world: World, group: dict[str, str], name: str, nodes: int = 4) -> set[str]:
+def rack(world: ScriptedWorld, group: dict[str, str], name: str, nodes: int = 4) -> set[str]:
     return {world.add_node(labels={**group, RACK: name}) for _ in range(nodes)}
 
 
@@ -45,7 +46,7 @@ def refused(run: Run) -> RefusedError:
 
 
 def test_every_gpu_node_of_the_named_domain_is_a_target_and_no_other(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     rack(world, group, "a")
     of_b = rack(world, group, "b", 3)
@@ -56,7 +57,9 @@ def test_every_gpu_node_of_the_named_domain_is_a_target_and_no_other(
     assert (str(noted.domain), noted.domain.nodes, noted.candidates) == (f"{RACK}=b", 3, 3)
 
 
-def test_without_a_value_the_seed_chooses_the_domain(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_without_a_value_the_seed_chooses_the_domain(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
     racks = [rack(world, group, name, 2) for name in ("a", "b", "c")]
     struck = [{one.node for one in choose_targets(run_on(new_run, group, seed=seed), {})} for seed in [*range(6), 0]]
     assert struck[0] == struck[6]
@@ -64,13 +67,13 @@ def test_without_a_value_the_seed_chooses_the_domain(world: World, new_run: NewR
     assert len({frozenset(nodes) for nodes in struck}) > 1
 
 
-def test_a_share_is_rounded_up_to_whole_nodes(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_a_share_is_rounded_up_to_whole_nodes(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     rack(world, group, "a", 5)
     assert len(choose_targets(run_on(new_run, group, value="a", percent=50), {})) == 3
 
 
 def test_more_nodes_than_may_be_broken_are_refused_before_one_is_watched(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     rack(world, group, "a")
     found = refused(run_on(new_run, group, most=3, value="a"))
@@ -87,7 +90,7 @@ def test_more_nodes_than_may_be_broken_are_refused_before_one_is_watched(
 
 
 def test_a_label_that_half_of_the_nodes_lack_is_refused_with_the_command_that_shows_them(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     rack(world, group, "a")
     without = [world.add_node(labels=group) for _ in range(4)]
@@ -99,7 +102,7 @@ def test_a_label_that_half_of_the_nodes_lack_is_refused_with_the_command_that_sh
 
 
 def test_a_node_of_the_domain_that_has_not_opted_in_keeps_the_whole_from_being_struck(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     rack(world, group, "a", 3)
     out = world.add_node(labels={**group, RACK: "a", "gameday.dev/opt-in": "false"})
@@ -110,7 +113,7 @@ def test_a_node_of_the_domain_that_has_not_opted_in_keeps_the_whole_from_being_s
 
 
 def test_a_value_that_no_node_has_is_refused_with_the_command_that_shows_the_values(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     rack(world, group, "a")
     found = refused(run_on(new_run, group, value="z"))

@@ -24,6 +24,13 @@ NewRun = Callable[..., Run]
 pytestmark = pytest.mark.timeout(30)
 
 
+@pytest.fixture
+def world(server: World) -> Iterator[World]:
+    """The real server: these tests are about watches, which are threads and sockets."""
+    yield server
+    server.clear()
+
+
 @contextmanager
 def without(world: World, resource: str) -> Iterator[None]:
     """The runner's account may not watch this while the block runs."""

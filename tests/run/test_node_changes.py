@@ -13,6 +13,7 @@ from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, L
 from gameday.run.node_changes import NodeEvents, changes, view_of_node, view_of_snapshot
 
 NOW = datetime(2026, 3, 3, 9, tzinfo=UTC)
+SEEN_AT = NOW + timedelta(hours=1)
 
 
 def node(**changes: Any) -> client.V1Node:
@@ -81,28 +82,28 @@ def event(uid: str = "u", count: int | None = 1, **fields: Any) -> Any:
 
 def test_an_event_is_news_once_and_again_when_it_counts_up() -> None:
     events = NodeEvents("n")
-    first = events.new_event(event())
+    first = events.new_event(event(), SEEN_AT)
     assert first is not None
     assert (first.reason, first.source, first.count, first.at) == ("R", "c", 1, NOW)
-    assert events.new_event(event()) is None
-    again = events.new_event(event(count=2))
+    assert events.new_event(event(), SEEN_AT) is None
+    again = events.new_event(event(count=2), SEEN_AT)
     assert again is not None and again.count == 2
 
 
 def test_an_event_that_was_there_before_is_no_news() -> None:
     events = NodeEvents("n")
     events.remember(event())
-    assert events.new_event(event()) is None
+    assert events.new_event(event(), SEEN_AT) is None
 
 
 def test_an_event_of_the_newer_api_is_dated_by_its_series() -> None:
     later = NOW + timedelta(minutes=1)
     series = SimpleNamespace(count=4, last_observed_time=later)
-    found = NodeEvents("n").new_event(event(count=None, series=series, last_timestamp=None))
+    found = NodeEvents("n").new_event(event(count=None, series=series, last_timestamp=None), SEEN_AT)
     assert found is not None
     assert (found.count, found.at) == (4, later)
 
 
 def test_an_event_without_any_stamp_is_dated_by_its_creation() -> None:
-    found = NodeEvents("n").new_event(event(last_timestamp=None))
+    found = NodeEvents("n").new_event(event(last_timestamp=None), SEEN_AT)
     assert found is not None and found.at == NOW

@@ -13,7 +13,7 @@ from gameday.errors import LeaseHeldError
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.run.record import HISTORY_FILE, new_run_id, start_record
 from tests.support.runs import quick_plan
-from tests.support.world import World
+from tests.support.scripted.administrator import ScriptedWorld
 
 AT_ONCE = 8
 
@@ -41,7 +41,7 @@ def test_a_run_never_enters_another_runs_folder(tmp_path: Path) -> None:
 
 
 def test_of_two_machines_that_start_in_the_same_second_the_refused_one_is_told_of_another_run(
-    world: World, runner: Kubernetes
+    world: ScriptedWorld, runner: Kubernetes
 ) -> None:
     first, second = new_run_id(), new_run_id()
     Leases(runner, first, lambda _: None).acquire(CLUSTER_LEASE)

@@ -13,7 +13,8 @@ from gameday.plan.models import Plan
 from gameday.run.agents import qa_task
 from gameday.run.run import Run
 from gameday.run.targets import choose_targets, opt_in_labels, pool_labels
-from tests.support.world import World, unique
+from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.world import unique
 
 NewRun = Callable[..., Run]
 FAULTY = {"key": "trainy.konduktor.ai/faulty", "value": "mine", "effect": "NoSchedule"}
@@ -34,7 +35,7 @@ def refused(run: Run, excluded: dict[str, str] | None = None) -> RefusedError:
 
 
 def test_a_seed_chooses_the_same_targets_in_the_same_order(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     names = {world.add_node(labels=group) for _ in range(6)}
     chosen = [choose_targets(new_run(nodes=1, selector=group, seed=seed), {}) for seed in [*range(8), *range(8)]]
@@ -44,7 +45,7 @@ def test_a_seed_chooses_the_same_targets_in_the_same_order(
     assert len({targets[0].gpu for targets in chosen}) > 1
 
 
-def test_the_choice_is_noted_with_its_rule(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_the_choice_is_noted_with_its_rule(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     for _ in range(3):
         world.add_node(labels=group)
     run = new_run(selector=group, seed=7)
@@ -55,7 +56,9 @@ def test_the_choice_is_noted_with_its_rule(world: World, new_run: NewRun, group:
     assert [one.before.node for one in chosen] == [one.node for one in chosen]
 
 
-def test_an_unfit_node_is_passed_over_and_the_order_kept(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_an_unfit_node_is_passed_over_and_the_order_kept(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
     for _ in range(4):
         world.add_node(labels=group)
     first = choose_targets(new_run(selector=group, seed=3), {})[0].node
@@ -66,7 +69,9 @@ def test_an_unfit_node_is_passed_over_and_the_order_kept(world: World, new_run: 
     assert choose_targets(new_run(selector=group, seed=3), {})[0].node == first
 
 
-def test_a_node_with_what_nobody_took_out_is_no_target(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_a_node_with_what_nobody_took_out_is_no_target(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
     """A power cap of last week, say: neither taint nor condition shows it."""
     dirty, clean = (world.add_node(labels=group) for _ in range(2))
     excluded = {dirty: "still has what run r left and nobody took out: create agent pod (inject)"}
@@ -84,7 +89,7 @@ def test_a_node_with_what_nobody_took_out_is_no_target(world: World, new_run: Ne
     ],
 )
 def test_a_plan_made_for_other_nodes_is_refused_before_it_breaks_one(
-    world: World, new_run: NewRun, group: dict[str, str], floor: int | None, gpu: int | None, said: str
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str], floor: int | None, gpu: int | None, said: str
 ) -> None:
     node = world.add_node(labels={**group, GPU_COUNT_LABEL: "4"})
 
@@ -103,13 +108,13 @@ def test_a_plan_made_for_other_nodes_is_refused_before_it_breaks_one(
         assert choose_targets(run, {})[0].node == node
 
 
-def test_the_operators_own_gpu_taint_is_ordinary(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_the_operators_own_gpu_taint_is_ordinary(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     node = world.add_node(labels=group, taints=[USUAL])
     assert choose_targets(new_run(selector=group), {})[0].node == node
 
 
 def test_a_pools_own_taint_is_ordinary_if_the_profile_lists_it_and_our_pods_tolerate_it(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     node = world.add_node(labels=group, taints=[{"key": "sku", "value": "gpu", "effect": "NoSchedule"}])
     assert "carries sku=gpu:NoSchedule" in refused(new_run(selector=group)).why
@@ -125,7 +130,7 @@ def test_a_resubmitted_job_may_run_in_the_whole_pool_of_which_few_nodes_opted_in
     assert pool_labels(new_run(profile={"guardrails": without})) == opt_in_labels(run)
 
 
-def test_shares_of_time_are_no_gpus(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_shares_of_time_are_no_gpus(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     """A node of two GPUs that offers eight shares: no fault goes to GPU 5, and QA counts two."""
     node = world.add_node(labels={**group, GPU_COUNT_LABEL: "2"})
     runs = [new_run(selector=group, seed=seed) for seed in range(8)]
@@ -135,7 +140,7 @@ def test_shares_of_time_are_no_gpus(world: World, new_run: NewRun, group: dict[s
     assert (chosen.before.allocatable_gpus, qa_task(runs[0], chosen).expected_gpus) == (8, 2)
 
 
-def test_choosing_costs_one_list_and_two_looks(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_choosing_costs_one_list_and_two_looks(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     for _ in range(4):
         world.add_node(labels=group)
     run = new_run(selector=group)
@@ -144,7 +149,7 @@ def test_choosing_costs_one_list_and_two_looks(world: World, new_run: NewRun, gr
 
 
 def test_where_the_plan_judges_running_pods_a_node_that_runs_some_comes_first(
-    world: World, new_run: NewRun, group: dict[str, str]
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
 ) -> None:
     names = [world.add_node(labels=group) for _ in range(4)]
     usual = choose_targets(new_run(selector=group), {})[0].node
@@ -159,7 +164,7 @@ def test_where_the_plan_judges_running_pods_a_node_that_runs_some_comes_first(
     assert [target.node for target in both] == [busy, usual]
 
 
-def test_a_node_without_a_free_gpu_comes_last(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_a_node_without_a_free_gpu_comes_last(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     names = {world.add_node(labels=group) for _ in range(3)}
     usual = choose_targets(new_run(selector=group), {})[0].node
     world.add_pod(unique("training"), "", usual, gpus=8)
@@ -168,13 +173,15 @@ def test_a_node_without_a_free_gpu_comes_last(world: World, new_run: NewRun, gro
     assert every[-1].node == usual
 
 
-def test_many_idle_nodes_are_targets_where_no_others_are(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_many_idle_nodes_are_targets_where_no_others_are(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
     names = {world.add_node(labels=group) for _ in range(8)}
     chosen = choose_targets(new_run(running_pods="kept", selector=group, nodes=8), {})
     assert {target.node for target in chosen} == names
 
 
-def test_named_nodes_are_taken_in_the_plans_order(world: World, new_run: NewRun) -> None:
+def test_named_nodes_are_taken_in_the_plans_order(world: ScriptedWorld, new_run: NewRun) -> None:
     names = sorted((world.add_node(), world.add_node()), reverse=True)
     run = new_run(nodes=1, names=names)
     assert [target.node for target in choose_targets(run, {})] == names[:1]
@@ -182,7 +189,7 @@ def test_named_nodes_are_taken_in_the_plans_order(world: World, new_run: NewRun)
     assert (noted.candidates, noted.rule == "named by the plan") == (2, True)
 
 
-def test_a_named_node_must_have_opted_in_too(world: World, new_run: NewRun) -> None:
+def test_a_named_node_must_have_opted_in_too(world: ScriptedWorld, new_run: NewRun) -> None:
     node = world.add_node(labels={"gameday.dev/opt-in": "false"})
     error = refused(new_run(names=[node]))
     assert f"{node}: lacks label gameday.dev/opt-in=true" in error.why
@@ -190,7 +197,7 @@ def test_a_named_node_must_have_opted_in_too(world: World, new_run: NewRun) -> N
 
 def test_a_named_node_that_is_not_there(new_run: NewRun) -> None:
     error = refused(new_run(names=["no-such-node"]))
-    assert error.why.startswith("0 of 1 targets found; no-such-node: no node of this name in https://")
+    assert error.why == "0 of 1 targets found; no-such-node: no node of this name in http://scripted.invalid"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +212,7 @@ def test_a_named_node_that_is_not_there(new_run: NewRun) -> None:
     ids=["not-ready", "unknown", "cordoned", "faulty", "odd-taint"],
 )
 def test_an_unfit_node_says_why(
-    world: World, new_run: NewRun, group: dict[str, str], how: dict[str, object], why: str
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str], how: dict[str, object], why: str
 ) -> None:
     node = world.add_node(labels=group, **how)  # type: ignore[arg-type]
     error = refused(new_run(selector=group))
@@ -213,7 +220,7 @@ def test_an_unfit_node_says_why(
     assert error.hint == "mend the nodes, or change targets in the plan"
 
 
-def test_too_few_fit_nodes_say_how_many(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_too_few_fit_nodes_say_how_many(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     world.add_node(labels=group)
     cordoned = world.add_node(labels=group, unschedulable=True)
 
@@ -230,7 +237,9 @@ def test_nobody_opted_in(new_run: NewRun) -> None:
     assert error.hint == "kubectl label node <node> gameday.dev/opt-in=true lets game-days touch it"
 
 
-def test_a_cluster_of_unfit_nodes_is_not_searched_through(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_a_cluster_of_unfit_nodes_is_not_searched_through(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
     for _ in range(9):
         world.add_node(labels=group, unschedulable=True)
     run = new_run(selector=group)
@@ -238,7 +247,7 @@ def test_a_cluster_of_unfit_nodes_is_not_searched_through(world: World, new_run:
     assert run.kubernetes.counter.cost().by_call["WATCH nodes"] <= 6
 
 
-def test_a_gpu_the_plan_names_is_kept(world: World, new_run: NewRun, group: dict[str, str]) -> None:
+def test_a_gpu_the_plan_names_is_kept(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:
     world.add_node(labels=group)
 
     def fifth(plan: Plan) -> Plan:

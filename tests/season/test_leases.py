@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from gameday.checks.outcome import RunOutcome, RunResult
+from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile, GuestAddress
 from gameday.errors import RefusedError, SeasonGoneError, StopRunError
 from gameday.history.events import Aborted, FaultUndone, IntentRecorded, Refused, RunEnded
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, boottime_s, node_lease
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
 from gameday.ledger.ledger import Ledger
 from gameday.lifecycle.opening import open_run
 from gameday.lifecycle.undo import undo_at_the_end
@@ -282,10 +283,10 @@ def test_a_random_season_waits_for_its_times_and_names_the_runs_that_came_too_la
     begun: list[tuple[str, float]] = []
 
     def play(one: Assignment) -> RunResult:
-        begun.append((one.run_id, boottime_s() - start_s))
+        begun.append((one.run_id, Clock().boottime() - start_s))
         return passed()
 
-    season, start_s = season_of(runner), boottime_s()
+    season, start_s = season_of(runner), Clock().boottime()
     places = [drawn_for("n1", 1, 0.0), drawn_for("n1", 2, 0.5), drawn_for("n1", 3, 0.6, latest_s=-1.0)]
     run_all(season, RunQueue(places, 1), 1, play, tmp_path)
     assert [run_id for run_id, _ in begun] == ["season-1-01", "season-1-02"]

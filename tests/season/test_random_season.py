@@ -14,8 +14,8 @@ from gameday import cli
 from gameday.flows.season import season
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
-from tests.game_days.conftest import QUIET, Arena
-from tests.season.test_season import plan_file
+from tests.game_days.conftest import QUICK, QUIET, Arena
+from tests.game_days.test_season import plan_file
 
 # Seed 14 draws three beginnings in the first 30 s, the time in which a game-day of at most 3 minutes may begin.
 _SEED, _DRAWN = ["--seed", "14"], ["--budget", "210s", "--mean-gap", "8s", "--at-once", "3"]
@@ -36,7 +36,9 @@ def said_by(arena: Arena, *arguments: str) -> str:
 def test_a_random_season_plays_what_its_dry_run_says_and_leaves_nothing_unsaid(
     clean_arena: Arena, tmp_path: Path
 ) -> None:
-    plans = [plan_file(tmp_path, name, expect__workloads__running_pods="any") for name in ("one", "two", "three")]
+    plans = [
+        plan_file(tmp_path, name, QUICK, expect__workloads__running_pods="any") for name in ("one", "two", "three")
+    ]
     foreseen = said_by(clean_arena, *plans, *_SEED, *_DRAWN, "--dry-run")
     said = said_by(clean_arena, *plans, *_SEED, *_DRAWN, "--reports", str(tmp_path / "r"))
     (file,) = (tmp_path / "r").glob("season-*/coverage.json")

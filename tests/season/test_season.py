@@ -1,97 +1,13 @@
-"""A whole season on the rehearsal cluster, as a person would run it."""
+"""`gameday coverage` and the season's form: what they take and what they refuse."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
-from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.coverage.page import render_season
 from gameday.flows.season import season
-from gameday.history.events import FaultInjected, TargetsChosen
-from gameday.history.journal import read_history
-from gameday.season.record import SeasonRecord
-from tests.game_days.conftest import QUICK, QUIET, Arena, changed
-from tests.torture.proxy import Switch
-
-pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
-
-
-def plan_file(folder: Path, name: str, **changes: object) -> str:
-    plan = changed(QUICK, "name", name)
-    for path, value in changes.items():
-        plan = changed(plan, path.replace("__", "."), value)
-    YAML(typ="safe", pure=True).dump(plan, folder / f"{name}.yaml")
-    return str(folder / f"{name}.yaml")
-
-
-@pytest.mark.slow
-def test_two_game_days_at_once_have_nodes_of_their_own_and_blame_each_other_for_nothing(
-    clean_arena: Arena, tmp_path: Path
-) -> None:
-    plans = [plan_file(tmp_path, "one"), plan_file(tmp_path, "two")]
-    said, settings = io.StringIO(), {PREFECT_API_URL: f"{clean_arena.cluster.urls['prefect']}/api", **QUIET}
-    arguments = ["--profile", str(clean_arena.cluster.profile), "--reports", str(tmp_path / "r"), "--at-once", "2"]
-    with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = cli.run(["coverage", *plans, *arguments])
-    assert code == 0, said.getvalue()
-    folder = next((tmp_path / "r").glob("season-*/season.json")).parent
-    coverage = json.loads((folder / "coverage.json").read_bytes())
-    rows = {row["plan"]: row for row in coverage["matrix"]["rows"]}
-    assert {row["outcome"] for row in rows.values()} == {"passed"}
-    one, two = (set(rows[name]["targets"]) for name in ("one", "two"))
-    assert one
-    assert not one & two
-    alerts = {cell["state"] for row in rows.values() for cell in row["cells"] if cell["signal"] == "alert"}
-    assert alerts == {"seen"}
-    chosen = [
-        read_history(tmp_path / "r" / row["run_id"] / "history.jsonl").of(TargetsChosen)[0] for row in rows.values()
-    ]
-    assert all(folder.name in choice.rule for choice in chosen)
-    again = render_season(folder, SeasonRecord.load(folder).started)
-    assert again.result.exit_code == 0
-    assert "../" in again.html.read_text()
-
-
-@pytest.mark.slow
-def test_a_prefect_server_that_is_gone_for_good_costs_a_season_neither_page_nor_result(
-    clean_arena: Arena, tmp_path: Path
-) -> None:
-    with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as way:
-        plan = plan_file(tmp_path, "one", expect__workloads__running_pods="any")
-        argv = [sys.executable, "-m", "gameday.cli", "coverage", plan, "--reports", "r"]
-        api = {"PREFECT_API_URL": f"http://127.0.0.1:{way.port}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
-        environment = {**os.environ, **api, "COLUMNS": "200"}
-        with subprocess.Popen(
-            [*argv, "--profile", str(clean_arena.cluster.profile)],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=tmp_path,
-        ) as process:  # fmt: skip
-            try:
-                while not injected(tmp_path / "r"):
-                    assert process.poll() is None, process.communicate()[0]
-                    time.sleep(0.1)
-                way.cut()
-                said, _ = process.communicate(timeout=200)
-            finally:
-                process.kill()
-    assert process.returncode == 0, said
-    assert f"the Prefect server http://127.0.0.1:{way.port}/api does not answer" in said
-    (page,) = (tmp_path / "r").glob("season-*/coverage.html")
-    assert page.stat().st_size > 10_000
-
-
-def injected(reports: Path) -> bool:
-    return any(read_history(one).of(FaultInjected) for one in reports.glob("*/history.jsonl"))
 
 
 def test_the_prefect_form_takes_a_duration_as_plans_write_it() -> None:

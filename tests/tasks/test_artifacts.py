@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 import gameday.tasks.artifacts
 from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE, served_url, show_page
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    """The artifacts by their keys."""
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, dict[str, Any]]]:
+    """The artifacts by their keys, where a server is named."""
     artifacts: dict[str, dict[str, Any]] = {}
     for name in ("create_link_artifact", "create_markdown_artifact"):
         monkeypatch.setattr(gameday.tasks.artifacts, name, lambda key, **fields: artifacts.update({key: fields}))
-    return artifacts
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        yield artifacts
+
+
+def test_without_a_server_there_is_no_page_to_show(made: dict[str, dict[str, Any]]) -> None:
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        show_page("digest", "All held.", "https://reports.example/digest.html", "All held.")
+    assert made == {}
 
 
 def test_a_page_on_the_web_has_words_and_a_link(made: dict[str, dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prefect.blocks.core import Block
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 import gameday.tasks.publish
 from gameday.checks.outcome import RunOutcome
@@ -131,6 +132,17 @@ def test_a_block_that_fails_is_named_and_its_url_is_not(
     assert "secret-path" not in "".join(
         record.getMessage() for record in caplog.records if record.name == "test.publish"
     )
+
+
+@pytest.mark.usefixtures("flow_logger")
+def test_where_no_server_is_named_a_block_is_not_looked_for_on_one_of_prefects_own(
+    passed: Summary, caplog: pytest.LogCaptureFixture
+) -> None:
+    with temporary_settings(restore_defaults={PREFECT_API_URL}), caplog.at_level("WARNING", "test.publish"):
+        gameday.tasks.publish.notify(profile_with("custom-webhook/oncall"), message(passed, None, LINK))
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "test.publish"]
+    assert said.startswith("no notification was sent through custom-webhook/oncall: ")
+    assert "set PREFECT_API_URL" in said
 
 
 @pytest.mark.usefixtures("flow_logger")

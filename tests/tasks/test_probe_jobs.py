@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gameday.clock import Clock
 from gameday.cluster.pods import PodSeen
 from gameday.history.journal import History
 from gameday.plan.probes import ExpectedProbe
@@ -39,6 +40,7 @@ def test_a_container_that_ended_before_its_pod_did_answers_nothing(
     monkeypatch.setattr(probes, "probe_order", lambda *_: None)
     monkeypatch.setattr(probes, "probe_job", lambda *_, **__: None)
     run: Any = SimpleNamespace(
+        clock=Clock(),
         id="r",
         gpu_pod_template=None,
         record=SimpleNamespace(object_name=lambda _: "work"),

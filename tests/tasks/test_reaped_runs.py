@@ -78,6 +78,7 @@ def test_a_reaped_runs_history_records_it_and_its_report_is_renewed(killed: Path
     assert len(notified) == 1
 
 
+@pytest.mark.slow
 def test_a_reaped_game_day_of_a_comparison_renews_the_published_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_history_that_cannot_be_written_costs_the_others_nothing(
     assert (killed / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_prefects_hook_notifies_of_undos_after_its_flow(
     killed: Path, notified: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_prefects_hook_notifies_of_undos_after_its_flow(
     assert len(notified) == 1
 
 
+@pytest.mark.slow
 def test_the_reaper_flow_notifies_of_its_undos(
     killed: Path, notified: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gameday.clock import Clock
 from gameday.history.events import Event, Remediated
 from gameday.run.steps import StepResult
 from gameday.tasks import qa_node as qa_step
@@ -39,7 +40,8 @@ def run_of(**more: Any) -> Any:
         "note": noted.append,
         "noted": noted,
         "problem": lambda what, hint="": noted.append(what),
-        "kubernetes": SimpleNamespace(evict=lambda namespace, name: False),
+        "clock": Clock(),
+        "kubernetes": SimpleNamespace(clock=Clock(), evict=lambda namespace, name: False),
         "record": SimpleNamespace(
             abort=SimpleNamespace(check=lambda: None),
             begin_step=lambda _: None,

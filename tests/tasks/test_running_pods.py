@@ -3,85 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kubernetes.client import V1Pod
 
-from gameday.cluster.gpu_pods import gpu_pod
-from gameday.cluster.list_watch import ADDED, DELETED
-from gameday.history.events import WorkloadSeen
-from gameday.run.pod_states import PodStates
+from gameday.history.events import WaitStarted, WorkloadSeen
+from gameday.run.run import Run
 from gameday.tasks.running_pods import note_running_pods, pods_before_fault
-from tests.run.test_pod_states import pod, with_end
-from tests.support.runs import chosen_target
+from tests.support.runs import follow_as_target, quick_plan
+from tests.support.scripted.cluster import ScriptedCluster
+from tests.support.scripted.script import AgentScript, Script
 
-TARGET = chosen_target("n1")
-ENDED = (DELETED, with_end("Succeeded"))
-EVICTED = (DELETED, with_end("Running", deleted=True, disrupted="EvictionByEvictionAPI"))
-ENDING = (ADDED, with_end("Running", deleted=True, disrupted="EvictionByEvictionAPI"))
-RUNS = (ADDED, with_end("Running"))
+NODE, POD = "gpu-node-1", "train-gpu-node-1"
+Fate = Callable[[ScriptedCluster], None]
 
 
-class FakeRun(SimpleNamespace):
-    """The part of a run that the task reads; `while_waiting` holds the watch's events during the one wait."""
-
-    waited: Any
-
-    def wait(self, what: str, timeout: Any, condition: Callable[[], bool | None]) -> bool | None:
-        self.waited = timeout.total_seconds()
-        if not condition():
-            for kind, found in self.while_waiting:
-                self.nodes.pod_states.add_target_pod(kind, found)
-        return condition()
+def runs(cluster: ScriptedCluster) -> None:
+    """Leave the pod alone."""
 
 
-def judged(wanted: str, *watched: tuple[str, V1Pod], while_waiting: tuple[tuple[str, V1Pod], ...] = ()) -> Any:
-    """The pod's event, and how long its end was waited for."""
-    seen: list[WorkloadSeen] = []
-    run: Any = FakeRun(
-        id="r",
-        plan=SimpleNamespace(expect=SimpleNamespace(workloads=SimpleNamespace(running_pods=wanted))),
-        nodes=SimpleNamespace(pod_states=PodStates(), gpu_pods_on=lambda _: [gpu_pod(pod("Running"))]),
-        note=seen.append,
-        while_waiting=while_waiting,
-        waited=None,
-    )
-    run.nodes.pod_states.add_target_pod(ADDED, pod("Running"))
-    fault: Any = SimpleNamespace(node=TARGET.node, pods_before=pods_before_fault(run, TARGET))
-    for kind, found in watched:
-        run.nodes.pod_states.add_target_pod(kind, found)
-    note_running_pods(run, fault)
-    (event,) = seen
-    return event, run.waited
+def ended(cluster: ScriptedCluster) -> None:
+    cluster.finish(POD)
+
+
+def evicted(cluster: ScriptedCluster) -> None:
+    cluster.evict(POD)
+
+
+def judged(folder: Path, wanted: str, fate: Fate, *, ends_after_s: float = 0.2) -> tuple[WorkloadSeen, Run]:
+    """Return the pod's event, and the run that noted it half a second after the pod's fate began."""
+    cluster = ScriptedCluster(Script(agents={"": AgentScript(undoes_s=ends_after_s)}), nodes=1)
+    with cluster.run(quick_plan(wanted), folder) as run:
+        target = follow_as_target(run, NODE)
+        fault: Any = SimpleNamespace(node=NODE, pods_before=pods_before_fault(run, target))
+        fate(cluster)
+        cluster.clock.sleep(0.5)
+        note_running_pods(run, fault)
+        (event,) = run.history().of(WorkloadSeen)
+        return event, run
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fate", "ok"),
+    ("wanted", "fate", "ends_after_s", "ok"),
     [
-        ("kept", RUNS, True),
-        ("kept", ENDED, True),
-        ("kept", EVICTED, False),
-        ("kept", ENDING, False),
-        ("evicted", EVICTED, True),
-        ("evicted", ENDED, None),
-        ("evicted", RUNS, False),
-        ("any", EVICTED, True),
+        ("kept", runs, 0.2, True),
+        ("kept", ended, 0.2, True),
+        ("kept", evicted, 0.2, False),
+        ("kept", evicted, 60.0, False),
+        ("evicted", evicted, 0.2, True),
+        ("evicted", ended, 0.2, None),
+        ("evicted", runs, 0.2, False),
+        ("any", evicted, 0.2, True),
     ],
 )
-def test_a_pod_that_ended_by_itself_is_not_the_faults(wanted: str, fate: tuple[str, V1Pod], ok: bool | None) -> None:
-    assert judged(wanted, fate)[0].ok is ok
+def test_a_pod_that_ended_by_itself_is_not_the_faults(
+    wanted: str, fate: Fate, ends_after_s: float, ok: bool | None, tmp_path: Path
+) -> None:
+    assert judged(tmp_path, wanted, fate, ends_after_s=ends_after_s)[0].ok is ok
 
 
-def test_an_evicted_pod_has_its_own_grace_period_to_leave() -> None:
-    event, waited = judged("evicted", ENDING, while_waiting=(EVICTED,))
+def test_an_evicted_pod_has_its_own_grace_period_to_leave(tmp_path: Path) -> None:
+    event, run = judged(tmp_path, "evicted", evicted, ends_after_s=2.0)
     assert (event.ok, event.node, event.phase) == (True, None, "gone")
-    assert waited > gpu_pod(pod("Running")).grace_s
-    assert judged("evicted", ENDING)[0].detail.endswith("still ending")
+    (waited,) = run.history().of(WaitStarted)
+    assert waited.deadline_s == 12.0  # the pod's grace period of two seconds, and ten for its end to be seen
 
 
-def test_a_pod_that_was_leaving_before_the_fault_is_nobodys_concern() -> None:
-    nodes = SimpleNamespace(gpu_pods_on=lambda _: [gpu_pod(with_end("Running", deleted=True))])
-    run: Any = SimpleNamespace(id="r", nodes=nodes)
-    assert pods_before_fault(run, TARGET) == ()
+def test_a_pod_that_does_not_leave_is_still_ending(tmp_path: Path) -> None:
+    assert judged(tmp_path, "evicted", evicted, ends_after_s=60.0)[0].detail.endswith("still ending")
+
+
+def test_a_pod_that_was_leaving_before_the_fault_is_nobodys_concern(tmp_path: Path) -> None:
+    cluster = ScriptedCluster(Script(agents={"": AgentScript(undoes_s=60.0)}), nodes=1)
+    with cluster.run(quick_plan(), tmp_path) as run:
+        evicted(cluster)
+        assert pods_before_fault(run, follow_as_target(run, NODE)) == ()

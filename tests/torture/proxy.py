@@ -108,7 +108,7 @@ class ApiProxy:
     def __exit__(self, *_: object) -> None:
         self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(60)
 
     def arm(self, gate: Gate | None) -> None:
         self._gate = gate
@@ -230,7 +230,7 @@ class Switch:
     def __exit__(self, *_: object) -> None:
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(60)
 
     async def _serve(self) -> None:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import platform
 import sys
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
+from typing import Any
 
 from gameday import cli
-from gameday.ledger import lease
+from gameday.clock import Clock
+from gameday.ledger.lease import Leases
 
 
 def main() -> int:
     hours, hostname, *arguments = sys.argv[1:]
 
-    class Wrong(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) + timedelta(hours=float(hours))
+    class Wrong(Clock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(hours=float(hours))
 
-    vars(lease)["datetime"] = Wrong
+    begin = Leases.__init__
+
+    def begin_wrong(leases: Leases, *arguments: Any, **options: Any) -> None:
+        begin(leases, *arguments, **options)
+        leases._clock = Wrong()
+
+    Leases.__init__ = begin_wrong  # type: ignore[method-assign]
     platform.node = lambda: hostname
     return int(cli.run(arguments))
 

@@ -40,7 +40,7 @@ groups:
 """
 
 
-def eventually(read: Callable[[], T], wanted: Callable[[T], bool], within_s: float = 30) -> T:
+def eventually(read: Callable[[], T], wanted: Callable[[T], bool], within_s: float = 60) -> T:
     """Return the first reading that is as wanted; fail with the last one when there is none in time."""
     end = time.monotonic() + within_s
     while True:
@@ -105,7 +105,7 @@ class Stub:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
-        self.thread.join(5)
+        self.thread.join(60)
 
 
 @pytest.fixture

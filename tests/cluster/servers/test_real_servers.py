@@ -32,6 +32,9 @@ def alertmanager(observability: Observability) -> Iterator[Alertmanager]:
         yield client
 
 
+pytestmark = pytest.mark.slow
+
+
 def expose(exporter: Stub, **broken: float | str) -> None:
     lines = [f'broken{{Hostname="{node}",gpu="3"}} {value}\n' for node, value in broken.items()]
     exporter.answers = [Answer(body="".join(lines).encode(), headers={"Content-Type": "text/plain; version=0.0.4"})]

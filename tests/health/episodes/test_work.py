@@ -42,6 +42,7 @@ def test_a_reset_and_a_passed_qa_return_the_node_as_it_was(ward: Ward, agents: A
     assert ward.world.holders() == {}
 
 
+@pytest.mark.slow
 def test_the_reset_names_the_gpu_and_the_kernel_log_is_marked_before_qa(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     ward.open()
@@ -93,6 +94,7 @@ def webhook() -> Iterator[tuple[str, list[bytes]]]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_a_webhook_takes_the_evidence_of_a_node_that_needs_a_person(
     ward: Ward, agents: Agents, webhook: tuple[str, list[bytes]]
 ) -> None:
@@ -114,6 +116,7 @@ def test_taint_and_cordon_of_others_stay_and_the_episode_names_them(ward: Ward, 
     assert ward.world.core.read_node(ward.node).spec.unschedulable
 
 
+@pytest.mark.slow
 def test_the_same_key_with_another_value_is_somebody_elses_taint(ward: Ward) -> None:
     theirs = {**OURS, "value": "maintenance"}
     ward.quarantine()
@@ -129,6 +132,7 @@ def test_the_same_key_with_another_value_is_somebody_elses_taint(ward: Ward) -> 
     assert [taint["effect"] for taint in kept] == ["NoExecute"]
 
 
+@pytest.mark.slow
 def test_a_new_fault_during_qa_goes_one_rung_up(ward: Ward, agents: Agents) -> None:
     first = xid()
     ward.quarantine(first)
@@ -140,6 +144,7 @@ def test_a_new_fault_during_qa_goes_one_rung_up(ward: Ward, agents: Agents) -> N
     assert [run.outcome for run in episode.qa] == ["failed", "passed"]
 
 
+@pytest.mark.slow
 def test_no_proof_is_shorter_than_the_policys_length(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     ward.open()
@@ -168,6 +173,7 @@ def test_a_person_who_removes_the_taint_is_respected(ward: Ward, agents: Agents)
     assert all(pod.metadata.deletion_timestamp for pod in pods)
 
 
+@pytest.mark.slow
 def test_a_person_who_uncordons_is_respected_and_the_taint_stays(ward: Ward, agents: Agents) -> None:
     ward.quarantine(unschedulable=True)
     ward.open()
@@ -190,6 +196,7 @@ def test_a_cancelled_flow_run_stops_the_repair_and_the_node_stays_out(ward: Ward
     assert ward.taint_keys() == [OURS["key"]] and ward.label() is None
 
 
+@pytest.mark.slow
 def test_a_node_that_vanishes_in_mid_repair_ends_the_episode(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     ward.open()
@@ -214,6 +221,7 @@ def test_a_budget_that_never_lets_go_hands_the_node_over_unrepaired(ward: Ward, 
 
 
 @pytest.mark.usefixtures("pods_of_others")
+@pytest.mark.slow
 def test_a_drain_that_waits_evicts_nobody(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     gpu_pod(ward, "kept")
@@ -224,6 +232,7 @@ def test_a_drain_that_waits_evicts_nobody(ward: Ward, agents: Agents) -> None:
 
 
 @pytest.mark.usefixtures("pods_of_others")
+@pytest.mark.slow
 def test_pods_of_daemon_sets_stay_on_a_drained_node(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     apps = client.AppsV1Api(ward.world.core.api_client)
@@ -240,6 +249,7 @@ def test_pods_of_daemon_sets_stay_on_a_drained_node(ward: Ward, agents: Agents) 
     assert pod.metadata.deletion_timestamp is None
 
 
+@pytest.mark.slow
 def test_an_agent_without_a_result_is_a_failed_attempt(ward: Ward, agents: Agents) -> None:
     ward.quarantine()
     ward.open()
@@ -312,6 +322,7 @@ def test_only_the_pod_on_the_faulty_gpu_leaves_and_the_taint_stays_until_the_ret
 
 
 @pytest.mark.usefixtures("pods_of_others")
+@pytest.mark.slow
 def test_the_other_pods_leave_before_a_qa_that_loads_the_gpus(
     ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
 ) -> None:
@@ -345,6 +356,7 @@ RESTART = [{"repair": "restart-workload", "quiet": "1s"}, {"repair": "gpu-reset"
 
 
 @pytest.mark.usefixtures("pods_of_others")
+@pytest.mark.slow
 def test_a_restart_of_the_workload_evicts_the_pod_on_the_faulty_gpu_and_repairs_nothing(
     ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
 ) -> None:
@@ -360,6 +372,7 @@ def test_a_restart_of_the_workload_evicts_the_pod_on_the_faulty_gpu_and_repairs_
 
 
 @pytest.mark.usefixtures("pods_of_others")
+@pytest.mark.slow
 def test_a_fault_that_comes_back_without_its_workload_is_repaired(
     ward: Ward, agents: Agents, agents_log: list[GpuPodsNote]
 ) -> None:
@@ -378,6 +391,7 @@ def test_a_fault_that_comes_back_without_its_workload_is_repaired(
     assert [attempt.outcome for attempt in ward.episode.attempts] == ["failed", "passed"]
 
 
+@pytest.mark.slow
 def test_a_reset_in_progress_leaves_a_gpu_alone_whose_fault_came_later(ward: Ward, agents: Agents) -> None:
     first = xid()
     ward.quarantine(first)

@@ -13,6 +13,7 @@ from kubesim.apiserver.resources import CANONICAL
 from tests.kubesim.apiserver.conftest import pod
 from tests.kubesim.processes import ApiServer
 
+pytestmark = pytest.mark.conformance
 LAB = "`gameday lab up` runs a real API server"
 SPACE = "/namespaces/default"
 CONTAINERS = [{"name": "main", "image": "busybox:1"}]
@@ -173,7 +174,6 @@ def test_rights_come_first(server: ApiServer) -> None:
         assert http.post(f"/api/v1{SPACE}/pods/p/exec").status_code == 403
 
 
-@pytest.mark.conformance
 def test_kubectl_shows_the_words(kubectl: Callable[..., str], http: httpx.Client) -> None:
     warning = f"Warning: the Deployment controller is not simulated by kubesim; {LAB}"
     assert warning in kubectl("create", "deployment", "shown", "--image=busybox:1")

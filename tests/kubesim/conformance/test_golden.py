@@ -15,6 +15,7 @@ from tests.kubesim.conformance import golden
 from tests.kubesim.conformance.differences import compare
 from tests.kubesim.conformance.scripts import all_scripts
 
+pytestmark = pytest.mark.conformance
 Json = dict[str, Any]
 
 leaves = st.none() | st.booleans() | st.integers(-1, 500) | st.sampled_from(["", "Status", "Failure", "v1", "x"])

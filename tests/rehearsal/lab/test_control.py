@@ -34,6 +34,8 @@ from gameday.rehearsal.lab.settings import STOCK, changed
 from gameday.rehearsal.lab.supervisor import Supervision, Supervisor
 from tests.rehearsal.processes import until
 
+pytestmark = pytest.mark.slow
+
 _WAITS = ["/bin/sh", "-c", "exec sleep 1000"]
 _GROWS = [sys.executable, "-c", "import time; held = b'x' * 200_000_000; time.sleep(1000)"]
 _URL = "http://127.0.0.1:1"

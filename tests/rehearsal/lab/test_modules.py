@@ -90,6 +90,7 @@ def test_a_go_mod_without_staging_modules_is_refused(script: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("version", ["1.38.0", "v2.0.0", "v1.38", "latest", "", "v1.38.0; rm -rf /"])
+@pytest.mark.slow
 def test_what_is_no_release_is_refused_and_changes_nothing(version: str) -> None:
     before = _go_mod()
     done = _build_lab("pin", version)
@@ -99,6 +100,7 @@ def test_what_is_no_release_is_refused_and_changes_nothing(version: str) -> None
 
 
 @pytest.mark.parametrize("on_path", [None, "1.19.8"])
+@pytest.mark.slow
 def test_where_go_is_missing_or_too_old_the_fetched_one_builds(
     on_path: str | None, script: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +157,7 @@ def test_the_pinned_go_builds_the_pinned_kubernetes(script: dict[str, Any]) -> N
     assert script["_numbers"](pinned) >= script["_numbers"](script["_go_needed"]())
 
 
+@pytest.mark.slow
 def test_a_download_that_breaks_off_is_named_and_leaves_nothing_half_made(tmp_path: Path) -> None:
     said = 'k8s.io/x@v0.1.0: Get "https://proxy.example/k8s.io/x.zip": unexpected EOF'
     _fake_go(tmp_path, f"[ $1 = env ] && echo go9.9.9 && exit 0; echo '{said}' >&2; exit 1")
@@ -168,6 +171,7 @@ def test_a_download_that_breaks_off_is_named_and_leaves_nothing_half_made(tmp_pa
     assert list((clone / ".tools" / "bin").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_linker_that_was_killed_is_explained(tmp_path: Path) -> None:
     build = "echo 'k8s.io/x: /usr/lib/go/pkg/tool/link: signal: killed' >&2; exit 1"
     _fake_go(tmp_path, f"[ $1 = env ] && echo go9.9.9; [ $1 = build ] && {{ {build}; }}; exit 0")
@@ -180,8 +184,15 @@ def test_a_linker_that_was_killed_is_explained(tmp_path: Path) -> None:
 def test_what_is_built_is_built_again_only_after_a_change(tmp_path: Path) -> None:
     built = 'while [ "$1" != -o ]; do shift; done; echo built >> "$2"'
     _fake_go(tmp_path, f"[ $1 = env ] && echo go9.9.9; [ $1 = build ] && {{ {built}; }}; exit 0")
-    clone = _fresh_clone(tmp_path)
+    clone, other = _fresh_clone(tmp_path), _fresh_clone(tmp_path / "other")
+    copied = _build_lab("copy", path=tmp_path, root=other).stdout
+    assert copied.startswith("lab: what needs the lab is left out, because the lab needs etcd")
     assert "building" in _build_lab("build", path=tmp_path, root=clone).stdout
+    copied = _build_lab("copy", path=tmp_path, root=other).stdout
+    assert ("kubernetes: copying" in copied, "building" in copied) == (True, False)
+    assert (other / ".tools/bin/kube-control-plane").read_bytes() == (
+        clone / ".tools/bin/kube-control-plane"
+    ).read_bytes()
     assert _build_lab("build", path=tmp_path, root=clone).stdout == "lab: nothing is left to build\n"
     links = {name: (clone / ".tools/bin" / name).readlink() for name in ("kube-apiserver", "kube-scheduler")}
     assert set(links.values()) == {Path("kube-control-plane")}

@@ -22,10 +22,10 @@ from gameday.guard.rights import rights_for_every_plan
 from gameday.rehearsal.seed import seeding
 from gameday.values.results import Step
 from kubesim.kubeconfig import Kubeconfig
-from tests.game_days.conftest import SILENT, Arena, changed, send, step_started
+from tests.game_days.conftest import PATIENCE_S, SHORT_HOLD, SILENT, Arena, changed, patient, send, step_started
 from tests.rehearsal.lab.conftest import await_scheduler, quick_where_training_runs
 
-pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(1800)]
 NAMESPACES = ("gameday", "default", "training", "kube-system")
 RUNNER, HEALTH, REAPER, AGENT = "gameday-runner", "gameday-node-health", "gameday-reaper", "gameday-agent"
 ANYBODY = "default"
@@ -138,7 +138,7 @@ def audited(arena: Arena) -> list[dict[str, Any]]:
     await_scheduler(arena)
     arena.settle()
     with audit_events(arena) as events:
-        played = arena.play(quick_where_training_runs(arena))
+        played = arena.play(patient(quick_where_training_runs(arena)))
         assert played.exit_code == 0, played.output
     return events
 
@@ -147,7 +147,7 @@ def audited(arena: Arena) -> list[dict[str, Any]]:
 def reaped(arena: Arena) -> list[dict[str, Any]]:
     """The audit events of a reaper, under its own account, that finishes what a killed run left."""
     arena.settle()
-    plan = changed(SILENT, "fault.hold", "5s")
+    plan = changed(patient(SILENT), "fault.hold", SHORT_HOLD)
     killed = arena.play_and_when(plan, step_started(Step.AWAIT_ALERT), send(signal.SIGKILL))
     assert killed.exit_code == -signal.SIGKILL
     with seeding(arena.cluster.admin_kubeconfig) as seeder:
@@ -155,7 +155,7 @@ def reaped(arena: Arena) -> list[dict[str, Any]]:
     environment = {**os.environ, "GAMEDAY_KUBECONFIG": str(kubeconfig)}
     argv = [sys.executable, "-m", "gameday.cli", "reap", "--profile", str(arena.cluster.profile)]
     with audit_events(arena) as events:
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert arena.leftovers() == []
     return events
@@ -216,6 +216,7 @@ def test_every_right_of_the_reaper_is_used_or_has_a_reason(
     assert without_a_reason(as_account, REAPER, reaped) == set()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("account", [RUNNER, HEALTH])
 def test_a_game_day_is_refused_nothing(audited: list[dict[str, Any]], account: str) -> None:
     seen = by(account, audited)
@@ -223,6 +224,7 @@ def test_a_game_day_is_refused_nothing(audited: list[dict[str, Any]], account: s
     assert [(e["verb"], e["requestURI"]) for e in seen if e["responseStatus"]["code"] in (401, 403)] == []
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("account", [RUNNER, HEALTH])
 def test_every_right_is_used_or_has_a_reason(
     as_account: dict[str, httpx.Client], audited: list[dict[str, Any]], account: str
@@ -230,26 +232,31 @@ def test_every_right_is_used_or_has_a_reason(
     assert without_a_reason(as_account, account, audited) == set()
 
 
+@pytest.mark.gate
 def test_the_doctor_asks_for_every_right_that_a_game_day_uses(audited: list[dict[str, Any]]) -> None:
     asked = {(right.verb, right.resource) for right in rights_for_every_plan("gameday")}
     assert {(use.verb, use.resource) for use in used(RUNNER, audited)} <= asked
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("account", list(RARELY_USED))
 def test_no_reason_is_given_for_a_right_that_is_not_granted(as_account: dict[str, httpx.Client], account: str) -> None:
     assert {Right(*right) for right in RARELY_USED[account]} <= granted(as_account, account)
 
 
+@pytest.mark.gate
 def test_nobody_else_speaks_in_the_games_name(audited: list[dict[str, Any]]) -> None:
     """What our processes ask for goes through their service accounts, and not through an administrator."""
     agents = {event.get("userAgent", "") for event in audited if event["user"]["username"] == "gameday-admin"}
     assert not any(agent.startswith("gameday") for agent in agents), agents
 
 
+@pytest.mark.gate
 def test_the_agent_may_do_nothing(as_account: dict[str, httpx.Client]) -> None:
     assert granted(as_account, AGENT) == set()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("account", [RUNNER, HEALTH, REAPER, AGENT])
 @pytest.mark.parametrize(("method", "path", "body"), FORBIDDEN, ids=lambda value: str(value)[:60])
 def test_forbidden_requests_are_refused(

@@ -47,12 +47,13 @@ def test_structured_metadata_is_no_index_label(store: Process) -> None:
     assert store.get("labels").json()["data"] == ["k8s_daemonset_name"]
 
 
-def test_labels_and_series(store: Process) -> None:
+def test_labels_and_series_and_a_quiet_end_on_sigterm(store: Process) -> None:
     store.push([(time.time_ns(), "a")])
     assert store.get("label/k8s_node_name/values").json()["data"] == ["n1"]
     series = store.get("series", **{"match[]": DMESG}).json()["data"]
     assert series == [{"k8s_daemonset_name": "dmesg", "k8s_node_name": "n1"}]
     assert store.http.get("/ready").text == "ready\n"
+    assert store.stop() == 0
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_labels_and_series(store: Process) -> None:
      ({"query": DMESG, "start": "soon"}, "valid timestamp"), ({"query": DMESG, "direction": "up"}, "direction"),
      ({"query": DMESG, "start": "20", "end": "10"}, "end timestamp")],
 )  # fmt: skip
+@pytest.mark.slow
 def test_bad_queries_get_lokis_answer(empty_store: Process, parameters: dict[str, str], said: str) -> None:
     answer = empty_store.get("query_range", **parameters)
     assert answer.status_code == 400
@@ -84,6 +86,7 @@ def test_bad_queries_get_lokis_answer(empty_store: Process, parameters: dict[str
         '{"streams": [{"stream": {"a": "b"}, "values": [["1"]]}]}',
     ],
 )
+@pytest.mark.slow
 def test_bad_pushes_are_refused(empty_store: Process, body: str) -> None:
     json_type = {"Content-Type": "application/json"}
     answer = empty_store.http.post(f"{empty_store.url}/loki/api/v1/push", content=body, headers=json_type)
@@ -99,6 +102,7 @@ def test_protobuf_is_refused_with_advice(empty_store: Process) -> None:
 
 
 @pytest.mark.parametrize("path", ["/otlp/v1/logs", "/loki/api/v1/index/stats", "/loki/api/v1/status/buildinfo"])
+@pytest.mark.slow
 def test_endpoints_that_only_a_real_loki_has_are_not_implemented(empty_store: Process, path: str) -> None:
     answer = empty_store.http.post(empty_store.url + path, content=b"\x00")
     assert (answer.status_code, "a real Loki does" in answer.text) == (501, True)
@@ -116,10 +120,6 @@ def test_nothing_acknowledged_is_lost_to_a_kill(store: Process) -> None:
     store.stop(kill=True)
     store.start()
     assert lines(store.get("query_range", query=DMESG)) == ["a", "naïve \u2028 line", "after"]
-
-
-def test_it_ends_quietly_on_sigterm(store: Process) -> None:
-    assert store.stop() == 0
 
 
 def test_memory_and_disk_are_bounded(tmp_path: Path) -> None:

@@ -47,8 +47,7 @@ class Rack:
     shipped: list[tuple[str, KernelRecord]] = field(default_factory=list)
 
 
-@pytest.fixture
-def rack() -> Rack:
+def new_rack() -> Rack:
     clock = Clock()
     names = ["a", "b"]
     fleet = GpuFleet(names, 4, clock)
@@ -57,6 +56,11 @@ def rack() -> Rack:
     ship = lambda node, record: shipped.append((node, record))  # noqa: E731
     machines = [Machine(index, name, fleet, cache, ship, boot_s=0.05) for index, name in enumerate(names)]
     return Rack(clock, fleet, cache, machines, shipped)
+
+
+@pytest.fixture
+def rack() -> Rack:
+    return new_rack()
 
 
 @pytest.fixture
@@ -89,7 +93,7 @@ class Program:
         """Exit status and standard error."""
         if self.process.poll() is None:
             self.process.send_signal(sent)
-        _, error = self.process.communicate(timeout=10)
+        _, error = self.process.communicate(timeout=60)
         return self.process.returncode, error
 
 
@@ -108,7 +112,7 @@ class Cluster:
             base_url=self.api.ready["url"],
             headers={"Authorization": f"Bearer {user['token']}"},
             verify=ssl.create_default_context(cafile=self.api.ready["ca"]),
-            timeout=20,
+            timeout=60,
         )
         self.nodes = self.start_nodes()
 

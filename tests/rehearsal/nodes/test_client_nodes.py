@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.node_object import NodeFacts, machine_status, node_object
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
@@ -38,6 +40,7 @@ def test_client_nodes_change_nothing_of_the_gpu_nodes(tmp_path: Path) -> None:
     assert with_clients.machines["client-2"].samples() == []
 
 
+@pytest.mark.slow
 def test_more_client_nodes_than_a_machine_can_use_are_refused() -> None:
     argv = [sys.executable, "-m", "gameday.rehearsal.nodes", "--kubeconfig", "none", "--client-nodes", "101"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

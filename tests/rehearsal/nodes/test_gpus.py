@@ -147,6 +147,7 @@ async def test_measured_load_shows_a_healthy_h100_and_a_pods_share(rack: Rack) -
     assert (await machine.measure_load(0, 0.1)).gemm_tflops is None
 
 
+@pytest.mark.slow
 def test_a_large_fleet_takes_no_step_for_every_pod_that_starts() -> None:
     clock = Clock()
     fleet = GpuFleet([f"n-{number}" for number in range(5000)], 8, clock)

@@ -26,6 +26,8 @@ from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
 from tests.rehearsal.nodes.conftest import DEADLINE_S
 
+pytestmark = pytest.mark.slow
+
 FORKS = """
 import os, signal, sys, time
 leaves = "leave" in sys.argv
