@@ -37,7 +37,7 @@ class Clock:
         return boottime_s()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long, whatever happens."""
+        """Wait for so many seconds."""
         time.sleep(seconds)
 
     def wait_set(self, event: threading.Event, timeout_s: float) -> bool:

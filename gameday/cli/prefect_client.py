@@ -60,7 +60,7 @@ def require_server() -> None:
 def give_events_up_at_once() -> None:
     """Spare each event its 8 s of attempts at a server that refuses connections; the next one sends it again.
 
-    An event after the end of our own server then starts none of Prefect's, which it would whatever the settings say.
+    Prefect would start its own server for an event after the end of ours, and no setting forbids it; this does.
     """
     from prefect.events.clients import PrefectEventsClient  # noqa: PLC0415
     from prefect.events.worker import (  # noqa: PLC0415

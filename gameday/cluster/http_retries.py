@@ -62,7 +62,7 @@ class _JitteredRetry(Retry):
         asked_s = self._asked_s(response) if isinstance(response, httpx.Response) else 0.0
         if isinstance(response, httpx.Response) and asked_s > self.max_backoff_wait:
             raise status_error(response)
-        # By the machine's clock: the library makes a policy anew for every attempt, from its own arguments alone.
+        # By the machine's clock: the library makes a new policy for every attempt, and hands on only its own arguments.
         time.sleep(asked_s + self.backoff_strategy())
 
     def _asked_s(self, response: httpx.Response) -> float:

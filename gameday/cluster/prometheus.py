@@ -155,7 +155,7 @@ class _Alerts(Answer):
     alerts: tuple[ActiveAlert, ...]
 
 
-# Parametrized once: pydantic makes the model of a union anew each time, which takes longer than the rest of an answer.
+# Parametrized once: pydantic builds the model of a union each time it is named, which takes longer than an answer.
 _Instant = _Envelope[_Vector | _Scalar]
 _Range = _Envelope[_Matrix]
 

@@ -177,7 +177,6 @@ class Leases:
 
     def _create(self, name: str, duration: timedelta) -> Any:
         spec = self._spec(name, duration)
-        self._sent[name] = spec["acquireTime"]
         manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
         with self._kubernetes.explained(f"create lease {name}"):
             return self._kubernetes.coordination.create_namespaced_lease(
@@ -195,15 +194,13 @@ class Leases:
             or _is_seen_alive(self._kubernetes, lease, self._sleep)
         ):
             raise held
-        spec = self._spec(name, duration)
-        self._sent[name] = spec["acquireTime"]
-        return self._patch(f"take over lease {name}", lease.metadata, spec)
+        return self._patch(f"take over lease {name}", lease.metadata, self._spec(name, duration))
 
     def _spec(self, name: str, duration: timedelta) -> dict[str, Any]:
         """Return a lease's spec as of now; to be called right before the write, because an observation takes long."""
         if name == CLUSTER_LEASE:
             self._renewed = self._clock.boottime()
-        now = _micro(self._clock.now())
+        now = self._sent[name] = _micro(self._clock.now())
         return {
             "holderIdentity": self._holder,
             "leaseDurationSeconds": max(1, round(duration.total_seconds())),
