@@ -41,6 +41,7 @@ from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
 from tests.rehearsal.processes import until
+from tests.support.plans import QUICK, changed
 
 QUIET = {
     PREFECT_LOGGING_LEVEL: "CRITICAL",
@@ -49,35 +50,6 @@ QUIET = {
 }
 PATIENCE_S = 600.0
 """Ends a test whose condition never comes, on a machine however busy; pytest's own limit is three times as long."""
-QUICK: dict[str, Any] = {
-    "apiVersion": "gameday/v1",
-    "name": "quick",
-    "title": "A quick game-day",
-    "hypothesis": "The node is quarantined and comes back.",
-    "fault": {"type": "xid", "xid": 95, "hold": "30s"},
-    "baseline": {"window": "1s", "log_path_within": "10s"},
-    "expect": {
-        "alerts": [{"name": "GPUXidCritical", "within": "20s", "resolves_within": "30s"}],
-        "taints": [{"key": "trainy.konduktor.ai/faulty", "value": "true", "within": "20s"}],
-        "workloads": {"running_pods": "kept", "canary_kept_off_for": "1s", "resubmitted_within": "30s"},
-        "allow_other_alerts": False,
-    },
-    "recover": {"remediation": "gpu-reset", "within": "30s"},
-    "qa": {"within": "30s", "burn_in": None},
-    "guardrails": {"max_duration": "3m"},
-}
-
-
-def changed(plan: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """The plan with one dotted key set."""
-    copy = json.loads(json.dumps(plan))
-    *parents, last = path.split(".")
-    inner = copy
-    for parent in parents:
-        inner = inner.setdefault(parent, {})
-    inner[last] = value
-    return copy
-
 
 # A rule that exists and stays silent, so that the wait is still on when the blow comes. The fault's own alert may have
 # fired by then, and is allowed: a busy machine must not make a cut-off run a failed one.

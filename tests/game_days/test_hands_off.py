@@ -18,19 +18,10 @@ from gameday.history.events import FaultUndone, IntentRecorded, NodeReturned, Re
 from gameday.values.results import RepairHop
 from tests.game_days.conftest import PATIENCE_S, QUICK, Arena, changed, patient
 from tests.rehearsal import processes
+from tests.support.plans import HOPS, STATE
 from tests.support.world import until
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-STATE = "foreign.example/state"
-HOPS: dict[str, Any] = {
-    "quarantined": {"within": "20s"},
-    "repair_begun": {"within": "10s", "signs": [{"label": {"key": STATE, "values": ["repairing"]}}]},
-    "repaired": {"within": "60s", "kinds": ["reboot"]},
-    "ready": {"within": "30s"},
-    "validated": {"within": "30s", "signs": [{"label": {"key": STATE, "values": ["validated"]}}]},
-    "returned": {"within": "30s"},
-}
 
 
 def plan_for(node: str) -> dict[str, Any]:

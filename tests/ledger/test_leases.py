@@ -19,7 +19,7 @@ from tests.support.scripted.script import Script
 from tests.support.world import NAMESPACE, unique
 
 NEVER_WHOLE = timedelta(microseconds=1)
-"""What a lease adds to a whole second: the client would drop its fraction, which the API server demands."""
+"""The microsecond that a lease adds to a whole second, whose fraction the client drops and the API server demands."""
 RENEWED_EVERY_S = LEASE_DURATION.total_seconds() / 2
 
 

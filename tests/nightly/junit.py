@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test in one suite of one round; `passed` is None where it was skipped."""
+    """The outcome of a test in one suite of one round; `passed` is None where it was skipped."""
 
     test: str
     passed: bool | None

@@ -1,4 +1,4 @@
-"""What a suite leaves on the machine: processes, listening sockets, mounts, and files of the user's own Prefect.
+"""The left-overs of a suite on the machine: processes, listening sockets, mounts, and files of the user's own Prefect.
 
 The nightly adopts what its suites' processes leave behind, as init would: so whatever descends from it after a suite
 was left by that suite, whatever its command line says, and nothing of anybody else's does.

@@ -23,7 +23,7 @@ _ENDS_WITHIN_S = 60.0
 """Seconds after Ctrl-C for the tests' fixtures to end their servers, before they are killed."""
 _LOOK_EVERY_S = 0.1
 _PASSED_ON = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS")
-"""What `make nightly` puts into its environment, and what would change the suites' own `make`."""
+"""Variables that `make nightly` sets, and that would change the suites' own `make`."""
 
 
 def play(suite: Suite, round_: Round, prefect: Path) -> list[Outcome]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,20 +12,12 @@ from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.history.events import FaultUndone, IntentRecorded, NodeReturned, RepairChainEnded, RepairHopSeen
 from gameday.values.results import Cleanliness, RepairHop
+from tests.support.plans import HOPS, STATE
 from tests.support.scripted.game_day import Played, play
 from tests.support.scripted.plans import QUICK, changed, loaded
 from tests.support.scripted.script import NodeChange
 
-STATE = "foreign.example/state"
 TAINT = "trainy.konduktor.ai/faulty"
-HOPS: dict[str, Any] = {
-    "quarantined": {"within": "20s"},
-    "repair_begun": {"within": "10s", "signs": [{"label": {"key": STATE, "values": ["repairing"]}}]},
-    "repaired": {"within": "60s", "kinds": ["reboot"]},
-    "ready": {"within": "30s"},
-    "validated": {"within": "30s", "signs": [{"label": {"key": STATE, "values": ["validated"]}}]},
-    "returned": {"within": "30s"},
-}
 PLAN = changed(changed(QUICK, "recover", {"by": "cluster", "hops": HOPS}), "expect.workloads", {"running_pods": "any"})
 PLAN = changed(
     changed(PLAN, "fault.hold", "60s"), "expect.alerts", [QUICK["expect"]["alerts"][0] | {"resolves_within": "2m"}]

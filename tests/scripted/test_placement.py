@@ -1,4 +1,4 @@
-"""Where pods land: a gang that prefers fast nodes, and a target whose every GPU is in use."""
+"""The nodes on which pods land: a gang that prefers fast nodes, and a target whose every GPU is in use."""
 
 from __future__ import annotations
 

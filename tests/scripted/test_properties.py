@@ -44,7 +44,7 @@ SETTLED_S = 120.0
 
 @dataclass(frozen=True)
 class Accidents:
-    """What happens beside the script, by seconds of the clock; the run begins at 1."""
+    """Events beside the script, by seconds of the clock; the run begins at 1."""
 
     jumps: tuple[tuple[float, int], ...] = ()
     fates: Mapping[int, Fate] = field(default_factory=dict)

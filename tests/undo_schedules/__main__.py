@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
+from tests.support.memory_folder import memory_folder
 from tests.undo_schedules.instants import plans
 from tests.undo_schedules.schedules import Tally, play_all
-
-_IN_MEMORY = Path("/dev/shm")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,8 +32,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _play(plan: str) -> Tally:
-    with tempfile.TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
-        return play_all(plan, Path(folder))
+    with memory_folder() as folder:
+        return play_all(plan, folder)
 
 
 if __name__ == "__main__":

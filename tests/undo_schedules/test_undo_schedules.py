@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from gameday.ledger.undo import UndoResult
 from gameday.plan.catalogue import shipped_plans
 from gameday.values.results import Cleanliness
+from tests.support.memory_folder import memory_folder
 from tests.undo_schedules.aftermaths import AFTERMATHS, after_deadline, after_kill
 from tests.undo_schedules.disturbances import after_disturbance
 from tests.undo_schedules.instants import instants, plans, requests
@@ -50,9 +50,8 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def reports() -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="gameday-test-") as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("plan", KINDS)
