@@ -32,7 +32,7 @@ def explain(
 
     loaded = load_policy(policy)
     reader = LogReader()
-    lines = _from_stdin() if line == "-" else iter([line])
+    lines = _from_stdin() if line == "-" else iter([line.strip()])
     for index, text in enumerate(lines):
         if index:
             typer.echo()
@@ -42,7 +42,7 @@ def explain(
 
 def _from_stdin() -> Iterator[str]:
     while piece := sys.stdin.buffer.readline(_LONGEST_LINE_BYTES):
-        text = piece.decode("utf-8", "replace").strip()
+        text = piece.decode("utf-8", "replace").rstrip()
         if text:
             yield text
 
@@ -55,6 +55,9 @@ def _explanation(text: str, event: KernelEvent | None, loaded: LoadedPolicy) -> 
         yield from _of_no_gpu_line(text, loaded)
         return
     yield from _facts(event)
+    if not loaded.policy.trusts(event):
+        yield "response", f"ignore: policy {loaded.policy.name} has trust: {loaded.policy.trust}"
+        return
     signal = kernel_signal(event)
     yield from _answer(loaded.policy.decide(signal), signal, loaded)
 
@@ -63,7 +66,8 @@ def _of_no_gpu_line(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]
     from gameday.health.policy_files import pod_log_signal  # noqa: PLC0415
     from gameday.health.signal import SignalKind  # noqa: PLC0415
 
-    yield "form", "no line of the NVIDIA driver, of a switch or of nvidia-peermem"
+    heads = "NVRM:, nvidia-nvswitchN: or nvidia-peermem"
+    yield "form", f"no line of the NVIDIA driver, of a switch or of nvidia-peermem: their messages begin with {heads}"
     for rule in loaded.policy.rules_of(SignalKind.POD_LOG):
         if rule.pod_log is None:
             continue
@@ -82,6 +86,7 @@ def _facts(event: KernelEvent) -> Iterator[tuple[str, str]]:
     from gameday.xid.lines import Kind  # noqa: PLC0415
 
     yield "form", _form(event)
+    yield "writer", _writer(event)
     if event.code is not None:
         known = (sxids() if event.kind is Kind.SXID else xids()).get(event.code)
         yield "code", f"{event.code}: {known.name if known else 'in no catalogue'}"
@@ -113,6 +118,18 @@ def _form(event: KernelEvent) -> str:
         *(["details of the line before"] if event.detail_only else []),
     ]
     return ", ".join([kinds[event.kind], *details])
+
+
+def _writer(event: KernelEvent) -> str:
+    from gameday.xid.record import Writer  # noqa: PLC0415
+
+    return {
+        Writer.KERNEL: "the kernel: nobody else can write in its facility",
+        Writer.ROOT: "root on the node, through /dev/kmsg: a game-day's fault, or our agent's note",
+        Writer.RING_BUFFER: "the kernel, or root through /dev/kmsg: this form does not show the facility; where the "
+        "reader uses syslog(2), as dmesg -S and BusyBox do, also a process with a newline in its name",
+        Writer.ANYBODY: "anybody on the host: this form shows nothing of the writer, or not that it was the kernel",
+    }[event.writer]
 
 
 def _answer(decision: PolicyDecision, signal: Signal, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:

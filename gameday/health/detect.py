@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from gameday.cluster.loki import LogFollower, LogLine, LogStore
 from gameday.xid.lines import KernelEvent, LogReader, beat_uptime_s
 
-# Everything that a LogReader knows, and signs of life in quiet times: the shipper's beat and game-days' markers.
-_WANTED = r"(?i)(Xid|NVRM: The NVIDIA GPU|fallen off the bus|nvidia-peermem|gameday-agent: |gameday: (marker|beat))"
+# Everything that a LogReader knows, with the lines that go on with a record, which `dmesg` indents by its stamp; and
+# signs of life in quiet times: the shipper's beat and game-days' markers.
+_WANTED = (
+    r"(?i)(^ {15}|Xid|NVRM: The NVIDIA GPU|installed in this|fallen off the bus|nvidia-peermem|gameday-agent: "
+    r"|gameday: (marker|beat))"
+)
 
 
 @dataclass(frozen=True, slots=True)

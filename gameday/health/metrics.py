@@ -12,6 +12,8 @@ from gameday.xid.lines import KernelEvent, Kind
 _PREFIX = "gameday_health"
 UNKNOWN_NODE = "unknown node"
 """The reason why a line is ignored whose label names no node of this cluster."""
+UNTRUSTED = "not trusted"
+"""The reason why a line is ignored that the policy's `trust` leaves out."""
 # From a tail's own latency to the 120 s NVSentinel's acceptance tests allow for a cordon (docs/sources.md, NVSentinel).
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -74,7 +76,8 @@ class Metrics:
         self.source_up = Gauge(
             f"{_PREFIX}_source_up", "1 while the source's last request succeeded", ["source"], registry=registry
         )
-        self.ignored_lines.labels(UNKNOWN_NODE)  # a counter that begins at 1 has no increase
+        for why in (UNKNOWN_NODE, UNTRUSTED):
+            self.ignored_lines.labels(why)  # a counter that begins at 1 has no increase
         self.last_line = Gauge(
             f"{_PREFIX}_last_line_timestamp_seconds",
             "The time of the node's newest line, or when one began to be awaited, where shippers beat; Unix seconds",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -30,6 +31,7 @@ from gameday.health.signal import Signal, SignalKind
 from gameday.xid.catalogue import Action, Remedy, nvlink5_actions, xids
 from gameday.xid.decide import Decision, Response, decide
 from gameday.xid.lines import KernelEvent, Kind, Severity
+from gameday.xid.record import Writer
 
 _HIGHEST_CODE = 99_999  # an SXid is printed as %05d (docs/sources.md, Lines of the driver)
 _CODES = re.compile(r"(?P<first>[0-9]{1,5})(?:-(?P<last>[0-9]{1,5}))?")
@@ -285,6 +287,15 @@ class PolicyDecision:
     """The rule that matched; None where none did."""
 
 
+class Trust(StrEnum):
+    """The lines of the kernel log that a policy acts upon."""
+
+    KERNEL = "kernel"
+    """Lines of which the log shows that the kernel wrote them, and notes of a GPU reset that root wrote."""
+    ANY = "any"
+    """Every line in a form of the driver's; a game-day's injected lines are no others than these."""
+
+
 class Policy(DocumentModel):
     """A health policy: what is done about which signal."""
 
@@ -296,6 +307,9 @@ class Policy(DocumentModel):
     """The policy's purpose, in a sentence or two."""
     brake: Brake = Brake()
     """The bound on quarantines in a short time."""
+    trust: Trust = Trust.ANY
+    """kernel: only lines of which the log shows that the kernel wrote them (node-health.md, Who can have written a
+    line); no injected line is one, and a log that does not show the facility has none. any: also every other."""
     never_quarantine: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = ()
     """Negative controls: lines of the kernel log. The file is refused if a rule would watch or quarantine on one."""
     rules: Annotated[tuple[Rule, ...], NotEmpty]
@@ -314,6 +328,11 @@ class Policy(DocumentModel):
         if rule.response in (Response.WATCH, Response.QUARANTINE):
             remedy = rule.remedy or (catalogue.remedy if catalogue else Remedy.NONE)
         return PolicyDecision(rule.response, remedy, rule.why or _reason(signal, catalogue, rule), rule)
+
+    def trusts(self, event: KernelEvent) -> bool:
+        """Return True if the policy acts upon lines by those who can have written this one."""
+        writer = Writer.ROOT if event.kind is Kind.GPU_RESET else Writer.KERNEL
+        return self.trust is Trust.ANY or event.writer is writer
 
     def rules_of(self, kind: SignalKind) -> tuple[Rule, ...]:
         """Return the rules about one kind of signal, in their order."""

@@ -21,7 +21,8 @@ from gameday.health.policy import Policy, Rule
 from gameday.health.signal import Signal, SignalKind
 from gameday.text import shown
 from gameday.xid.decide import Response
-from gameday.xid.lines import KernelEvent, clean, recognise
+from gameday.xid.lines import KernelEvent, recognise
+from gameday.xid.record import clean
 
 KIND = "HealthPolicy"
 """The `kind:` that distinguishes a policy's file from a plan's."""

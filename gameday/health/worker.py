@@ -26,14 +26,15 @@ from gameday.health.checkpoint import Checkpoint
 from gameday.health.conditions import condition_signals
 from gameday.health.detect import Detection
 from gameday.health.events import NodeEvents
-from gameday.health.metrics import UNKNOWN_NODE, Metrics
+from gameday.health.metrics import UNKNOWN_NODE, UNTRUSTED, Metrics
 from gameday.health.model import Fault, LogProgress, NodeState, NodeView, Taint
 from gameday.health.policy import Policy, PolicyDecision
 from gameday.health.policy_files import kernel_signal
 from gameday.health.quarantine import Failure, NodeWrite, Quarantine, Result, Written
 from gameday.health.signal import Signal, SignalKind
 from gameday.xid.decide import Response
-from gameday.xid.lines import KernelEvent, Kind, clean
+from gameday.xid.lines import KernelEvent, Kind
+from gameday.xid.record import clean
 
 log = logging.getLogger(__name__)
 
@@ -232,6 +233,9 @@ class Worker:
     def _handle_event(self, detection: Detection) -> None:
         line, event = detection.line, detection.event
         assert event
+        if not self._policy.trusts(event):
+            self._metrics.ignored_lines.labels(UNTRUSTED).inc()
+            return
         state = self._states.get(detection.node)
         # A node that the watch does not show yet may have joined while the API server was away; so may a boot.
         if state is None or transitions.may_be_of_next_boot(state, line, event):

@@ -1,8 +1,9 @@
 """Read every form of the NVIDIA driver's kernel-log lines, and write one.
 
-Kernel logs are hostile input. A line is cut and cleaned first, and every
-pattern either starts at a literal or is anchored with bounded repeats, so
-that the time to read a line grows linearly with its length.
+Kernel logs are hostile input: other messages print names that anybody may choose. So a line is the driver's only by
+the first words of its message, after a prefix that the log's reader wrote (`gameday.xid.record`). Fields are read by
+their position from there on, and the name of a process, which may hold anything, ends where a name must. Patterns are
+anchored with bounded repeats, so that the time to read a line grows linearly with its length.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gameday.xid.catalogue import xids
+from gameday.xid.record import MAX_LINE_CHARACTERS, Record, Writer, read_record
 
-MAX_LINE_CHARACTERS = 2048
-"""A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the
-kernel's."""
 MAX_RECORD_BYTES = 976
 """The longest record that /dev/kmsg takes, `<N>` prefix included (docs/sources.md, printk and /dev/kmsg)."""
 _MAX_TEXT_CHARACTERS = 400
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
-_STAMP = re.compile(r"[^\[]{0,40}\[ {0,12}(?P<seconds>\d{1,10}\.\d{1,9})\]")
 BEAT = "gameday: beat"
 """The line that deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
-_BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}$")
-_MARKER = re.compile(r"(?:<\d{1,3}>)?(?:\[[^\]]{0,40}\] ?)?(?:kernel: )?gameday: marker ")
+_BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}")
 # An address without a domain is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
 _PCI = r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
 _XID = re.compile(
-    rf"\bXid ?\((?:PCI:)?{_PCI}(?: GPU-I:(?P<gpu_instance>\d{{1,3}})(?: GPU-CI:(?P<compute_instance>\d{{1,3}}))?)?\)"
-    r": ?(?P<code>\d{1,5})\b",
+    rf"NVRM: Xid ?\((?:PCI:)?{_PCI}(?: GPU-I:(?P<gpu_instance>\d{{1,3}})(?: GPU-CI:(?P<compute_instance>\d{{1,3}}))?)?\)"
+    r": ?(?P<code>\d{1,5})(?=[, ]|$)",
     re.IGNORECASE,
 )
-_PROCESS = re.compile(r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)(?!\d)'?(?:, name=(?P<name>[^,]{0,64}))?")
+# The name of a process has at most 15 bytes (TASK_COMM_LEN), any but NUL; /dev/kmsg and `dmesg` may write one as \xNN.
+# It may hold commas: the last one of these bytes ends it. A newline in it ends the line.
+_NAME_BYTE = r"(?:\\x[0-9a-f]{2}|\\(?!x[0-9a-f]{2})|[^\\])"
+_PROCESS = re.compile(
+    r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)(?!\d)'?"
+    rf"(?:, name=(?P<name>{_NAME_BYTE}{{0,15}})(?:$|(?=, )))?"
+)
 # Newer drivers pad the fields to columns (docs/sources.md, Lines of the driver).
 _BLANKS = rf" {{1,{_MAX_TEXT_CHARACTERS}}}"
 _NVLINK5 = re.compile(
@@ -42,24 +43,40 @@ _NVLINK5 = re.compile(
     rf"(?:\((?:0x[0-9a-f]{{1,16}})[ ,]{{1,{_MAX_TEXT_CHARACTERS}}}(?P<status>0x[0-9a-f]{{1,16}}))?",
     re.IGNORECASE,
 )
+_NVLINK5_CODES = range(144, 151)
 _NVLINK5_LINK = re.compile(rf"\bLink{_BLANKS}(?P<link>\d{{1,3}})\b", re.IGNORECASE)
 _RECOVERY = re.compile(
-    r"recovery action changed from .{0,80}? to 0x(?P<number>[0-9a-f]{1,8}) ?\((?P<action>[^)]{1,80})\)", re.IGNORECASE
+    r"GPU recovery action changed from .{0,80}? to 0x(?P<number>[0-9a-f]{1,8}) ?\((?P<action>[^)]{1,80})\)",
+    re.IGNORECASE,
 )
+_SWITCH = r"nvidia-nvswitch(?P<switch>\d{1,4}): SXid"
 _SXID = re.compile(
-    rf"(?:nvidia-nvswitch(?P<switch>\d{{1,4}}): )?\bSXid ?\((?:PCI:)?{_PCI}\): ?(?P<code>\d{{1,6}})\b"
+    rf"{_SWITCH} ?\((?:PCI:)?{_PCI}\): ?(?P<code>\d{{1,6}})(?=[, ]|$)"
     r"(?:, (?P<severity>Fatal|Non-?fatal|Correctable)\b)?(?:,? Link (?P<link>\d{1,3}))?",
     re.IGNORECASE,
 )
 _SXID_DETAIL = re.compile(r"[, ]{0,3}(?:Severity \d|Data ?\{)", re.IGNORECASE)
-_LOST = re.compile(r"\bfallen off the bus\b", re.IGNORECASE)
-_GPU_AT = re.compile(rf"\bGPU (?:at )?(?:PCI:)?{_PCI}", re.IGNORECASE)
-# The first line of a sentence that the driver breaks into two or three.
-_SENTENCE = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}", re.IGNORECASE)
-_SENTENCE_LINES = 3
-_RESET = re.compile(rf"\bgameday-agent: GPU reset executed: PCI:{_PCI}, success: (?P<success>true|false)\b")
-_SOME_XID = re.compile(r"NVRM: xid", re.IGNORECASE)
-_SOME_SXID = re.compile(r"SXid", re.IGNORECASE)
+# The driver breaks a sentence into two or three lines of one record: the first has the GPU.
+_GAP = rf"(?:\\x0a| ){{1,{_MAX_TEXT_CHARACTERS}}}"
+_SENTENCE = rf"NVRM: The NVIDIA GPU {_PCI}"
+_WORD = r"(?:NVRM:|\(PCI ID: [0-9a-f]{4}:[0-9a-f]{4}\)|installed|in|this|system|has)"
+_SENTENCE_BEGIN = re.compile(_SENTENCE, re.IGNORECASE)
+_SENTENCE_REST = re.compile(r"NVRM: (?:\(PCI ID: |installed in this |system has |fallen off )", re.IGNORECASE)
+_LOST = tuple(
+    re.compile(rf"{begin}fallen off the bus\b", re.IGNORECASE)
+    for begin in (
+        rf"NVRM: GPU (?:at )?(?:PCI:)?{_PCI}:? (?:GPU )?has ",
+        rf"{_SENTENCE}(?:{_GAP}{_WORD}){{0,12}}{_GAP}",
+        r"NVRM: (?:system has )?",
+    )
+)
+_PEERMEM = re.compile(r"nvidia-peermem \w{1,64}:\d{1,6} ERROR detected invalid context")
+_RESET = re.compile(rf"gameday-agent: GPU reset executed: PCI:{_PCI}, success: (?P<success>true|false)")
+# The whole address: a message of the kernel may begin with the 15 bytes of a process's name.
+_SOME_XID = re.compile(rf"NVRM: Xid ?\((?:PCI:)?{_PCI}", re.IGNORECASE)
+_SOME_SXID = re.compile(_SWITCH, re.IGNORECASE)
+# A packet that netfilter logs: its prefix, which may be 127 characters of anything, begins the message.
+_PACKET = re.compile(r"(?:OUT|MAC|MACSRC|SRC)=")
 _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}")
 
 
@@ -114,91 +131,102 @@ class KernelEvent:
     """True for an SXid's follow-up line (`Severity …`, `Data {…}`)."""
     success: bool | None = None
     """True if a GPU reset succeeded; None for every other line."""
-
-
-def clean(line: str | bytes) -> str:
-    """Return at most MAX_LINE_CHARACTERS of a line, without terminal codes and control characters."""
-    if isinstance(line, bytes):
-        line = line[: MAX_LINE_CHARACTERS * 4].decode("utf-8", "replace")
-    return _CONTROL.sub(" ", _ANSI.sub("", line[:MAX_LINE_CHARACTERS])).strip()
+    writer: Writer = Writer.ANYBODY
+    """The programs that can have written the line."""
 
 
 def recognise(line: str | bytes) -> KernelEvent | None:
     """Read a kernel-log line about a GPU or NVSwitch; return None for every other line. Never raises."""
-    text = clean(line)
-    if _MARKER.match(text):
-        return None
-    return _sxid(text) or _xid(text) or _reset(text) or _gpu_lost(text) or _peermem(text) or _unreadable_xid(text)
+    return _event(read_record(line))
 
 
 class LogReader:
-    """Recognise the lines of one log in their order, where the driver may break a sentence about a GPU over lines.
+    """Recognise the lines of one log in their order, where a record with newlines is shown as several lines.
 
-    The first line has the GPU and the stamp, the second or the third says that the GPU has fallen off the bus.
+    The driver breaks a sentence about a lost GPU: the first line has the GPU and the stamp, the second or the third says
+    that it has fallen off the bus. A newline in the name of a process cuts an Xid's text off.
     """
 
     def __init__(self) -> None:
         self._begun = ""
-        self._lines_left = 0
 
     def recognise(self, line: str | bytes) -> KernelEvent | None:
-        """Read the log's next line as `recognise` does; the line that ends a sentence is read with the first one."""
-        event = recognise(line)
-        if event is None and _SENTENCE.search(text := clean(line)):
-            self._begun, self._lines_left = text, _SENTENCE_LINES - 1
-        elif self._lines_left:
-            self._lines_left -= 1
-            if event and event.kind is Kind.GPU_LOST and event.pci is None:
-                self._lines_left = 0
-                return recognise(f"{self._begun} {event.line}") or event
+        """Read the log's next line as `recognise` does; the line that ends a record is read with the first one."""
+        record = read_record(line)
+        if self._begun and (record.is_continued or _SENTENCE_REST.match(record.message)):
+            self._begun = f"{self._begun} {record.message}"[:MAX_LINE_CHARACTERS]
+            event = recognise(self._begun)
+            if event is None or _is_cut(event):
+                return None
+            self._begun = ""
+            return event
+        event = _event(record)
+        is_begun = _is_cut(event) or (event is None and _SENTENCE_BEGIN.match(record.message))
+        self._begun = record.line if is_begun and not record.is_continued else ""
         return event
+
+
+def _is_cut(event: KernelEvent | None) -> bool:
+    """Return True where the line lacks what its Xid is decided by, unit and severity."""
+    return event is not None and event.code in _NVLINK5_CODES and not event.text
 
 
 def beat_uptime_s(line: str) -> float | None:
     """Return the stamp of the shipper's beat, seconds since boot; None for every other line."""
-    found = _BEAT.match(clean(line))
+    record = read_record(line)
+    found = None if record.is_continued else _BEAT.fullmatch(record.line)
     return float(found["seconds"]) if found else None
 
 
-def _sxid(line: str) -> KernelEvent | None:
-    found = _SXID.search(line)
+def _event(record: Record) -> KernelEvent | None:
+    if record.is_continued:
+        return None
+    event = _sxid(record) or _xid(record) or _reset(record) or _gpu_lost(record) or _peermem(record)
+    event = event or _unreadable(record)
+    return None if event and _PACKET.search(event.text) else event
+
+
+def _sxid(record: Record) -> KernelEvent | None:
+    found = _SXID.match(record.message)
     if not found:
         return None
-    rest = line[found.end() :]
+    rest = record.message[found.end() :]
     return KernelEvent(
         Kind.SXID,
-        line,
+        record.line,
         code=int(found["code"]),
         pci=_pci(found),
         text=rest.lstrip(", ")[:_MAX_TEXT_CHARACTERS],
-        uptime_s=_uptime(line),
+        uptime_s=record.uptime_s,
         severity=_severity(found["severity"]),
         link=_int(found["link"]),
         switch=_int(found["switch"]),
         detail_only=bool(_SXID_DETAIL.match(rest)),
+        writer=record.writer,
     )
 
 
-def _xid(line: str) -> KernelEvent | None:
-    found = _XID.search(line)
+def _xid(record: Record) -> KernelEvent | None:
+    found = _XID.match(record.message)
     if not found:
         return None
     code = int(found["code"])
-    rest = line[found.end() :]
+    rest = record.message[found.end() :]
     process = _PROCESS.match(rest)
+    name = process["name"] if process else None
     text = rest[process.end() if process else 0 :].lstrip(", ")[:_MAX_TEXT_CHARACTERS]
-    nvlink5 = _NVLINK5.match(text) if 144 <= code <= 150 else None
+    nvlink5 = _NVLINK5.match(text) if code in _NVLINK5_CODES else None
     link = _NVLINK5_LINK.search(text) if nvlink5 else None
-    recovery = _RECOVERY.search(text) if code == 154 else None
+    recovery = _RECOVERY.match(text) if code == 154 else None
     return KernelEvent(
         Kind.XID,
-        line,
+        record.line,
         code=code,
         pci=_pci(found),
         text=text,
-        uptime_s=_uptime(line),
+        uptime_s=record.uptime_s,
         pid=int(process["pid"]) if process and process["pid"].isdecimal() else None,
-        process=process["name"] if process and process["name"] != "<unknown>" else None,
+        process=name if name != "<unknown>" else None,
         gpu_instance=_int(found["gpu_instance"]),
         compute_instance=_int(found["compute_instance"]),
         severity=_severity(nvlink5["severity"]) if nvlink5 else None,
@@ -207,54 +235,60 @@ def _xid(line: str) -> KernelEvent | None:
         error_status=int(nvlink5["status"], 16) if nvlink5 and nvlink5["status"] else None,
         recovery=recovery["action"] if recovery else None,
         recovery_number=int(recovery["number"], 16) if recovery else None,
+        writer=record.writer,
     )
 
 
-def _reset(line: str) -> KernelEvent | None:
-    found = _RESET.search(line)
+def _reset(record: Record) -> KernelEvent | None:
+    found = _RESET.fullmatch(record.message)
+    if not found or record.writer is Writer.KERNEL:
+        return None  # the agent is no part of the kernel
+    return KernelEvent(
+        Kind.GPU_RESET,
+        record.line,
+        pci=_pci(found),
+        uptime_s=record.uptime_s,
+        success=found["success"] == "true",
+        writer=record.writer,
+    )
+
+
+def _gpu_lost(record: Record) -> KernelEvent | None:
+    found = next(filter(None, (pattern.match(record.message) for pattern in _LOST)), None)
     if not found:
         return None
-    return KernelEvent(
-        Kind.GPU_RESET, line, pci=_pci(found), uptime_s=_uptime(line), success=found["success"] == "true"
-    )
-
-
-def _gpu_lost(line: str) -> KernelEvent | None:
-    if not _LOST.search(line) or not ("NVRM" in line or "GPU" in line):
-        return None
-    gpu = _GPU_AT.search(line)
     # The driver reports the same event as an Xid 79 elsewhere, so the event carries that code.
     return KernelEvent(
         Kind.GPU_LOST,
-        line,
+        record.line,
         code=79,
-        pci=_pci(gpu) if gpu else None,
-        text=line[-_MAX_TEXT_CHARACTERS:],
-        uptime_s=_uptime(line),
+        pci=_pci(found) if "bus" in found.groupdict() else None,
+        text=record.message[:_MAX_TEXT_CHARACTERS],
+        uptime_s=record.uptime_s,
+        writer=record.writer,
     )
 
 
-def _peermem(line: str) -> KernelEvent | None:
-    _, found, rest = line.partition("nvidia-peermem ")
-    if not found or "detected invalid context" not in rest:
+def _peermem(record: Record) -> KernelEvent | None:
+    if not _PEERMEM.match(record.message):
         return None
-    return KernelEvent(Kind.PEERMEM, line, text=rest[:_MAX_TEXT_CHARACTERS], uptime_s=_uptime(line))
+    return _without_code(Kind.PEERMEM, record)
 
 
-def _unreadable_xid(line: str) -> KernelEvent | None:
+def _unreadable(record: Record) -> KernelEvent | None:
     for kind, pattern in ((Kind.XID, _SOME_XID), (Kind.SXID, _SOME_SXID)):
-        if found := pattern.search(line):
-            return KernelEvent(kind, line, text=line[found.start() :][:_MAX_TEXT_CHARACTERS], uptime_s=_uptime(line))
+        if pattern.match(record.message):
+            return _without_code(kind, record)
     return None
+
+
+def _without_code(kind: Kind, record: Record) -> KernelEvent:
+    text = record.message[:_MAX_TEXT_CHARACTERS]
+    return KernelEvent(kind, record.line, text=text, uptime_s=record.uptime_s, writer=record.writer)
 
 
 def _pci(found: re.Match[str]) -> str:
     return f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['device']}".lower()
-
-
-def _uptime(line: str) -> float | None:
-    found = _STAMP.match(line)
-    return float(found["seconds"]) if found else None
 
 
 def _int(digits: str | None) -> int | None:

@@ -60,6 +60,37 @@ def test_a_line_that_nobody_recognises_is_explained_too(capsys: pytest.CaptureFi
     assert rows["response"].startswith("ignore")
 
 
+@pytest.mark.parametrize(
+    ("line", "writer"),
+    [
+        (f"kern  :err   : [  100.000001] {LOST}", "the kernel: "),
+        (f"user  :err   : [  100.000001] kernel: {LOST}", "root on the node, through /dev/kmsg"),
+        (f"[  100.000001] {LOST}", "the kernel, or root through /dev/kmsg"),
+        (f"Nov 27 21:00:01 node-1 kernel: [  100.000001] {LOST}", "anybody on the host"),
+    ],
+)
+def test_a_line_is_explained_with_those_who_can_have_written_it(
+    line: str, writer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = explained(capsys, line)
+    assert rows["writer"].startswith(writer)
+    assert rows["response"].startswith("quarantine")
+
+
+def test_a_line_that_the_policy_does_not_trust_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "default.yaml"
+    file.write_text(load_policy("default").file.read_text(encoding="utf-8") + "\ntrust: kernel\n", encoding="utf-8")
+    rows = explained(capsys, LOST, "--policy", str(file))
+    assert rows["response"] == "ignore: policy default has trust: kernel"
+    assert explained(capsys, f"3,1,100000001,-;{LOST}", "--policy", str(file))["response"].startswith("quarantine")
+
+
+def test_a_forged_line_is_explained_as_none_of_the_drivers(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = explained(capsys, f"[    1.000001] train[1]: segfault at 0 ip 0 sp 0 error 4 in {LOST}[401000+1000]")
+    assert rows["form"].endswith("their messages begin with NVRM:, nvidia-nvswitchN: or nvidia-peermem")
+    assert rows["response"].startswith("ignore")
+
+
 def test_a_line_of_a_pod_is_explained_where_the_policy_reads_pods(capsys: pytest.CaptureFixture[str]) -> None:
     line = "RuntimeError: CUDA error: invalid device ordinal"
     assert explained(capsys, line)["response"].startswith("ignore")

@@ -56,3 +56,13 @@ def test_a_sentence_over_several_lines_is_read_in_each_nodes_own_log(monkeypatch
         ("n3", None),
         ("n2", "0000:18:00"),
     ]
+
+
+def test_the_rest_of_a_record_is_asked_for_and_read_with_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = "[   12.345678] NVRM: Xid (PCI:0000:03:00): 145, pid=1, name=a"
+    rest = f"{'':15}b, RLW_RXPIPE Fatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)"
+    forged = f"{'':15}NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus."
+    detector, follower = follow(monkeypatch, ("n1", begun), ("n2", rest), ("n1", rest), ("n1", forged))
+    assert all(re.search(follower.query.split("`")[1], line) for line in (begun, rest, forged))
+    severities = [(seen.node, seen.event.severity) for seen in detector.detections() if seen.event]
+    assert severities == [("n1", None), ("n1", "fatal")]

@@ -17,6 +17,7 @@ from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Form, format_xid, recognise
 
 PCI = "0000:4e:00"
+UNREADABLE = "NVRM: Xid (PCI:0000:4e:00): many"
 RESET_NOTE = f"gameday-agent: GPU reset executed: PCI:{PCI}, success: true"
 LOST = f"NVRM: GPU {PCI}.0: GPU has fallen off the bus."
 PEERMEM = "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"
@@ -44,7 +45,7 @@ def every_line() -> Iterator[str]:
             ", Data {0}",
         ):
             yield f"{SWITCH}{code:05d}{tail}"
-    yield from (LOST, PEERMEM, RESET_NOTE, "NVRM: Xid (somewhere): many", "SXid of some kind")
+    yield from (LOST, PEERMEM, RESET_NOTE, UNREADABLE, f"{SWITCH}of some kind")
 
 
 def decided(line: str, policy: str = "default") -> PolicyDecision:
@@ -75,7 +76,7 @@ def test_the_default_policy_decides_as_the_catalogue_for_every_code_and_form() -
     "line",
     ["NVRM: Xid (0000:03:00): 14, Channel 00000001",
      "NVRM: Xid (PCI:0000:1b:00): 13, pid=1234, name=python, Graphics SM Warp Exception",
-     "NVRM: Xid (somewhere): many",
+     UNREADABLE,
      f"{SWITCH}11012, Non-fatal, Link 32 single-bit",
      f"{SWITCH}20034, Severity 1 Engine instance 30",
      PEERMEM],

@@ -11,7 +11,7 @@ from gameday.cluster.loki import LogLine
 from gameday.health.detect import Detection
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView, Taint
-from gameday.health.policy import Brake
+from gameday.health.policy import Brake, Trust
 from gameday.health.policy_files import load_policy
 from gameday.health.worker import Options, Worker
 from gameday.xid.lines import BEAT, beat_uptime_s, format_xid, recognise
@@ -19,6 +19,8 @@ from tests.health.conftest import KEY
 
 OPTIONS = Options(load_policy().policy, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday")
 DAY_S = 86_400.0
+LOST = "NVRM: Xid (PCI:{}): 79, GPU has fallen off the bus."
+RESET = "gameday-agent: GPU reset executed: PCI:{}, success: true"
 
 
 class ManyNodes:
@@ -67,6 +69,11 @@ def read_line(worker: Worker, node: str, text: str, ns: int | None = None) -> No
     line = LogLine(ns or time.time_ns(), (), text)
     worker.handle_line(Detection(node, line, recognise(text), beat_uptime_s(text)))
     worker.write_due()
+
+
+def active_faults(metrics: Metrics) -> float:
+    name = "gameday_health_gpu_fault_active"
+    return sum(sample.value for metric in metrics.registry.collect() for sample in metric.samples if sample.name == name)
 
 
 def beat(uptime_s: float) -> str:
@@ -205,3 +212,39 @@ def test_a_node_that_is_back_does_not_count_for_the_brake() -> None:
     for name in ("n3", "n4"):
         read_line(worker, name, lost(DAY_S))
     assert api.tainted == {"n1", "n3"}
+
+
+def test_a_program_with_a_forged_name_neither_taints_its_node_nor_ends_a_fault() -> None:
+    # As x86 kernels print them; the programs ran without any privilege.
+    segfault = "segfault at 0 ip 0000555be799a132 sp 00007fff06268690 error 6 in"
+    xid, note = (
+        f"NVRM: Xid (PCI:[9220]: {segfault} {LOST.format('0000:03:00')}[1132,555be799a000+1000] likely on CPU 1",
+        f"gameday-agent: [9223]: {segfault} {RESET.format('0000:4e:00')}[1132,555be799a000+1000] likely on CPU 0",
+    )
+    api, metrics = ManyNodes("n1", "n2"), Metrics(CollectorRegistry())
+    worker = start(api, metrics)
+    read_line(worker, "n1", f"[ 7258.296356] {xid}")
+    assert api.tainted == set()
+    read_line(worker, "n2", f"[ 7258.300000] {format_xid(95, '0000:4e:00')}")
+    read_line(worker, "n2", f"[ 7258.314756] {note}")
+    assert api.tainted == {"n2"}
+    assert active_faults(metrics) == 1
+    read_line(worker, "n2", f"[ 7259.000000] {RESET.format('0000:4e:00')}")
+    assert active_faults(metrics) == 0
+
+
+def test_a_policy_that_trusts_the_kernel_acts_on_lines_that_show_it_and_on_roots_notes() -> None:
+    strict = replace(OPTIONS, policy=OPTIONS.policy.model_copy(update={"trust": Trust.KERNEL}))
+    api, metrics = ManyNodes("n1", "n2", "n3"), Metrics(CollectorRegistry())
+    worker = start(api, metrics, strict)
+    uncontained = "NVRM: Xid (PCI:0000:4e:00): 95, Uncontained: FBHUB. RST: Yes, D-RST: No"
+    read_line(worker, "n1", f"user  :err   : [  100.000001] kernel: {uncontained}")
+    read_line(worker, "n2", f"[  100.000001] {uncontained}")
+    assert api.tainted == set()
+    read_line(worker, "n3", f"kern  :err   : [  100.000001] {uncontained}")
+    assert api.tainted == {"n3"}
+    read_line(worker, "n3", f"Nov 27 21:00:01 n3 {RESET.format('0000:4e:00')}")
+    assert active_faults(metrics) == 1
+    read_line(worker, "n3", f"user  :info  : [  101.000001] {RESET.format('0000:4e:00')}")
+    assert active_faults(metrics) == 0
+    assert metrics.registry.get_sample_value("gameday_health_ignored_lines_total", {"why": "not trusted"}) == 3

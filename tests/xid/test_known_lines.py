@@ -92,11 +92,23 @@ def test_the_stamp_of_a_sentence_is_that_of_its_first_line() -> None:
 
 def test_a_lost_gpu_is_not_the_one_of_a_sentence_long_ago_or_of_another_log() -> None:
     first, *_, last = next(known.line for known in known_lines() if known.form == "lost-in-three-lines").splitlines()
+    alone = last.strip()
     reader = LogReader()
-    assert lost_gpu(reader, first, "usb 1-1: new device", "usb 1-2: new device", last) is None
+    assert lost_gpu(reader, first, "usb 1-1: new device", alone) is None
     assert lost_gpu(reader, first, first.replace("b3", "b4"), last) == "0000:b4:00"
-    assert lost_gpu(reader, last) is None
+    assert lost_gpu(reader, alone) is None
     assert lost_gpu(reader, first, "NVRM: GPU 0000:b5:00.0: GPU has fallen off the bus.") == "0000:b5:00"
+    # What dmesg indents is the rest of the record before, whatever that was.
+    assert last_event(reader, [first, "usb 1-1: new device", last]) is None
+    assert last_event(reader, [last]) is recognise(last) is None
+
+
+def test_a_sentence_that_ends_otherwise_is_not_ended_by_a_later_line() -> None:
+    first, second = next(
+        known.line for known in known_lines() if known.form == "neighbour" and "NVIDIA GPU 0000" in known.line
+    ).splitlines()
+    indented = f"{'':15}NVRM: fallen off the bus and is not responding to commands."
+    assert last_event(LogReader(), [first, second, indented]) is None
 
 
 @pytest.mark.parametrize("form", Form)

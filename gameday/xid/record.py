@@ -1,0 +1,169 @@
+"""Split a line of a kernel log into the prefix that its reader put before it and the kernel's own message.
+
+Nobody chooses the prefix but the reader of the log, and the message's first words are those of the code that
+printed it. What comes later in a message may be text that anybody chose: the name of a process, of a file, of a
+device (docs/sources.md, Who can write a line). So the prefix is read by position, from the line's start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+MAX_LINE_CHARACTERS = 2048
+"""A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the
+kernel's."""
+_MAX_JSON_CHARACTERS = 16_384
+"""An entry of the journal as JSON is 1 to 2 KB; one with more fields than this is none of the kernel's."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
+
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d|\ [A-Z]{1,5})?"
+_DATE = r"[A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\ \d{4})?"
+_TIME = rf"(?:(?:[A-Z][a-z]{{2}}\ )?(?:{_ISO}|{_DATE})|\d{{10}}\.\d{{1,9}})"
+_HOST = r"[\w.:-]{0,254}\w"
+_TAG = r"[\w.-]{1,64}:\ "
+_DELTA = r"[<+]\ {0,12}\d{1,10}\.\d{1,9}>?"
+
+
+def _stamp(name: str) -> str:
+    """Return the pattern of a stamp in brackets, of which seconds since boot are the group `name`."""
+    seconds = rf"\ {{0,12}}(?P<{name}>\d{{1,10}}\.\d{{1,9}})"
+    since_last_minute = r"[A-Z][a-z]{2}\d\d\ \d\d:\d\d"
+    times = rf"{seconds}|{_TIME}|{since_last_minute}|\ {{0,12}}{_DELTA}"
+    caller = r"(?:\ ?\[\ {0,8}[TC]\d{1,8}\])?"  # CONFIG_PRINTK_CALLER
+    return rf"\[(?:{times})(?:\ {_DELTA})?\]:?{caller}\ ?"
+
+
+# In this order: containerd's, the journal's export, /dev/kmsg, a priority, RFC 5424, `dmesg -x` and Talos, a stamp,
+# RFC 3164 and `journalctl`, and a stamp that syslog passes on. The time without brackets is of `dmesg --time-format iso`.
+_PREFIX = re.compile(
+    rf"""
+    (?:{_ISO}\ (?:stdout|stderr)\ [FP](?::\S{{1,64}})?\ )?
+    (?:MESSAGE=)?
+    (?:(?P<record>\d{{1,4}}),\d{{1,20}},(?P<microseconds>\d{{1,16}}),[-c+](?:,[^;]{{0,200}})?;)?
+    (?:<(?P<priority>\d{{1,3}})>)?
+    (?P<rfc5424>1\ (?:-|{_ISO})\ \S{{1,255}}\ kernel\ \S{{1,128}}\ \S{{1,32}}\ (?:-|(?:\[[^\]]{{0,400}}\]){{1,4}})\ \ufeff?)?
+    (?:(?:{_HOST}:\ )?
+       (?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7])\ {{0,8}}:\ {{0,8}}
+       (?:emerg|alert|crit|err|warn|warning|notice|info|debug)\ {{0,8}}:\ )?
+    (?P<stamp>{_stamp("seconds")})?
+    (?P<sender>{_TIME}\ (?:{_HOST}\ (?={_TAG}))?|{_HOST}\ (?=kernel:\ ))?
+    (?P<tag>kernel:\ )?
+    (?:{_stamp("later_seconds")})?
+    """,
+    re.VERBOSE,
+)
+
+
+class Writer(StrEnum):
+    """The programs that can have written a line, as far as its form shows."""
+
+    KERNEL = "kernel"
+    """Facility 0, which the kernel gives to nobody else."""
+    ROOT = "root"
+    """Written to /dev/kmsg, as a game-day's faults and the agent's notes are: by root on the node."""
+    RING_BUFFER = "ring-buffer"
+    """The kernel or root: the form does not show the facility."""
+    ANYBODY = "anybody"
+    """The form shows nothing, or is syslog's, to which every process on the host may write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line of a kernel log, split."""
+
+    line: str
+    """The whole line, cleaned."""
+    message: str
+    """The text after the prefix."""
+    writer: Writer
+    uptime_s: float | None = None
+    """The line's own stamp, seconds since the node's boot."""
+    is_continued: bool = False
+    """True for a line that goes on with the record before: a newline in a message, after which `dmesg` indents."""
+
+
+def clean(line: str | bytes) -> str:
+    """Return at most MAX_LINE_CHARACTERS of a line, without terminal codes and control characters."""
+    return _cleaned(_text(line, MAX_LINE_CHARACTERS)).strip()
+
+
+def read_record(line: str | bytes) -> Record:
+    """Split a line. Never raises."""
+    text = _text(line, _MAX_JSON_CHARACTERS)
+    if text.startswith("{") and (record := _of_json(text)):
+        return record
+    return _split(text)
+
+
+def _text(line: str | bytes, most: int) -> str:
+    return line[:most] if isinstance(line, str) else line[: most * 4].decode("utf-8", "replace")[:most]
+
+
+def _cleaned(text: str) -> str:
+    return _CONTROL.sub(" ", _ANSI.sub("", text))
+
+
+def _split(text: str) -> Record:
+    line = _cleaned(text[:MAX_LINE_CHARACTERS])
+    if line.startswith(" "):
+        return Record(line.strip(), line.strip(), Writer.ANYBODY, is_continued=True)
+    line = line.rstrip()
+    found = _PREFIX.match(line)
+    assert found  # every part of it may be missing
+    return Record(line, line[found.end() :], _writer(found), _uptime_s(found))
+
+
+def _writer(found: re.Match[str]) -> Writer:
+    if found["record"]:
+        return _of_facility(int(found["record"]) >> 3)
+    if found["facility"]:
+        return _of_facility(0 if found["facility"] == "kern" else 1)
+    if found["rfc5424"] or found["sender"]:
+        is_kernels = found["priority"] is not None and int(found["priority"]) >> 3 == 0
+        return Writer.KERNEL if is_kernels else Writer.ANYBODY
+    if found["stamp"]:
+        # The kernel does not name itself, but whoever writes a line for a reader of syslog's form does.
+        return Writer.ROOT if found["tag"] else Writer.RING_BUFFER
+    return Writer.ANYBODY
+
+
+def _of_facility(facility: int) -> Writer:
+    return Writer.ROOT if facility else Writer.KERNEL
+
+
+def _uptime_s(found: re.Match[str]) -> float | None:
+    if seconds := found["seconds"]:
+        return float(seconds)
+    if microseconds := found["microseconds"]:
+        return int(microseconds) / 1e6
+    return float(found["later_seconds"]) if found["later_seconds"] else None
+
+
+def _of_json(text: str) -> Record | None:
+    """Read an entry of the journal (`journalctl -o json`) or of Docker's log files; None for another text.
+
+    The journal's transport says for certain who wrote the entry; what is not the kernel's is a message of nobody here.
+    """
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict):
+        return None
+    if isinstance(docker := entry.get("log"), str):
+        return _split(docker)
+    line, message = clean(text), entry.get("MESSAGE")
+    if not isinstance(message, str) or entry.get("_TRANSPORT", "kernel") != "kernel":
+        return Record(line, "", Writer.ANYBODY)
+    record = replace(_split(message), line=line)
+    if "_TRANSPORT" not in entry:
+        return record
+    facility, microseconds = entry.get("SYSLOG_FACILITY"), str(entry.get("_SOURCE_MONOTONIC_TIMESTAMP", ""))
+    writer = _of_facility(0 if facility == "0" else 1) if isinstance(facility, str) else Writer.RING_BUFFER
+    uptime_s = int(microseconds) / 1e6 if microseconds.isdecimal() else record.uptime_s
+    return replace(record, writer=writer, uptime_s=uptime_s)
