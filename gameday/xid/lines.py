@@ -25,7 +25,8 @@ _BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}")
 # An address without a domain is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
 _PCI = r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
 _XID = re.compile(
-    rf"NVRM: Xid ?\((?:PCI:)?{_PCI}(?: GPU-I:(?P<gpu_instance>\d{{1,3}})(?: GPU-CI:(?P<compute_instance>\d{{1,3}}))?)?\)"
+    rf"NVRM: Xid ?\((?:PCI:)?{_PCI}"
+    r"(?: GPU-I:(?P<gpu_instance>\d{1,3})(?: GPU-CI:(?P<compute_instance>\d{1,3}))?)?\)"
     r": ?(?P<code>\d{1,5})(?=[, ]|$)",
     re.IGNORECASE,
 )
@@ -143,8 +144,8 @@ def recognise(line: str | bytes) -> KernelEvent | None:
 class LogReader:
     """Recognise the lines of one log in their order, where a record with newlines is shown as several lines.
 
-    The driver breaks a sentence about a lost GPU: the first line has the GPU and the stamp, the second or the third says
-    that it has fallen off the bus. A newline in the name of a process cuts an Xid's text off.
+    The driver breaks a sentence about a lost GPU: the first line has the GPU and the stamp, the second or the third
+    says that it has fallen off the bus. A newline in the name of a process cuts an Xid's text off.
     """
 
     def __init__(self) -> None:

@@ -39,14 +39,15 @@ def _stamp(name: str) -> str:
 
 
 # In this order: containerd's, the journal's export, /dev/kmsg, a priority, RFC 5424, `dmesg -x` and Talos, a stamp,
-# RFC 3164 and `journalctl`, and a stamp that syslog passes on. The time without brackets is of `dmesg --time-format iso`.
+# RFC 3164 and `journalctl`, and a stamp that syslog passes on. A time alone is of `dmesg --time-format iso`.
 _PREFIX = re.compile(
     rf"""
     (?:{_ISO}\ (?:stdout|stderr)\ [FP](?::\S{{1,64}})?\ )?
     (?:MESSAGE=)?
     (?:(?P<record>\d{{1,4}}),\d{{1,20}},(?P<microseconds>\d{{1,16}}),[-c+](?:,[^;]{{0,200}})?;)?
     (?:<(?P<priority>\d{{1,3}})>)?
-    (?P<rfc5424>1\ (?:-|{_ISO})\ \S{{1,255}}\ kernel\ \S{{1,128}}\ \S{{1,32}}\ (?:-|(?:\[[^\]]{{0,400}}\]){{1,4}})\ \ufeff?)?
+    (?P<rfc5424>1\ (?:-|{_ISO})\ \S{{1,255}}\ kernel\ \S{{1,128}}\ \S{{1,32}}
+       \ (?:-|(?:\[[^\]]{{0,400}}\]){{1,4}})\ \ufeff?)?
     (?:(?:{_HOST}:\ )?
        (?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7])\ {{0,8}}:\ {{0,8}}
        (?:emerg|alert|crit|err|warn|warning|notice|info|debug)\ {{0,8}}:\ )?

@@ -73,7 +73,9 @@ def read_line(worker: Worker, node: str, text: str, ns: int | None = None) -> No
 
 def active_faults(metrics: Metrics) -> float:
     name = "gameday_health_gpu_fault_active"
-    return sum(sample.value for metric in metrics.registry.collect() for sample in metric.samples if sample.name == name)
+    return sum(
+        sample.value for metric in metrics.registry.collect() for sample in metric.samples if sample.name == name
+    )
 
 
 def beat(uptime_s: float) -> str:

@@ -23,13 +23,27 @@ GENUINE = {
     95: "Uncontained: FBHUB. RST: Yes, D-RST: No",
     119: "Timeout after 6s of waiting for RPC response from GPU1 GSP! Expected function 76 (GSP_RM_CONTROL) (0x2 0x8).",
     145: "RLW_SRC_TRACK Fatal XC0 i0 Link 03 (0x040868e2 0x00000008 0x00000000 0x00000000 0x00000000 0x00000000)",
-    149: "NETIR_LINK_EVT  Nonfatal   XC0 i0 Link 14 (0x0215c5c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)",
-}  # fmt: skip
+    149: "NETIR_LINK_EVT  Nonfatal   XC0 i0 Link 14 (0x0215c5c6 0x00000000 0x00000000 0x00000000 0x00000000)",
+}
 HOSTILE = (
-    "SXid(00:00):999", "SXid (0:0): 999", "a, TREX Fatal X", "a, Xid (03:00):", "IN=a OUT= MAC=b", "a, SRC=1.2.3.4",
-    "gameday: marker", "\\x0a, x, TT Fatal", "name=x, pid=1, ", "a, pid=7, name=", "'<unknown>', na", ", , , , , , , ,",
-    "Link 99, Fatal,", "fallen off the ", "x" * 15, "éééééééé", "\\x00\\x01\\x02\\x03\\x04\\x05\\x06\\x07\\x08\\x09\\x0b\\x0c\\x0e\\x0f\\x10",
-)  # fmt: skip
+    "SXid(00:00):999",
+    "SXid (0:0): 999",
+    "a, TREX Fatal X",
+    "a, Xid (03:00):",
+    "IN=a OUT= MAC=b",
+    "a, SRC=1.2.3.4",
+    "gameday: marker",
+    "\\x0a, x, TT Fatal",
+    "name=x, pid=1, ",
+    "a, pid=7, name=",
+    "'<unknown>', na",
+    ", , , , , , , ,",
+    "Link 99, Fatal,",
+    "fallen off the ",
+    "x" * 15,
+    "éééééééé",
+    "".join(f"\\x{byte:02x}" for byte in range(1, 16)),
+)
 FORGED = (
     "NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus.",
     "kernel: NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus.",
@@ -41,16 +55,37 @@ FORGED = (
     "NVRM: fallen off the bus and is not responding to commands.",
 )
 PREFIXES = (
-    "", "[   12.345678] ", "4,1227,12345678,-;", "Nov 27 21:00:01 node-1 kernel: [   12.345678] ", "kern  :info  : [   12.3] ",
-    "<6>1 2026-11-27T21:00:01Z node-1 kernel - - - ", "2026-11-27T21:00:01.123456789Z stdout F [   12.345678] ",
-)  # fmt: skip
+    "",
+    "[   12.345678] ",
+    "4,1227,12345678,-;",
+    "Nov 27 21:00:01 node-1 kernel: [   12.345678] ",
+    "kern  :info  : [   12.345678] ",
+    "<6>1 2026-11-27T21:00:01Z node-1 kernel - - - ",
+    "2026-11-27T21:00:01.123456789Z stdout F [   12.345678] ",
+)
 HEADS = (
-    "train[1]: segfault at 0 ip 0000000000401000 sp 00007ffe00000000 error 4 in ", "traps: train[1] trap divide error in ",
-    "audit: type=1326 audit(1764277201.123:45): exe=", "INFO: task ", "usb 1-1: Product: ", "overlay: Unknown parameter '",
-    "Out of memory: Killed process 123 (", "BTRFS: device label ", "oom-kill:constraint=CONSTRAINT_MEMCG,cpuset=", "[   9220]  1000 ",
-    "NVRM: API mismatch: the client '", "NVRM: Xid ", "nvidia-nvswitch0: ", "gameday-agent: driver restart executed: ", "systemd[1]: ",
-)  # fmt: skip
-AFTER_A_NAME = ("[9220]: segfault at 0 ip ", " invoked oom-killer: gfp_mask=", ": page allocation failure: ", " (1): drop_caches: 3")
+    "train[1]: segfault at 0 ip 0000000000401000 sp 00007ffe00000000 error 4 in ",
+    "traps: train[1] trap divide error ip:401000 sp:7ffe00000000 error:0 in ",
+    "audit: type=1326 audit(1764277201.123:45): exe=",
+    "INFO: task ",
+    "usb 1-1: Product: ",
+    "overlay: Unknown parameter '",
+    "Out of memory: Killed process 123 (",
+    "BTRFS: device label ",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,cpuset=",
+    "[   9220]  1000 ",
+    "NVRM: API mismatch: the client '",
+    "NVRM: Xid ",
+    "nvidia-nvswitch0: ",
+    "gameday-agent: driver restart executed: ",
+    "systemd[1]: ",
+)
+AFTER_A_NAME = (
+    "[9220]: segfault at 0 ip ",
+    " invoked oom-killer: gfp_mask=",
+    ": page allocation failure: ",
+    " (1): drop_caches: 3",
+)
 
 printable = st.characters(exclude_categories=("C", "Zl", "Zp")).filter(str.isprintable)
 forging = st.lists(st.sampled_from(FORGED) | st.text(printable, max_size=40), max_size=4).map("".join)

@@ -1,4 +1,4 @@
-"""Each prefix that a reader of the kernel log writes is read by its position, with the stamp and the writer that it shows."""
+"""Each prefix that a reader of the kernel log writes is read by its position, with its stamp and its writer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOTE = "gameday-agent: GPU reset executed: PCI:0000:4e:00, success: true"
 HOST = "ip-10-0-0-1.us-west-2.compute.internal"
 KERNEL, ROOT, RING_BUFFER, ANYBODY = Writer.KERNEL, Writer.ROOT, Writer.RING_BUFFER, Writer.ANYBODY
 
-# lines.csv has captured lines of some. util-linux 2.38.1 printed the others of dmesg; the rest are as RFC 3164 and 5424,
-# journalctl(1) and the CRI describe them, and as rsyslog writes its files.
+# lines.csv has captured lines of some. util-linux 2.38.1 printed the others of dmesg; the rest are as RFC 3164, 5424,
+# journalctl(1) and the CRI describe them, and as rsyslog writes them.
 PREFIXES: list[tuple[str, Writer, float | None]] = [
     ("", ANYBODY, None),
     ("[  100.000001] ", RING_BUFFER, 100.000001),
@@ -112,7 +112,7 @@ def test_a_line_of_dockers_log_is_read_like_the_line_in_it() -> None:
     assert recognise(line) == recognise(f"[  100.000001] {LOST}")
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"MESSAGE": 1}', '{"MESSAGE": ["a"]}', '{"log": 1}', '{"a":' * 9000])
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"MESSAGE": 1}', '{"MESSAGE": []}', '{"log": 1}', '{"a":' * 3000])
 def test_other_json_is_no_line(text: str) -> None:
     assert recognise(text) is None
 
