@@ -15,6 +15,8 @@ from enum import StrEnum
 MAX_LINE_CHARACTERS = 2048
 """A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the
 kernel's."""
+_MESSAGE_KEYS = ("MESSAGE", "message", "msg", "log")
+"""The line's key in a JSON object: the journal's, Vector's, Fluent Bit's of its input kmsg, Docker's."""
 _MAX_JSON_CHARACTERS = 16_384
 """An entry of the journal as JSON is 1 to 2 KB; one with more fields than this is none of the kernel's."""
 
@@ -146,25 +148,25 @@ def _uptime_s(found: re.Match[str]) -> float | None:
 
 
 def _of_json(text: str) -> Record | None:
-    """Read an entry of the journal (`journalctl -o json`) or of Docker's log files; None for another text.
+    """Read a line that a collector or journald wrote as a JSON object; None for another text.
 
-    The journal's transport says for certain who wrote the entry; what is not the kernel's is a message of nobody here.
+    The journal's transport says for certain who wrote an entry; one that is not the kernel's has no message for us.
     """
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(entry, dict):
+    messages = (entry.get(key) for key in _MESSAGE_KEYS) if isinstance(entry, dict) else ()
+    message = next((message for message in messages if isinstance(message, str)), None)
+    if message is None:
         return None
-    if isinstance(docker := entry.get("log"), str):
-        return _split(docker)
-    line, message = clean(text), entry.get("MESSAGE")
-    if not isinstance(message, str) or entry.get("_TRANSPORT", "kernel") != "kernel":
-        return Record(line, "", Writer.ANYBODY)
-    record = replace(_split(message), line=line)
+    record = _split(message)
     if "_TRANSPORT" not in entry:
         return record
-    facility, microseconds = entry.get("SYSLOG_FACILITY"), str(entry.get("_SOURCE_MONOTONIC_TIMESTAMP", ""))
+    if entry["_TRANSPORT"] != "kernel":
+        return Record(record.line, "", Writer.ANYBODY)
+    facility, microseconds = entry.get("SYSLOG_FACILITY"), str(entry.get("_SOURCE_MONOTONIC_TIMESTAMP"))
     writer = _of_facility(0 if facility == "0" else 1) if isinstance(facility, str) else Writer.RING_BUFFER
-    uptime_s = int(microseconds) / 1e6 if microseconds.isdecimal() else record.uptime_s
-    return replace(record, writer=writer, uptime_s=uptime_s)
+    uptime_s = int(microseconds) / 1e6 if microseconds.isdecimal() else None
+    # The whole entry, because the message alone may be equal to another one's.
+    return replace(record, line=clean(text), writer=writer, uptime_s=uptime_s)
