@@ -47,7 +47,7 @@ _PREFIX = re.compile(
     (?:{_ISO}\ (?:stdout|stderr)\ [FP](?::\S{{1,64}})?\ )?
     (?:MESSAGE=)?
     (?:(?P<record>\d{{1,4}}),\d{{1,20}},(?P<microseconds>\d{{1,16}}),[-c+](?:,[^;]{{0,200}})?;)?
-    (?:<(?P<priority>\d{{1,3}})>)?
+    (?:<\d{{1,3}}>)?
     (?P<rfc5424>1\ (?:-|{_ISO})\ \S{{1,255}}\ kernel\ \S{{1,128}}\ \S{{1,32}}
        \ (?:-|(?:\[[^\]]{{0,400}}\]){{1,4}})\ \ufeff?)?
     (?:(?:{_HOST}:\ )?
@@ -127,8 +127,7 @@ def _writer(found: re.Match[str]) -> Writer:
     if found["facility"]:
         return _of_facility(0 if found["facility"] == "kern" else 1)
     if found["rfc5424"] or found["sender"]:
-        is_kernels = found["priority"] is not None and int(found["priority"]) >> 3 == 0
-        return Writer.KERNEL if is_kernels else Writer.ANYBODY
+        return Writer.ANYBODY  # its priority is the sender's own word (docs/sources.md, Who can write a line)
     if found["stamp"]:
         # The kernel does not name itself, but whoever writes a line for a reader of syslog's form does.
         return Writer.ROOT if found["tag"] else Writer.RING_BUFFER
