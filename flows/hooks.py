@@ -54,6 +54,8 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
         kubernetes.close()
     for one in result.reaped:
         log.info("%s", one.describe())
+    for part in result.unreadable:
+        log.warning("kept, for no undo can be made of it: %s", part)
     for held in result.alive:
         log.warning("the hook did not undo what this flow run left: %s; the reaper does it later", held)
     notify_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))

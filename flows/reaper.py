@@ -35,6 +35,8 @@ def reaper(
             result = reap(kubernetes)
             for one in result.reaped:
                 get_run_logger().info("%s", one.describe())
+            for part in result.unreadable:
+                get_run_logger().warning("kept, for no undo can be made of it: %s", part)
             notify_reaped(cluster, result, Path(reports))
             report_reaped_elsewhere(kubernetes, Path(reports))
     except (AdapterError, ProfileError) as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from gameday.agent.api_canary import lease_name
 from gameday.agent.task import ApiCanaryTask
 from gameday.checks import api_canary, containment, load_ended, nodes_and_pods, reconnect, webhook
 from gameday.checks.verdict import Status, Verdict
@@ -25,6 +24,7 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 from gameday.tasks.control_plane_settings import note_flow_control_after
+from gameday.values.api_requests import api_canary_lease
 from gameday.values.nodes import NodeRole
 
 # From the end of the load's own time to the end of its pod, which deletes thousands of objects.
@@ -41,7 +41,7 @@ def start_api_canary(run: Run, target: ChosenTarget) -> None:
     """
     name, longest = api_canary_pod(run, target.index), run.plan.guardrails.max_duration
     task = ApiCanaryTask(run_id=run.id, node=target.node, duration_s=longest.total_seconds())
-    send_agent(run, name, task, longest, EndApiCanary(pod=name, lease=lease_name(run.id)))
+    send_agent(run, name, task, longest, EndApiCanary(pod=name, lease=api_canary_lease(run.id)))
     pod = await_pod(run, name, "the API canary's first answers", AGENT_START_TIMEOUT, ready=True)
     if pod is None or not pod.ready:
         state = f"{pod.phase} {pod.reason} {pod.termination or ''}".strip() if pod else "never seen"

@@ -19,7 +19,7 @@ from gameday.api_clients.connection import error_word, open_connection
 from gameday.api_clients.lists import NAMESPACE
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
-from gameday.values.api_requests import ApiCanarySample, CanaryCall, ErrorWord
+from gameday.values.api_requests import ApiCanarySample, CanaryCall, ErrorWord, api_canary_lease
 from gameday.values.results import Cleanliness
 
 BEAT_S = 0.5
@@ -40,11 +40,6 @@ _GONE = (404,)
 _EXISTS = (409,)
 _JSON = {"Content-Type": "application/json"}
 _CALLS: tuple[CanaryCall, ...] = ("readyz", "get", "put", "list")
-
-
-def lease_name(run_id: str) -> str:
-    """Return the name of the Lease that a run's API canary writes."""
-    return f"api-canary-{run_id}"
 
 
 def api_canary(task: ApiCanaryTask, context: Context) -> AgentResult:
@@ -91,7 +86,7 @@ class ApiCanary:
         self.sent = self.missed = 0
         self._server: ApiServer = context.host.api_server()
         self._context = context
-        self._name = lease_name(run_id)
+        self._name = api_canary_lease(run_id)
         self._labels = {_RUN_LABEL: run_id}
         self._http = open_connection(self._server, _HTTP_TIMEOUT)
         self._lease_version: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -40,7 +41,7 @@ def seconds_text(seconds: float) -> str:
     """`0.31 s`, `4.2 s`, `2 min 05 s`, `1 h 02 min`: the one way durations are written for people."""
     if 0.005 <= abs(seconds) < 0.995:
         return f"{seconds:.2f} s"
-    if abs(seconds) < 120:
+    if abs(seconds) < 120 or not math.isfinite(seconds):  # a history that somebody edited may hold an infinity
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -308,8 +308,10 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
         result = reap_once(kubernetes)
     for one in result.reaped:
         out.print(one.describe(), soft_wrap=True)
-    for key in result.unreadable:
-        out.print(f"{key} in the ledger cannot be read; look at it with kubectl", style="yellow")
+    for part in result.unreadable:
+        look = f"kubectl -n {kubernetes.profile.namespace} get configmap {part.config_map} -o yaml"
+        message = f"cannot be undone, and is kept: {part}; see {look}, undo it by hand, then delete that ConfigMap"
+        out.print(message, style="yellow", soft_wrap=True)
     for held in result.alive:
         lives = "it lives, and cleans up after itself" if wait else "whether it lives was not watched"
         out.print(f"{held}: {lives}", soft_wrap=True)

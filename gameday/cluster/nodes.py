@@ -57,21 +57,25 @@ def taint_manager(node: client.V1Node) -> str | None:
     The API server owns spec.taints as one field (it is an atomic list), so this names the last writer of the whole
     list.
     """
-    write = _last_taint_write(node)
+    write = _last_write(node, "f:taints")
     return write.manager if write else None
 
 
 def taints_written_at(node: client.V1Node) -> datetime | None:
     """Return the second at which spec.taints was last written; None where managedFields name none."""
-    write = _last_taint_write(node)
+    write = _last_write(node, "f:taints")
     return write.time if write else None
 
 
-def _last_taint_write(node: client.V1Node) -> client.V1ManagedFieldsEntry | None:
+def cordon_written_at(node: client.V1Node) -> datetime | None:
+    """Return the second at which the cordon's writer last wrote the node; None where managedFields name none."""
+    write = _last_write(node, "f:unschedulable")
+    return write.time if write else None
+
+
+def _last_write(node: client.V1Node, field: str) -> client.V1ManagedFieldsEntry | None:
     owners = [
-        entry
-        for entry in node.metadata.managed_fields or []
-        if "f:taints" in ((entry.fields_v1 or {}).get("f:spec") or {})
+        entry for entry in node.metadata.managed_fields or [] if field in ((entry.fields_v1 or {}).get("f:spec") or {})
     ]
     owners.sort(key=lambda entry: (entry.time is not None, entry.time))
     return owners[-1] if owners else None

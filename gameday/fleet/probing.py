@@ -22,7 +22,7 @@ from gameday.errors import AdapterError
 from gameday.fleet.permission import Permission
 from gameday.fleet.record import NodeLeftOut, ProbedGpu
 from gameday.fleet.waiting import WaitingWork
-from gameday.ledger.entries import DeletePod, Entry
+from gameday.ledger.entries import DeletePod, Entry, object_prefix
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.termination_message import termination_message
 from gameday.ledger.undo import undo_entry
@@ -140,7 +140,7 @@ class Probing:
 
     def _measure(self, index: int, node: str, gpus: int) -> list[Found]:
         """Send a probe for so many GPUs, read it, and take it away again. Raises AdapterError."""
-        name = f"gd-{self.ledger.header.run_id}-probe-{index}"
+        name = f"{object_prefix(self.ledger.header.run_id)}probe-{index}"
         deadline = _START_WITHIN + timedelta(seconds=self.seconds) + _MEASURES
         with self._lock:
             entry = self.ledger.intend(

@@ -1,4 +1,8 @@
-"""The content of a ledger: one entry per mutation, with the undo as data."""
+"""The content of a ledger: one entry per mutation, with the undo as data.
+
+Whoever finds a ledger cannot know who wrote it. So these models take only what a run of ours could have written, and
+`Entry.foreign_objects` names what no such run can have made.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from gameday.values.api_requests import api_canary_lease
 from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Cleanliness
+
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+"""A name in the API server's own form (RFC 1123), so that it is part of a path and nothing else."""
+OperandLabel = Annotated[str, Field(pattern=r"^nvidia\.com/gpu\.deploy\.[a-z0-9-]+$", max_length=253)]
+"""A label by which the GPU operator runs an operand; no other label of a node is ever changed for one."""
+
+
+def object_prefix(run_id: str) -> str:
+    """Return the beginning of the names of a run's pods and jobs, which no other object in our namespace has."""
+    return f"gd-{run_id}-"
 
 
 class LedgerModel(BaseModel):
@@ -23,22 +38,22 @@ class DeletePod(LedgerModel):
     """Delete a pod of ours."""
 
     kind: Literal["delete-pod"] = "delete-pod"
-    pod: str
+    pod: ObjectName
 
 
 class DeleteJob(LedgerModel):
     """Delete a job of ours and its pods."""
 
     kind: Literal["delete-job"] = "delete-job"
-    job: str
+    job: ObjectName
 
 
 class TakeOutFault(LedgerModel):
     """End the injector pod, whose termination message proves that the fault is out; without it, send a second agent."""
 
     kind: Literal["take-out-fault"] = "take-out-fault"
-    pod: str
-    gpu: int
+    pod: ObjectName
+    gpu: int = Field(ge=0)
     fault: dict[str, Any] = Field(description="the fault's parameters as plain data")
     undo_state: dict[str, str] = Field(
         default={}, description="prior values, as the injector reported them once the fault was in"
@@ -47,7 +62,7 @@ class TakeOutFault(LedgerModel):
         default=False,
         description="the cluster repairs this node and may replace it: the fault is out where the node is gone",
     )
-    operands: tuple[str, ...] = Field(
+    operands: tuple[OperandLabel, ...] = Field(
         default=(), description="labels of the GPU operator's operands that leave the node while the fault is taken out"
     )
 
@@ -56,16 +71,16 @@ class EndApiCanary(LedgerModel):
     """Delete the API canary's pod, and the Lease that one which was killed leaves behind."""
 
     kind: Literal["end-api-canary"] = "end-api-canary"
-    pod: str
-    lease: str
+    pod: ObjectName
+    lease: ObjectName
 
 
 class DeleteFlowControl(LedgerModel):
     """Delete a flow schema of ours, and then its priority levels."""
 
     kind: Literal["delete-flow-control"] = "delete-flow-control"
-    schema_name: str
-    levels: tuple[str, ...] = Field(description="names of the priority levels")
+    schema_name: ObjectName
+    levels: tuple[ObjectName, ...] = Field(description="names of the priority levels")
 
 
 class RestoreLab(LedgerModel):
@@ -78,7 +93,7 @@ class BringBackOperands(LedgerModel):
     """Put back the labels by which the GPU operator runs its operands on a node."""
 
     kind: Literal["bring-back-operands"] = "bring-back-operands"
-    labels: tuple[str, ...] = Field(description="keys of the labels, each of which was `true`")
+    labels: tuple[OperandLabel, ...] = Field(description="keys of the labels, each of which was `true`")
 
 
 class RestoreGpuClasses(LedgerModel):
@@ -100,8 +115,8 @@ class RestoreNode(LedgerModel):
         description="keys of the taints that the plan expects and that the cluster's detectors use; none was on the "
         "node before the run, so that any taint of these keys came because of us"
     )
-    unschedulable: bool | None = Field(
-        description="the cordon is set to this; None leaves it alone: neither the plan nor we cordon this node"
+    unschedulable: Literal[False] | None = Field(
+        description="False lifts the cordon; None leaves it alone: neither the plan nor we cordon this node"
     )
     awaited: tuple[str, ...] = Field(default=(), description="keys of the taints that the plan expects of the detector")
     within: timedelta = Field(default=timedelta(), description="the detector's time by the plan, from the fault on")
@@ -142,13 +157,13 @@ Undo = Annotated[
 class Entry(LedgerModel):
     """A mutation: its intent, its undo, and how clean the undo left the cluster."""
 
-    id: str
-    """The entry's id, unique in the run."""
-    seq: int
+    id: str = Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=200)
+    """The entry's id, unique in the run; part of a ConfigMap's key."""
+    seq: int = Field(ge=0)
     """Place in the order in which the run made its changes, from 0."""
     act: str
     """The change, in words."""
-    node: str | None
+    node: ObjectName | None
     undo: Undo
     expires: AwareDatetime
     settled: Cleanliness | None = None
@@ -172,6 +187,19 @@ class Entry(LedgerModel):
             return f"labels/{len(self.undo.set_to)} nodes"
         return f"node/{self.node}"
 
+    def foreign_objects(self, run_id: str) -> list[str]:
+        """Return the names that this entry would delete and that no object of the run can have; empty for a run's own.
+
+        Flow schemas name their run in themselves, and are looked at when they are deleted.
+        """
+        match self.undo:
+            case DeletePod(pod=name) | TakeOutFault(pod=name) | DeleteJob(job=name):
+                return [] if name.startswith(object_prefix(run_id)) else [name]
+            case EndApiCanary(pod=name, lease=lease):
+                ours = (name.startswith(object_prefix(run_id)), lease == api_canary_lease(run_id))
+                return [one for one, is_ours in zip((name, lease), ours, strict=True) if not is_ours]
+        return []
+
 
 class Header(BaseModel):
     """The run that a ledger belongs to.
@@ -181,7 +209,8 @@ class Header(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    run_id: str
+    run_id: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
+    """The run's id, which is a label of its pods as well."""
     plan: str
     started: AwareDatetime
     operator: str

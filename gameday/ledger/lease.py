@@ -258,8 +258,8 @@ class Leases:
             if error.status != _CONFLICT_STATUS:
                 raise
             lease = read_lease(self._kubernetes, CLUSTER_LEASE)
-            if lease.spec.holder_identity != self._holder:
-                return f"run {lease.spec.holder_identity} took the cluster lease over"
+            if holder_of(lease) != self._holder:
+                return f"run {holder_of(lease)} took the cluster lease over"
             self._held[CLUSTER_LEASE] = self._patch(act, lease.metadata, spec)
         return ""
 
@@ -280,8 +280,8 @@ class Leases:
             if error.status != _NOT_FOUND_STATUS:
                 raise
             return f"season {self._season} holds no cluster lease: it has ended"
-        if lease.spec.holder_identity != self._season:
-            return f"run {lease.spec.holder_identity} holds the cluster lease of season {self._season}"
+        if holder_of(lease) != self._season:
+            return f"run {holder_of(lease)} holds the cluster lease of season {self._season}"
         if (renewal := _last_renewal(lease)) != self._observed:
             self._observed, self._renewed = renewal, asked
         dead = asked - self._renewed >= self._duration.total_seconds()
@@ -294,9 +294,14 @@ def read_lease(kubernetes: Kubernetes, name: str) -> Any:
         return kubernetes.coordination.read_namespaced_lease(name, kubernetes.profile.namespace)
 
 
+def holder_of(lease: Any) -> str:
+    """Return the holder of a lease (V1Lease); empty where nobody holds it, or somebody made it without a spec."""
+    return (lease.spec.holder_identity if lease.spec else None) or ""
+
+
 def as_held(lease: Any | None) -> LeaseHeldError | None:
     """Return the error that a lease (V1Lease) means for everybody but its holder; None where nobody holds it."""
-    owner = lease.spec.holder_identity if lease is not None else None
+    owner = holder_of(lease) if lease is not None else ""
     if lease is None or not owner:
         return None
     return LeaseHeldError(
@@ -332,14 +337,15 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
                 return False
             raise
         if _last_renewal(now) != seen:
-            return now.spec.holder_identity is not None
+            return bool(holder_of(now))
         if left <= 0:
             return False
 
 
 def _last_renewal(lease: Any) -> tuple[Any, ...]:
     """Return the fields that client-go compares: only those that a holder writes."""
-    return (lease.metadata.uid, lease.spec.holder_identity, lease.spec.acquire_time, lease.spec.renew_time)
+    times = (lease.spec.acquire_time, lease.spec.renew_time) if lease.spec else ()
+    return (lease.metadata.uid, holder_of(lease), *times)
 
 
 def delete_lease(kubernetes: Kubernetes, holder: str, metadata: Any) -> None:
@@ -354,7 +360,7 @@ def delete_lease(kubernetes: Kubernetes, holder: str, metadata: Any) -> None:
             if error.status != _CONFLICT_STATUS:
                 raise
             lease = read_lease(kubernetes, metadata.name)
-            if lease.spec.holder_identity == holder:
+            if holder_of(lease) == holder:
                 _delete(kubernetes, lease.metadata)
     except KubernetesError:
         return

@@ -10,12 +10,14 @@ from http import HTTPStatus
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException
+from pydantic import ValidationError
 
 from gameday.cluster.creation import create
 from gameday.cluster.kube_errors import is_outcome_unknown
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
 from gameday.ledger.entries import Entry, Header, RestoreNode, TakeOutFault, Undo
+from gameday.text import printable
 from gameday.values.results import Cleanliness
 
 LEDGER_LABEL = "gameday.dev/ledger"
@@ -42,12 +44,32 @@ def describe_dirty_entry(run_id: str, entry: Entry) -> str:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """A ledger, or an entry of one, of which no undo can be made: it is kept for a person, and holds up no other."""
+
+    config_map: str
+    key: str
+    """The entry's key; empty for the whole ConfigMap."""
+    why: str
+    text: str = ""
+    """The entry as it is stored."""
+
+    def __str__(self) -> str:
+        what = f"ConfigMap {self.config_map}" + (f", entry {printable(self.key)}" if self.key else "")
+        return f"{what}: {printable(self.why)}"
+
+    def names(self, node: str | None) -> bool:
+        """Return True where the entry is about this node, as far as can be seen."""
+        return f'"{node}"' in self.text
+
+
+@dataclass(frozen=True)
 class StoredLedgers:
     """Every ledger of the cluster."""
 
     ledgers: tuple[StoredLedger, ...]
-    unreadable: tuple[str, ...]
-    """Names of ConfigMaps that carry the ledger label and name no run."""
+    unreadable: tuple[Unreadable, ...]
+    """ConfigMaps that carry the ledger label and name no run."""
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
@@ -61,13 +83,13 @@ class StoredLedgers:
 
     def has(self, name: str) -> bool:
         """Return True where a ConfigMap of this name exists, readable or not."""
-        return name in self.unreadable or any(ledger_name(ledger.header.run_id) == name for ledger in self.ledgers)
+        names = {one.config_map for one in self.unreadable}
+        return name in names or any(ledger_name(ledger.header.run_id) == name for ledger in self.ledgers)
 
     @property
-    def unreadable_parts(self) -> tuple[str, ...]:
-        """The unreadable ConfigMaps and, as `<run>/<key>`, the unreadable entries of the others."""
-        keys = (f"{ledger.header.run_id}/{key}" for ledger in self.ledgers for key in ledger.unreadable)
-        return (*self.unreadable, *keys)
+    def unreadable_parts(self) -> tuple[Unreadable, ...]:
+        """The unreadable ConfigMaps, and the unreadable entries of the others."""
+        return (*self.unreadable, *(part for ledger in self.ledgers for part in ledger.unreadable))
 
 
 @dataclass(frozen=True)
@@ -76,8 +98,10 @@ class StoredLedger:
 
     header: Header
     entries: tuple[Entry, ...]
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
     """Keys of the ConfigMap that hold no entry of ours."""
+    created: datetime | None = None
+    """The second in which the ConfigMap was made, by the API server's clock; None where it is not stored yet."""
 
     def open_entries(self) -> list[Entry]:
         """Return the entries to undo, newest first.
@@ -100,6 +124,9 @@ class Ledger:
         self._forgotten: set[str] = set()
         self._next_seq = 0
         self._created = False
+        self._unreadable: tuple[Unreadable, ...] = ()
+        self.created: datetime | None = None
+        """As in the StoredLedger that this one was made from; None for that of a living run, which made it itself."""
 
     def intend(
         self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime, defer_write: bool = False
@@ -228,7 +255,12 @@ class Ledger:
         return StoredLedger(self.header, tuple(self._entries.values())).open_entries()
 
     def fault_on(self, node: str | None) -> Cleanliness:
-        """Return how clean a node is of its faults: CLEAN once each was read back as out."""
+        """Return how clean a node is of its faults: CLEAN once each was read back as out.
+
+        An entry that cannot be read may be a fault's.
+        """
+        if any(one.names(node) for one in self._unreadable):
+            return Cleanliness.UNKNOWN
         found = [e.settled for e in self._entries.values() if isinstance(e.undo, TakeOutFault) and e.node == node]
         if Cleanliness.DIRTY in found:
             return Cleanliness.DIRTY
@@ -293,6 +325,7 @@ class Ledger:
         ledger._entries = {entry.id: entry for entry in stored.entries}
         ledger._next_seq = max((entry.seq for entry in stored.entries), default=-1) + 1
         ledger._created = True
+        ledger._unreadable, ledger.created = stored.unreadable, stored.created
         return ledger
 
 
@@ -320,23 +353,44 @@ def stored_ledgers(kubernetes: Kubernetes) -> StoredLedgers:
         maps = kubernetes.core.list_namespaced_config_map(
             kubernetes.profile.namespace, label_selector=f"{LEDGER_LABEL}=true"
         ).items
-    read = [(config_map.metadata.name, _stored(config_map)) for config_map in maps]
-    ledgers = tuple(ledger for _, ledger in read if ledger is not None)
-    return StoredLedgers(ledgers, tuple(name for name, ledger in read if ledger is None))
+    read = [_stored(config_map) for config_map in maps]
+    return StoredLedgers(
+        tuple(one for one in read if isinstance(one, StoredLedger)),
+        tuple(one for one in read if isinstance(one, Unreadable)),
+    )
 
 
-def _stored(config_map: Any) -> StoredLedger | None:
-    data = dict(config_map.data or {})
+def _stored(config_map: Any) -> StoredLedger | Unreadable:
+    name, data = config_map.metadata.name, dict(config_map.data or {})
     try:
-        header = Header.model_validate_json(data.pop(_HEADER))
-    except (KeyError, ValueError):
-        return None
-    if config_map.metadata.name != ledger_name(header.run_id):
-        return None
-    entries, unreadable = [], []
+        header = Header.model_validate_json(data.pop(_HEADER, ""))
+    except ValidationError as error:
+        return Unreadable(name, _HEADER, _first_problem(error))
+    if name != ledger_name(header.run_id):
+        return Unreadable(name, _HEADER, f"it is of run {header.run_id}, which the ConfigMap's name is not")
+    entries, unreadable = list[Entry](), list[Unreadable]()
     for key, text in sorted(data.items()):
         try:
-            entries.append(Entry.model_validate_json(text))
-        except ValueError:
-            unreadable.append(key)
-    return StoredLedger(header, tuple(entries), tuple(unreadable))
+            entry = Entry.model_validate_json(text)
+        except ValidationError as error:
+            unreadable.append(Unreadable(name, key, _first_problem(error), text))
+            continue
+        if why := _why_not_ours(key, entry, header, entries):
+            unreadable.append(Unreadable(name, key, why, text))
+        else:
+            entries.append(entry)
+    return StoredLedger(header, tuple(entries), tuple(unreadable), config_map.metadata.creation_timestamp)
+
+
+def _why_not_ours(key: str, entry: Entry, header: Header, before: Iterable[Entry]) -> str:
+    """Return why no run can have written an entry under this key after those before it; empty where one can."""
+    if foreign := entry.foreign_objects(header.run_id):
+        return f"run {header.run_id} made no {', '.join(foreign)}"
+    if key != _key(entry):  # what is settled would be written beside it
+        return f"an entry of this id and place is under {_key(entry)}"
+    return "another entry has its id" if any(entry.id == other.id for other in before) else ""
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

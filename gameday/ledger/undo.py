@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+
+from kubernetes.client import V1Node
 
 from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
@@ -24,7 +26,7 @@ from gameday.cluster.gpu_class import change_gpu_class
 from gameday.cluster.kubernetes import Kubernetes, absent_is_none
 from gameday.cluster.lab_control import configure_lab
 from gameday.cluster.manifests import agent_pod
-from gameday.cluster.nodes import snapshot
+from gameday.cluster.nodes import cordon_written_at, snapshot, taints_written_at
 from gameday.cluster.operands import AWAY, bring_back, send_away
 from gameday.cluster.pods import PodFollower
 from gameday.errors import ControlError, KubernetesError
@@ -42,6 +44,7 @@ from gameday.ledger.entries import (
 )
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.termination_message import termination_message
+from gameday.text import printable
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 
@@ -103,7 +106,8 @@ def undo_entry(
                 )
             case RestoreNode() as restore:
                 fault = ledger.fault_on(entry.node) if ledger else Cleanliness.CLEAN
-                return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, node_seen)
+                since = ledger.created if ledger else None
+                return _restore_unless_faulty(kubernetes, entry.node or "", restore, fault, since, node_seen)
             case BringBackOperands(labels=labels):
                 return _bring_back_operands(kubernetes, entry.node or "", labels)
             case RestoreLab() | RestoreGpuClasses() as change:
@@ -320,6 +324,11 @@ def _send_second_agent(
     if kubernetes.node_or_none(node) is None:
         return UndoResult(Cleanliness.UNKNOWN, (why, f"node {node} is no longer there, and no second agent can run"))
     task = UndoTask(run_id=run_id, node=node, gpu=fault.gpu, fault=fault.fault, undo_state=state)
+    try:
+        security, account = security_of(task), api_account_of(task)
+    except ValueError as error:
+        hint = "run `gameday reap` where the package and the version are installed that put this fault in"
+        return UndoResult(Cleanliness.UNKNOWN, (why, f"no second agent can be sent: {printable(str(error))}", hint))
     manifest = agent_pod(
         name,
         task=task.model_dump_json(),
@@ -328,8 +337,8 @@ def _send_second_agent(
         node=node,
         profile=kubernetes.profile,
         deadline=_SECOND_AGENT_DEADLINE,
-        security=security_of(task),
-        account=api_account_of(task),
+        security=security,
+        account=account,
     )
     # Another reaper's second agent may be at work already: its result counts as well.
     uid: str | None = None
@@ -352,10 +361,20 @@ def _send_second_agent(
 
 
 def _restore_unless_faulty(
-    kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cleanliness, node_seen: Any | None
+    kubernetes: Kubernetes,
+    node: str,
+    restore: RestoreNode,
+    fault: Cleanliness,
+    since: datetime | None,
+    node_seen: Any | None,
 ) -> UndoResult:
+    """Restore a node whose fault is out and whose quarantine is not older than the ledger, made at `since`."""
     if fault is not Cleanliness.CLEAN:
         return _keep_quarantined(kubernetes, node, restore, fault)
+    found = kubernetes.node_or_none(node) if since else None
+    if found and since and (older := _older_quarantine(found, restore, since)):
+        why = f"{older} on {node} is older than this ledger, so that no run of this ledger caused it"
+        return UndoResult(Cleanliness.DIRTY, (f"left alone: {why}; once its owner has lifted it, reap again",))
     return _restore_node(kubernetes, node, restore, node_seen)
 
 
@@ -372,6 +391,18 @@ def _restore_node(kubernetes: Kubernetes, node: str, restore: RestoreNode, node_
         f"read after: taints {_names(after.taints)}, unschedulable {after.unschedulable}",
     )
     return UndoResult(Cleanliness.CLEAN if restore.is_met_by(after) else Cleanliness.DIRTY, lines)
+
+
+def _older_quarantine(node: V1Node, restore: RestoreNode, since: datetime) -> str:
+    """Return the part of a node's quarantine that this undo would lift, and that was there before; empty for none.
+
+    The API server itself dates both, in whole seconds: the ledger, and the last write of the taints and of the cordon.
+    """
+    now, tainted_at, cordoned_at = snapshot(node), taints_written_at(node), cordon_written_at(node)
+    if any(map(restore.removes, now.taints)) and tainted_at and tainted_at < since:
+        return f"the taint {_names(filter(restore.removes, now.taints))}"
+    lifts_cordon = restore.unschedulable is False and now.unschedulable
+    return "the cordon" if lifts_cordon and cordoned_at and cordoned_at < since else ""
 
 
 def _keep_quarantined(kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cleanliness) -> UndoResult:

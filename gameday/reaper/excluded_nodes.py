@@ -60,8 +60,9 @@ def excluded_nodes(kubernetes: Kubernetes, result: ReapResult) -> dict[str, str]
         )
     if result.unreadable:
         raise RefusedError(
-            f"these ledgers cannot be read, and may leave changes open: {', '.join(result.unreadable)}",
-            f"kubectl -n {namespace} get configmap -l gameday.dev/ledger=true -o yaml",
+            f"these cannot be read, and may leave changes open: {'; '.join(map(str, result.unreadable))}",
+            f"kubectl -n {namespace} get configmap -l gameday.dev/ledger=true -o yaml; once somebody has undone by "
+            "hand what these name, delete the ConfigMaps",
         )
     excluded = {
         one.entry.node: f"{why}; {one.describe()}" for one, why in zip(unknown, reasons, strict=True) if one.entry.node

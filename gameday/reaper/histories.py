@@ -6,6 +6,7 @@ A run that was killed cannot do that itself. A run that slept until another took
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gameday.clock import Clock
@@ -13,7 +14,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
 from gameday.history.events import FaultUndone, IntentRecorded, Problem, RunEnded, RunStarted
-from gameday.history.journal import Journal, read_history
+from gameday.history.journal import History, Journal, read_history
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
@@ -49,7 +50,7 @@ def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = C
         for one in result.reaped
         if one.run_id == folder.name
     ]
-    readable = not any(key.startswith(f"{folder.name}/") for key in result.unreadable)
+    readable = not any(one.config_map == ledger_name(folder.name) for one in result.unreadable)
     _append(folder, problem, undone, clock, readable=readable)
     return True
 
@@ -97,17 +98,14 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
         reports: Folder of the runs' own folders, and of comparisons' folders, which hold those of their runs.
 
     Returns:
-        The folders of the runs whose histories were written.
+        The folders of the runs whose histories were written. One that cannot be read or written is left out: it is no
+        reason to leave out the others.
 
     Raises:
         KubernetesError: The cluster does not answer.
-        OSError: A history cannot be written.
+        OSError: The folder of reports cannot be listed.
     """
-    unfinished = {
-        path.parent: history
-        for path in sorted([*reports.glob(f"*/{HISTORY_FILE}"), *reports.glob(f"*/*/{HISTORY_FILE}")])
-        if not (path.parent / "report.html").exists() and not (history := read_history(path)).last(RunEnded)
-    }
+    unfinished = _unfinished(reports)
     # A living run has no report either, but holds the lease from before its first intent.
     if not unfinished or _is_cluster_held(kubernetes):
         return []
@@ -122,9 +120,20 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
         proof = _proof_by_absence(ledger_name(folder.name))
         undone = [_undone_by_reaper(intent.intent, intent.node, proof) for intent in left]
         problem = f"the run was killed; a reaper undid {len(undone)} open changes"
-        _append(folder, problem, undone, kubernetes.clock, readable=True)
-        noted.append(folder)
+        with suppress(OSError):
+            _append(folder, problem, undone, kubernetes.clock, readable=True)
+            noted.append(folder)
     return noted
+
+
+def _unfinished(reports: Path) -> dict[Path, History]:
+    """Return the histories that can be read, of runs without a report and an end, by their folders."""
+    found: dict[Path, History] = {}
+    for path in sorted([*reports.glob(f"*/{HISTORY_FILE}"), *reports.glob(f"*/*/{HISTORY_FILE}")]):
+        with suppress(OSError):
+            if not (path.parent / "report.html").exists() and not (history := read_history(path)).last(RunEnded):
+                found[path.parent] = history
+    return found
 
 
 def reconcile_with_reaper(run: Run) -> None:

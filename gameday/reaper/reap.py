@@ -8,9 +8,11 @@ that no run begins, and no other reaper works, on what it undoes. A run reaps as
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from gameday.agent.task import InjectTask
@@ -20,10 +22,19 @@ from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError, LeaseHeldError
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault, Undo
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, delete_lease, is_covered_by, is_game_day_lease
-from gameday.ledger.ledger import Ledger, StoredLedger, StoredLedgers, describe_dirty_entry, stored_ledgers
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, delete_lease, holder_of, is_covered_by, is_game_day_lease
+from gameday.ledger.ledger import (
+    Ledger,
+    StoredLedger,
+    StoredLedgers,
+    Unreadable,
+    describe_dirty_entry,
+    ledger_name,
+    stored_ledgers,
+)
 from gameday.ledger.undo import UndoResult, undo_entry
 from gameday.reaper.late_quarantine import quarantine_deadline
+from gameday.text import printable
 from gameday.values.results import Cleanliness
 
 _NOT_FOUND_STATUS = 404
@@ -55,8 +66,8 @@ class ReapResult:
     reaped: tuple[Reaped, ...] = ()
     alive: tuple[LeaseHeldError, ...] = ()
     """The living holder of the cluster lease, where something may be left to undo after its end."""
-    unreadable: tuple[str, ...] = ()
-    """ConfigMaps, and entries as `<run>/<key>`, that only a person can make sense of."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Ledgers and entries that only a person can make sense of; they are kept."""
 
     @property
     def is_clean(self) -> bool:
@@ -98,7 +109,7 @@ class _Leftovers:
         return _Leftovers(
             [pod for pod in self.pods if pod.metadata.labels[RUN_LABEL] in runs],
             StoredLedgers(ledgers, ()),
-            [lease for lease in self.leases if lease.spec.holder_identity in runs],
+            [lease for lease in self.leases if holder_of(lease) in runs],
         )
 
     @property
@@ -162,7 +173,7 @@ def reap_under(
     ledgers = [ledger for ledger in left.stored.ledgers if not is_covered_by(ledger.header.run_id, holder)]
     # A comparison's id begins those of its game-days. Its undo restarts the API servers, so theirs come before it.
     for ledger in sorted(ledgers, key=lambda ledger: ledger.header.run_id, reverse=True):
-        unreadable += [f"{ledger.header.run_id}/{key}" for key in ledger.unreadable]
+        unreadable += ledger.unreadable
         reaped += _reap_ledger(kubernetes, ledger, lost)
     runs_with_ledger = {ledger.header.run_id for ledger in left.stored.ledgers}
     for pod in left.pods:
@@ -170,8 +181,8 @@ def reap_under(
         if run_id not in runs_with_ledger and not is_covered_by(run_id, holder) and not lost:
             reaped.append(_undo_stray(kubernetes, run_id, pod))
     for lease in left.leases:
-        if not is_covered_by(lease.spec.holder_identity or "", holder) and not lost:
-            delete_lease(kubernetes, lease.spec.holder_identity, lease.metadata)
+        if not is_covered_by(holder_of(lease), holder) and not lost:
+            delete_lease(kubernetes, holder_of(lease), lease.metadata)
     return ReapResult(tuple(reaped), unreadable=tuple(unreadable))
 
 
@@ -187,10 +198,9 @@ def reap_run(kubernetes: Kubernetes, run_id: str) -> ReapResult:
     strays = [] if ledgers else [pod for pod in left.pods if pod.metadata.labels[RUN_LABEL] == run_id]
     reaped += [_undo_stray(kubernetes, run_id, pod) for pod in strays]
     for lease in left.leases:
-        if lease.spec.holder_identity == run_id:
+        if holder_of(lease) == run_id:
             delete_lease(kubernetes, run_id, lease.metadata)
-    unreadable = tuple(f"{run_id}/{key}" for ledger in ledgers for key in ledger.unreadable)
-    return ReapResult(tuple(reaped), unreadable=unreadable)
+    return ReapResult(tuple(reaped), unreadable=tuple(part for ledger in ledgers for part in ledger.unreadable))
 
 
 def _find_leftovers(kubernetes: Kubernetes, flow_run: str | None, watched: list[Any] | None = None) -> _Leftovers:
@@ -227,10 +237,14 @@ def _undo_stray(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:
     """
     now, node, undo = kubernetes.clock.now(), pod.spec.node_name, _undo_of_stray(pod)
     entry = Entry(id=STRAY, seq=0, act="create a pod that no ledger names", node=node, undo=undo, expires=now)
-    with PodFollower(kubernetes, run_id) as pods:
-        pods.wait_synced()
-        done = undo_entry(kubernetes, entry, run_id, pods)
-    return Reaped(run_id, entry, done.cleanliness, done.evidence)
+
+    def undone() -> Reaped:
+        with PodFollower(kubernetes, run_id) as pods:
+            pods.wait_synced()
+            done = undo_entry(kubernetes, entry, run_id, pods)
+        return Reaped(run_id, entry, done.cleanliness, done.evidence)
+
+    return _kept_if_it_fails(run_id, entry, undone)
 
 
 def _undo_of_stray(pod: Any) -> Undo:
@@ -248,14 +262,27 @@ def _undo_of_stray(pod: Any) -> Undo:
 def _reap_ledger(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tuple[()]) -> list[Reaped]:
     run_id, ledger = stored.header.run_id, Ledger.from_stored(kubernetes, stored)
     dirty = [entry for entry in stored.entries if entry.settled is Cleanliness.DIRTY]
-    found = [_look_again(kubernetes, ledger, entry) for entry in dirty]
+    found = [_kept_if_it_fails(run_id, one, partial(_look_again, kubernetes, ledger, one)) for one in dirty]
     if to_undo := stored.open_entries():
         with PodFollower(kubernetes, run_id) as pods:
             pods.wait_synced()
-            found += [_undo(kubernetes, ledger, entry, pods) for entry in to_undo if not lost]
+            undos = ((entry, partial(_undo, kubernetes, ledger, entry, pods)) for entry in to_undo)
+            found += [_kept_if_it_fails(run_id, entry, undo) for entry, undo in undos if not lost]
     if ledger.all_clean() and not stored.unreadable:
         ledger.delete()
     return found
+
+
+def _kept_if_it_fails(run_id: str, entry: Entry, undo: Callable[[], Reaped]) -> Reaped:
+    """Return what became of an entry; one that raises anything is unknown and kept, and the next one goes on.
+
+    A fault may come from another package, and whoever wrote the entry may have meant harm.
+    """
+    try:
+        return undo()
+    except Exception as error:
+        why = f"its undo failed: {type(error).__name__}: {error}; it is kept in ConfigMap {ledger_name(run_id)}"
+        return Reaped(run_id, entry, Cleanliness.UNKNOWN, (printable(why),))
 
 
 def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:

@@ -28,7 +28,7 @@ from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters
 from gameday.faults.registry import fault_for, takes_node_down
-from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo
+from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo, object_prefix
 from gameday.ledger.termination_message import termination_message
 from gameday.plan.models import FaultParameters, Plan
 from gameday.remediations.registry import remediation_for
@@ -164,7 +164,7 @@ def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:
 
 def intent_id(run: ReadOnlyRun, pod: str) -> str:
     """Return the id of the ledger entry for the creation of one of the run's pods."""
-    return pod.removeprefix(f"gd-{run.id}-")
+    return pod.removeprefix(object_prefix(run.id))
 
 
 def agent_act(role: str, node: str) -> str:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from gameday.clock import Clock
 from gameday.history.events import Event, Problem, WaitStarted
 from gameday.history.journal import Journal
+from gameday.ledger.entries import object_prefix
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.abort import Abort
@@ -124,7 +125,7 @@ class RunRecord:
 
     def object_name(self, purpose: str, index: int = 0) -> str:
         """Return the name of an object of the run in the cluster, unique to the purpose and the target's index."""
-        return f"gd-{self.id}-{purpose}" + (f"-{index}" if index else "")
+        return f"{object_prefix(self.id)}{purpose}" + (f"-{index}" if index else "")
 
     def log_marker(self, index: int) -> str:
         """Return the text that marks the run's beginning in the kernel log of the target with this index."""

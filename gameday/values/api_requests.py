@@ -17,10 +17,14 @@ RequestVerb = Literal["list", "create", "update", "delete"]
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
 
-
 HAND_OVER_S = 0.2
 """Longest time for which a client still reads what the server has written already: the kernel's socket buffers hold
 some megabytes. On a real API server limited to two LISTs of 27 MB, three overlapped for 0.09 s at most."""
+
+
+def api_canary_lease(run_id: str) -> str:
+    """Return the name of the Lease that a run's API canary writes."""
+    return f"api-canary-{run_id}"
 
 
 class LoadModel(BaseModel):

@@ -18,6 +18,7 @@ from gameday.cli.game_day import _after
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.ledger.entries import DeletePod, Entry
+from gameday.ledger.ledger import Unreadable
 from gameday.reaper.reap import Reaped, ReapResult
 from gameday.values.results import Cleanliness
 from tests.support.ports import free_ports
@@ -80,7 +81,7 @@ def reaped(*states: Cleanliness) -> ReapResult:
         (ReapResult(), ExitCode.PASSED),
         (reaped(Cleanliness.CLEAN), ExitCode.PASSED),
         (reaped(Cleanliness.CLEAN, Cleanliness.UNKNOWN), ExitCode.UNKNOWN),
-        (ReapResult(unreadable=("gameday-x",)), ExitCode.UNKNOWN),
+        (ReapResult(unreadable=(Unreadable("gameday-x", "", "no run"),)), ExitCode.UNKNOWN),
         (reaped(Cleanliness.UNKNOWN, Cleanliness.DIRTY), ExitCode.DIRTY),
     ],
 )

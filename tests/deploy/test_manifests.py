@@ -115,10 +115,24 @@ def test_the_controller_touches_nodes_their_events_its_own_cursor_and_its_own_le
         ("gameday", "leases"),
     }
     role = next(d for d in RBAC if identity(d) == ("Role", "gameday", "gameday-node-health"))
-    unnamed = {verb for rule in role["rules"] if "resourceNames" not in rule for verb in rule["verbs"]}
-    assert unnamed == {"create"}
+    unnamed = {(rule["resources"][0], *rule["verbs"]) for rule in role["rules"] if "resourceNames" not in rule}
+    assert unnamed == {("leases", "create")}
     named = {rule["resources"][0]: rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule}
     assert named == {"configmaps": ["gameday-health"], "leases": [LEADING_CONTROLLER]}
+
+
+def test_only_who_may_create_pods_may_create_a_ledger() -> None:
+    accounts = {d["metadata"]["name"] for d in RBAC if d["kind"] == "ServiceAccount"}
+    may = {
+        resource: {account for account in accounts if ("gameday", "", resource, "create") in _granted(account)}
+        for resource in ("configmaps", "pods")
+    }
+    assert may["configmaps"] == {"gameday-runner", "gameday-repair"} <= may["pods"]
+
+
+def test_the_controllers_memory_is_made_with_its_account_and_applying_it_again_keeps_it() -> None:
+    memory = next(d for d in RBAC if identity(d) == ("ConfigMap", "gameday", "gameday-health"))
+    assert "data" not in memory
 
 
 def test_the_repairer_may_write_only_nodes_and_evictions_outside_its_namespace() -> None:

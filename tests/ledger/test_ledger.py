@@ -38,7 +38,7 @@ def ledger(world: ScriptedWorld, runner: Kubernetes, run: str) -> Ledger:
 
 
 def intend(ledger: Ledger, id: str, undo: Undo | None = None, *, defer_write: bool = False) -> Any:
-    undo = undo or DeletePod(pod=id)
+    undo = undo or DeletePod(pod=f"gd-{ledger.header.run_id}-{id}")
     return ledger.intend(id=id, act=f"do {id}", node="n1", undo=undo, expires=LATER, defer_write=defer_write)
 
 
@@ -104,7 +104,7 @@ def test_clean_settles_wait_and_others_do_not(
 def test_what_an_undo_has_to_know_is_written_at_once(
     world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str
 ) -> None:
-    undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap"})
+    undo = TakeOutFault(pod=f"gd-{run}-inject", gpu=0, fault={"type": "power_cap"})
     entry = intend(ledger, "inject", undo)
     ledger.update_undo(entry, undo.model_copy(update={"undo_state": {"limit": "700"}}))
     assert data(world, run)["0000-inject.json"]["undo"]["undo_state"] == {"limit": "700"}
@@ -113,12 +113,13 @@ def test_what_an_undo_has_to_know_is_written_at_once(
 
 
 def test_what_is_stored_reads_back_as_it_was(runner: Kubernetes, ledger: Ledger, run: str) -> None:
-    undos: list[Undo] = [DeletePod(pod="p"), DeleteJob(job="j"), RestoreNode(keys=(TAINT.key,), unschedulable=True)]
+    pod, job = f"gd-{run}-canary", f"gd-{run}-resubmit"
+    undos: list[Undo] = [DeletePod(pod=pod), DeleteJob(job=job), RestoreNode(keys=(TAINT.key,), unschedulable=False)]
     entries = [intend(ledger, f"e{number}", undo) for number, undo in enumerate(undos)]
     stored = only(runner)
     assert stored.header == header(run)
     assert list(stored.entries) == entries
-    assert [entry.object for entry in stored.entries] == ["pod/p", "job/j", "node/n1"]
+    assert [entry.object for entry in stored.entries] == [f"pod/{pod}", f"job/{job}", "node/n1"]
 
 
 def test_open_entries_are_the_unsettled_newest_first(runner: Kubernetes, ledger: Ledger) -> None:
@@ -245,7 +246,9 @@ def test_an_entry_that_cannot_be_read_is_named_and_the_others_count(
     entry = intend(ledger, "a")
     world.core.patch_namespaced_config_map(ledger_name(run), NAMESPACE, {"data": {"0007-odd.json": text}})
     stored = only(runner)
-    assert stored.unreadable == ("0007-odd.json",)
+    (odd,) = stored.unreadable
+    assert (odd.config_map, odd.key) == (ledger_name(run), "0007-odd.json")
+    assert odd.why
     assert list(stored.entries) == [entry]
 
 
@@ -266,7 +269,7 @@ def test_a_ledger_that_does_not_say_whose_it_is_is_named(
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": content}
     world.core.create_namespaced_config_map(NAMESPACE, odd)
     found = stored_ledgers(runner)
-    assert found.unreadable == ("odd",)
+    assert [one.config_map for one in found.unreadable] == ["odd"]
     assert len(found.ledgers) == 1
 
 

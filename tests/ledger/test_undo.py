@@ -24,7 +24,7 @@ from gameday.ledger.entries import (
     TakeOutFault,
     Undo,
 )
-from gameday.ledger.ledger import Ledger, stored_ledgers
+from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import UndoResult, undo_entry
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.values.nodes import Taint
@@ -354,9 +354,9 @@ def test_a_second_agent_gets_the_state_that_the_killed_first_one_printed(
     assert done.cleanliness is Cleanliness.CLEAN
 
 
-def prior_in_cluster(reaper: Kubernetes) -> dict[str, str]:
-    (stored,) = stored_ledgers(reaper).ledgers
-    (found,) = stored.entries
+def prior_in_cluster(world: ScriptedWorld, run: str) -> dict[str, str]:
+    stored = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data
+    found = Entry.model_validate_json(stored["0000-inject.json"])
     assert isinstance(found.undo, TakeOutFault)
     return found.undo.undo_state
 
@@ -374,7 +374,7 @@ def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_i
     injected = ledger.intend(id="inject", act="inject", node="n1", undo=take_out("k"), expires=LATER)
 
     def deleted(name: str) -> str | None:
-        known.append(prior_in_cluster(reaper))
+        known.append(prior_in_cluster(world, run))
         return delete(name)
 
     monkeypatch.setattr(reaper, "delete_pod", deleted)
@@ -383,7 +383,7 @@ def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_i
     assert done.cleanliness is Cleanliness.UNKNOWN
     assert known[0] == {"watts": "650"}
     ledger.settle(injected, done.cleanliness, "reaper", done.evidence)
-    assert prior_in_cluster(reaper) == {"watts": "650"}, "for the next attempt"
+    assert prior_in_cluster(world, run) == {"watts": "650"}, "for the next attempt"
 
 
 def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_does_not_answer(

@@ -84,7 +84,8 @@ def settled(world: ScriptedWorld, node: str, found: Cleanliness | None) -> Itera
     dead = unique("dead")
     with world.connected("gameday-runner") as runner:
         ledger = Ledger(runner, Header(run_id=dead, plan="p", started=LATER, operator="ada", host="here"))
-        entry = ledger.intend(id="inject", act="put the cap in", node=node, undo=UNDO, expires=LATER)
+        undo = UNDO.model_copy(update={"pod": f"gd-{dead}-inject"})
+        entry = ledger.intend(id="inject", act="put the cap in", node=node, undo=undo, expires=LATER)
         if found:
             ledger.settle(entry, found, "flow", ["still 300 W"])
     try:
@@ -149,4 +150,5 @@ def test_the_doctor_lists_entries_that_nobody_can_read(world: ScriptedWorld, new
     with settled(world, world.add_node(), Cleanliness.DIRTY) as ledger:
         world.core.patch_namespaced_config_map(ledger, NAMESPACE, {"data": {"0009-odd.json": "no json"}})
         check = of_the_cluster(new_run())["nothing left to undo"]
-    assert (check.ok, check.detail) == (False, f"unreadable: {ledger.removeprefix('gameday-run-')}/0009-odd.json")
+    assert not check.ok
+    assert check.detail.startswith(f"unreadable: ConfigMap {ledger}, entry 0009-odd.json: Invalid JSON")

@@ -44,6 +44,12 @@ def test_what_a_killed_run_left_open_is_noted_once_its_ledger_is_gone(runner: Ku
     assert load_run_folder(killed).result.cleanliness is Cleanliness.CLEAN
 
 
+@pytest.mark.parametrize("bad", ["a0", "z0"])
+def test_a_history_that_cannot_be_read_costs_the_others_nothing(runner: Kubernetes, killed: Path, bad: str) -> None:
+    (killed.parent / bad / "history.jsonl").mkdir(parents=True)
+    assert note_reaped_elsewhere(runner, killed.parent) == [killed]
+
+
 def of_another_cluster(folder: Path, runner: Kubernetes) -> None:
     write(folder, cut_off(passing(), 12.5))
 

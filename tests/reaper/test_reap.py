@@ -245,7 +245,7 @@ def test_dirty_entries_are_kept_and_reported_every_time(
 
 
 def test_a_node_whose_fault_is_still_in_keeps_its_quarantine(reaper: Kubernetes, dead: GameDay) -> None:
-    undo = TakeOutFault(pod="p", gpu=0, fault={"type": "power_cap", "watts": 300})
+    undo = TakeOutFault(pod=f"gd-{dead.id}-inject", gpu=0, fault={"type": "power_cap", "watts": 300})
     fault = dead.ledger.intend(id="inject", act="inject", node=dead.node, undo=undo, expires=LATER)
     dead.ledger.settle(fault, Cleanliness.DIRTY, "flow", ["the power limit is still 300 W"])
     for found in ({"inject", "quarantine", "canary"}, {"inject", "quarantine"}):
@@ -294,7 +294,7 @@ def test_an_unreadable_ledger_is_reported_and_kept(
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": data}
     world.core.create_namespaced_config_map(NAMESPACE, odd)
     result = reap(reaper)
-    assert result.unreadable == ("odd",)
+    assert [one.config_map for one in result.unreadable] == ["odd"]
     assert not result.is_clean
     assert dead.undone
     assert world.ledgers() == ["odd"]
@@ -304,7 +304,7 @@ def test_an_entry_nobody_can_read_keeps_its_ledger(world: ScriptedWorld, reaper:
     odd = {"data": {"0009-odd.json": "no json"}}
     world.core.patch_namespaced_config_map(ledger_name(dead.id), NAMESPACE, odd)
     result = reap(reaper)
-    assert result.unreadable == (f"{dead.id}/0009-odd.json",)
+    assert [(one.config_map, one.key) for one in result.unreadable] == [(ledger_name(dead.id), "0009-odd.json")]
     assert not result.is_clean
     assert not dead.tainted
     assert world.ledgers() == [ledger_name(dead.id)]

@@ -31,7 +31,7 @@ def leases(cluster: ScriptedCluster) -> Iterator[Leases]:
     leases.acquire(node_lease(NODE), timedelta(minutes=20))
     now = cluster.clock.now()
     header = Header(run_id=RUN, plan="p", started=now, operator="ada", host="here", flow_run=FLOW_RUN)
-    undo = DeletePod(pod="canary")
+    undo = DeletePod(pod=f"gd-{RUN}-canary")
     Ledger(kubernetes, header).intend(id="canary", act="create a pod", node=NODE, undo=undo, expires=now)
     yield leases
     leases.release()

@@ -59,7 +59,8 @@ def test_the_reaper_restores_a_dead_comparisons_lab_after_all_that_its_game_days
 ) -> None:
     ChangedLab(LAB, runner, header, timedelta(minutes=5))
     member = Ledger(runner, header.model_copy(update={"run_id": f"{header.run_id}-01"}))
-    member.intend(id="pod", act="a pod", node=None, undo=DeletePod(pod="gone"), expires=header.started)
+    mark = DeletePod(pod=f"gd-{header.run_id}-01-mark")
+    member.intend(id="pod", act="a pod", node=None, undo=mark, expires=header.started)
     result = reap(lab_reaper)
     assert [one.entry.id for one in result.reaped] == ["pod", "lab-settings"]
     assert (result.is_clean, asked) == (True, [{}])

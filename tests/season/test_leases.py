@@ -66,7 +66,7 @@ def test_a_season_reports_its_undos_of_dead_runs_before_it_begins(world: World) 
     header = Header(run_id="dead", plan="p", started=datetime.now(UTC), operator="ada", host="here")
     with world.connected("gameday-runner") as kubernetes:
         Ledger(kubernetes, header).intend(
-            id="mark", act="make a pod", node=None, undo=DeletePod(pod="p"), expires=datetime.now(UTC)
+            id="mark", act="make a pod", node=None, undo=DeletePod(pod="gd-dead-mark"), expires=datetime.now(UTC)
         )
     reaped: list[ReapResult] = []
     with open_season("season-1", profile(world), reaped.append):

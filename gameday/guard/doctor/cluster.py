@@ -37,7 +37,7 @@ def check_cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     reasons = node_reasons(run.kubernetes, [entry for _, entry in left_open])
     open_runs = dict.fromkeys(run_id for (run_id, _), why in zip(left_open, reasons, strict=True) if not why)
     left = [f"open: {', '.join(open_runs)}"] if open_runs else []
-    left += [f"unreadable: {', '.join(ledgers.unreadable_parts)}"] if ledgers.unreadable_parts else []
+    left += [f"unreadable: {'; '.join(map(str, ledgers.unreadable_parts))}"] if ledgers.unreadable_parts else []
     fix = "gameday reap, which says what it cannot undo" if left else ""
     nothing = "only what keeps runs off single nodes" if left_open else "no ledger holds an open entry"
     yield Prerequisite("kubernetes", "nothing left to undo", not left, "; ".join(left) or nothing, fix)

@@ -65,7 +65,6 @@ RARELY_USED: Mapping[str, Mapping[tuple[str, str, str], str]] = {
         ("watch", "nodes", ""): "the same: the watch was there before",
         ("get", "nodes", ""): "somebody wrote to the node since the watch last showed it",
         ("get", "configmaps", "gameday"): "the same: how far its predecessor had read",
-        ("create", "configmaps", "gameday"): "the first time it starts in a cluster",
         ("get", "leases", "gameday"): "with --leader-election, which a rehearsal's only controller does without",
         ("create", "leases", "gameday"): "the same",
         ("patch", "leases", "gameday"): "the same",

@@ -41,6 +41,7 @@ _HOST = "http://scripted.invalid"
 _NO_LOG = {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "pods not found", "code": 404}
 # What a look can find is something that happens, and is seen when it does; only a limit of time is seen so late.
 _COARSE_S = 30.0
+_THERE_ANYWAY = ("kube-root-ca.crt", "gameday-health")
 OPT_IN = {"gameday.dev/opt-in": "true"}
 
 
@@ -174,7 +175,7 @@ class ScriptedCluster:
         found = [f"fault of {pod} on {node}" for node, pod in sorted(self.faults_in)]
         for kind in ("pods", "configmaps", "leases.coordination.k8s.io", "jobs.batch"):
             names = [one.name for one in self.server.store[kind].all(NAMESPACE)]
-            found += [f"{kind}/{name}" for name in names if name != "kube-root-ca.crt"]
+            found += [f"{kind}/{name}" for name in names if name not in _THERE_ANYWAY]
         for node in self.server.store["nodes"].all():
             spec = node.obj["spec"]
             if spec.get("taints") or spec.get("unschedulable"):
