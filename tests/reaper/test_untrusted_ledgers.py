@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kubernetes.client.exceptions import ApiException
 
 from gameday.errors import RefusedError
 from gameday.ledger import undo
@@ -210,6 +211,23 @@ def test_two_entries_of_one_id_do_not_settle_each_other(cluster: Cluster) -> Non
 def test_a_lease_without_a_spec_stops_no_reap(cluster: Cluster, name: str) -> None:
     cluster.world.coordination.create_namespaced_lease(NAMESPACE, {"metadata": {"name": name}})
     assert cluster.reaped().is_clean
+    cluster.check()
+
+
+def test_the_node_health_controller_can_forge_no_ledger(cluster: Cluster) -> None:
+    """Its own ConfigMap has a name that no ledger has, whatever it writes into it."""
+    labels = {LEDGER_LABEL: "true", "gameday.dev/run": BAD}
+    data = {"run.json": json.dumps(header(BAD))}
+    with cluster.world.connected("gameday-node-health") as controller:
+        with pytest.raises(ApiException, match="Forbidden"):
+            body = {"metadata": {"name": ledger_name(BAD), "labels": labels}, "data": data}
+            controller.core.create_namespaced_config_map(NAMESPACE, body)
+        with pytest.raises(ApiException, match="Forbidden"):
+            controller.core.patch_namespaced_config_map(ledger_name(cluster.run), NAMESPACE, {"data": data})
+        own = {"metadata": {"labels": labels}, "data": data}
+        controller.core.patch_namespaced_config_map("gameday-health", NAMESPACE, own)
+    (kept,) = cluster.reaped().unreadable
+    assert kept.config_map == "gameday-health"
     cluster.check()
 
 

@@ -30,7 +30,7 @@ NAMESPACE = "gameday"
 ADMINISTRATOR = "administrator"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-_ACCOUNTS = ("gameday-runner", "gameday-reaper")
+_ACCOUNTS = ("gameday-runner", "gameday-reaper", "gameday-node-health")
 
 
 @dataclass(frozen=True)
