@@ -10,9 +10,13 @@ import re
 _VALUE_MAX_CHARACTERS = 80
 _TEXT_MAX_CHARACTERS = 400
 # What credentials look like in logs: authorization headers, JSON web tokens, key=value pairs, user:password@ in a URL.
+# The cost grows with the text and no faster: a web token is looked for only from the start of a run of its characters,
+# and only where the two dots follow.
 _SECRET = re.compile(
     r"(?P<keep>\b(?:bearer|basic)\s+|\b(?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*[\"']?|://[^/\s:@]{1,64}:)"
-    r"[A-Za-z0-9+/=._~%!$*-]{6,}|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",
+    r"[A-Za-z0-9+/=._~%!$*-]{6,}"
+    r"|(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.[A-Za-z0-9_-]{4,}+\.)(?P<before>(?:[A-Za-z0-9_-]*?-)??)"
+    r"eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]++\.[A-Za-z0-9_-]*+",
     re.IGNORECASE,
 )
 
@@ -47,4 +51,4 @@ def shown(value: object) -> str:
 
 def without_secrets(text: str) -> str:
     """Replace what looks like a credential by `(hidden)`; the key before it stays."""
-    return _SECRET.sub(lambda found: f"{found['keep'] or ''}(hidden)", text)
+    return _SECRET.sub(lambda found: f"{found['keep'] or found['before'] or ''}(hidden)", text)

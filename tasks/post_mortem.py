@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gameday.archive.catalog import read_catalog
 from gameday.faults.registry import parameter_models
+from gameday.plain_file import read_plain
 from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import write_form
@@ -30,7 +31,7 @@ def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
     runs = [run.summary for run in read_catalog(folder.parent).runs]
     made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
     write_form(folder, "gameday post-mortem")
-    markdown = made.markdown.read_text(encoding="utf-8")
+    markdown = read_plain(made.markdown).decode()
     show_page("post-mortem", markdown, made.html.resolve().as_uri(), made.story.headline)
     if publish_to:
         copy_out(folder, publish_to, made.html.name)

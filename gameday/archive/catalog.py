@@ -139,7 +139,9 @@ def read_catalog(reports: Path) -> RunCatalog:
     unreadable: list[str] = []
     summaries: dict[Path, Summary | None] = {}
     for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
-        if (folder / INCIDENT_FILE).is_file():
+        if folder.is_symlink():  # its run would be listed, and kept, twice, or be somewhere that is not ours to write
+            unreadable.append(f"{folder.name}: it is a symbolic link, and none is followed here")
+        elif (folder / INCIDENT_FILE).is_file():
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():
             _add_group(folder, _comparison, "comparison.json", groups, unreadable)

@@ -15,6 +15,7 @@ import fsspec
 from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.errors import PublishError
 from gameday.league.record import LEAGUE_FILE, parse_record
+from gameday.plain_file import open_plain, read_plain
 
 _RETRY_HINT = "The local copy is complete: `gameday export FOLDER --publish-to` tries again"
 
@@ -29,11 +30,18 @@ def publish(folder: Path, url: str) -> str:
         The URL of the copy.
 
     Raises:
-        PublishError: The place cannot be written, or holds another run, comparison or league of the same name.
+        PublishError: The place cannot be written, or holds another run, comparison or league of the same name; or the
+            folder holds a symbolic link.
     """
     folder = folder.resolve()
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return _copy(folder, files, "/".join((url.rstrip("/"), *folders_around(folder), folder.name)))
+    found = sorted(folder.rglob("*"))
+    if link := next((path for path in found if path.is_symlink()), None):
+        raise PublishError(f"{link} is a symbolic link, whose target is not published: put a copy in its place")
+    return _copy(
+        folder,
+        [path for path in found if path.is_file()],
+        "/".join((url.rstrip("/"), *folders_around(folder), folder.name)),
+    )
 
 
 def folders_around(folder: Path) -> tuple[str, ...]:
@@ -64,7 +72,7 @@ def _copy(folder: Path, files: Sequence[Path], url: str) -> str:
         for path in files:
             target = f"{root}/{path.relative_to(folder).as_posix()}"
             system.makedirs(target.rpartition("/")[0], exist_ok=True)
-            system.pipe_file(target, path.read_bytes())
+            system.pipe_file(target, read_plain(path))
     except PublishError:
         raise
     except ImportError as error:
@@ -80,7 +88,7 @@ def _copy(folder: Path, files: Sequence[Path], url: str) -> str:
 def _refuse_other_run(system: Any, root: str, folder: Path) -> None:
     """Refuse to replace another run: a run is named after the second it began, and two clusters may share a bucket."""
     try:
-        with (folder / "history.jsonl").open("rb") as file:
+        with open_plain(folder / "history.jsonl") as file:
             ours = file.readline()
     except OSError:
         return
@@ -95,7 +103,7 @@ def _refuse_other_group(system: Any, root: str, folder: Path) -> None:
         theirs = f"{root}/{file}"
         if not (folder / file).is_file() or not system.exists(theirs):
             continue
-        if identity((folder / file).read_bytes()) != identity(system.cat_file(theirs)):
+        if identity(read_plain(folder / file)) != identity(system.cat_file(theirs)):
             raise PublishError(f"{root} holds another {what} of this name; publish each cluster under a URL of its own")
 
 

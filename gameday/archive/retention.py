@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from gameday.archive.catalog import CatalogRun, GroupKind, RunCatalog, RunGroup, read_catalog
+from gameday.plain_file import open_plain
 from gameday.report.notes import is_blank_form
 from gameday.values.results import Cleanliness
 
@@ -66,15 +67,13 @@ def decide_retention(
     return tuple(decisions)
 
 
-def delete_folders(decisions: Sequence[RetentionDecision]) -> None:
-    """Delete the folders that may be deleted.
-
-    Raises:
-        OSError: A folder cannot be deleted; those after it are not touched.
-    """
-    for decision in decisions:
-        if decision.deletable:
-            shutil.rmtree(decision.folder)
+def delete_folder(folder: Path) -> str:
+    """Delete a folder that may be deleted; return what kept it from going, or empty where it is gone."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        return f"{error.filename or folder}: {error.strerror}"
+    return ""
 
 
 def _decide(folder: Path, reasons_to_stay: Iterator[str], newest: str) -> RetentionDecision:
@@ -128,7 +127,7 @@ def _reasons_of_folder(folder: Path) -> Iterator[str]:
 
 def _is_closed(history: Path) -> bool:
     try:
-        with history.open("rb") as file:
+        with open_plain(history) as file:
             file.seek(max(0, history.stat().st_size - _TAIL_BYTES))
             return b'"kind":"run_ended"' in file.read()
     except OSError:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gameday.archive.catalog import RunCatalog, read_catalog
-from gameday.archive.whole_file import write_whole
+from gameday.plain_file import write_whole
 from gameday.report.openmetrics import openmetrics
 
 

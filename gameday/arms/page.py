@@ -11,6 +11,7 @@ from gameday.arms.fold import arm_result
 from gameday.arms.record import ArmRecord, ComparisonRecord
 from gameday.arms.redact import cleaner_of
 from gameday.checks.outcome import RunResult
+from gameday.plain_file import read_plain, write_whole
 from gameday.report.durations import durations
 from gameday.report.figure import Figure, figures_of
 from gameday.report.page import environment
@@ -51,8 +52,8 @@ def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = Fal
     page = environment("arms").get_template("page.html")
     accent = _ACCENTS.get(compared.result.exit_code, "unknown")
     content = page.render(c=compared, accent=accent, report=f"report{suffix}.html", rendered_at=rendered_at)
-    rendered.html.write_text(content, encoding="utf-8")
-    rendered.json.write_text(compared.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_whole(rendered.html, content)
+    write_whole(rendered.json, compared.model_dump_json(indent=1) + "\n")
     return rendered
 
 
@@ -67,7 +68,7 @@ def _redacted(compared: Comparison, folder: Path, rendered_at: datetime) -> Comp
 
 def read_comparison(folder: Path) -> Comparison:
     """Read what comparison.json holds; raises OSError, and ValueError for a file that holds something else."""
-    return Comparison.model_validate_json((folder / "comparison.json").read_bytes())
+    return Comparison.model_validate_json(read_plain(folder / "comparison.json"))
 
 
 def result_of_member(folder: Path, run_id: str) -> RunResult:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, Field
 
+from gameday.plain_file import read_plain, write_whole
 from gameday.plan.arms import ExpectedRatio, PublishedFigure
 from gameday.season.plans import ChosenPlan
 from gameday.season.record import Assignment, SeasonRecord
@@ -59,12 +60,12 @@ class ComparisonRecord(FrozenModel):
     def save(self, folder: Path) -> None:
         """Write arms.json; raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / ARMS_FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+        write_whole(folder / ARMS_FILE, self.model_dump_json(indent=1))
 
     @classmethod
     def load(cls, folder: Path) -> ComparisonRecord:
         """Load a comparison's record; raises OSError, and ValueError for a file that holds something else."""
-        return cls.model_validate_json((folder / ARMS_FILE).read_bytes())
+        return cls.model_validate_json(read_plain(folder / ARMS_FILE))
 
 
 def comparisons(

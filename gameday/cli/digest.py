@@ -14,7 +14,10 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gameday.archive.catalog import RunCatalog
+    from gameday.archive.retention import RetentionDecision
 
 Reports = Annotated[Path, typer.Argument(help="Folder that holds the folders of the runs.")]
 
@@ -97,25 +100,38 @@ def prune(
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
-    from gameday.archive.retention import decide_retention, delete_folders  # noqa: PLC0415
+    from gameday.archive.retention import decide_retention  # noqa: PLC0415
     from gameday.digest.after_deletion import without_dead_links  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    decisions = decide_retention(_catalog(reports), keep, timedelta(days=days), now)
+    catalog = _catalog(reports)
+    decisions = decide_retention(catalog, keep, timedelta(days=days), now)
     out = console()
-    for decision in decisions:
-        word = ("deleted" if delete else "would go") if decision.deletable else "stays"
-        out.print(f"{word:8} {printable(decision.folder.name)}: {decision.why}", soft_wrap=True)
+    words = [_pruned(out, decision, delete=delete) for decision in decisions]
+    for problem in catalog.unreadable:
+        out.print(f"stays    {printable(problem)}", soft_wrap=True)
+    word = "deleted" if delete else "would go"
+    more = "" if delete else "; --delete does it"
+    out.print(f"{words.count(word)} of {len(words)} runs, comparisons, leagues and fleet runs {word}{more}")
     if delete:
         try:
-            delete_folders(decisions)
             without_dead_links(reports, now)
         except OSError as error:
-            raise CommandError(f"{error.filename or reports}: {error.strerror}; the rest was not touched") from None
-    going = sum(decision.deletable for decision in decisions)
-    done = "deleted" if delete else "would go; --delete does it"
-    out.print(f"{going} of {len(decisions)} runs, comparisons, leagues and fleet runs {done}")
+            raise CommandError(f"the pages still link what is gone: {error.filename}: {error.strerror}") from None
+    if failed := words.count("failed"):
+        raise CommandError(f"{failed} could not be deleted, or not wholly: mend what is named above, and prune again")
     return ExitCode.PASSED
+
+
+def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
+    """Delete the folder where that was asked and decided, and print and return in a word what became of it."""
+    from gameday.archive.retention import delete_folder  # noqa: PLC0415
+
+    word, why = ("deleted" if delete else "would go") if decision.deletable else "stays", decision.why
+    if word == "deleted" and (problem := delete_folder(decision.folder)):
+        word, why = "failed", problem
+    out.print(f"{word:8} {printable(decision.folder.name)}: {printable(why)}", soft_wrap=True)
+    return word
 
 
 def _catalog(reports: Path) -> RunCatalog:

@@ -154,7 +154,7 @@ def _timings_of_all(reports: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from gameday.archive.whole_file import write_whole  # noqa: PLC0415
+    from gameday.plain_file import write_whole  # noqa: PLC0415
 
     try:
         write_whole(path, content)

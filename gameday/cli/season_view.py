@@ -13,6 +13,7 @@ from rich.text import Text
 from gameday.history.background import BackgroundView
 from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsChosen
 from gameday.history.journal import HistoryTail
+from gameday.plain_file import read_plain
 from gameday.report.narration import narrate
 from gameday.season.record import APPROVAL_FILE
 from gameday.text import printable
@@ -73,7 +74,7 @@ class SeasonView(BackgroundView):
     def _read_end(self, folder: Path) -> None:
         """Show the end of a run, from report.json: the last thing but one that a run writes."""
         try:
-            result = json.loads((folder / "report.json").read_bytes())["result"]
+            result = json.loads(read_plain(folder / "report.json"))["result"]
             outcome, why, clean = str(result["outcome"]), str(result["why"]), str(result["cleanliness"])
         except (OSError, ValueError, KeyError, TypeError):
             return

@@ -15,6 +15,7 @@ from gameday.checks.outcome import RunOutcome, fold_outcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RunEnded, RunStarted
 from gameday.history.journal import History, read_history
+from gameday.plain_file import read_plain
 from gameday.report.next_command import next_command
 from gameday.report.run_folder import load_run_folder
 from gameday.text import printable
@@ -47,7 +48,7 @@ def print_result(console: Console, folder: Path) -> int:
 def _judged(folder: Path) -> tuple[History, tuple[Verdict, ...]]:
     """Return what the report was drawn from; only a run whose verdicts were not written is judged again, by pandas."""
     try:
-        return read_history(folder / "history.jsonl"), _VERDICTS.validate_json((folder / "verdicts.json").read_bytes())
+        return read_history(folder / "history.jsonl"), _VERDICTS.validate_json(read_plain(folder / "verdicts.json"))
     except (OSError, ValueError):
         run = load_run_folder(folder)
         return run.history, run.verdicts

@@ -16,6 +16,7 @@ from gameday.coverage.drawn import DrawnGameDay, drawn_game_days, drawn_headline
 from gameday.coverage.matrix import CoverageMatrix, FaultNoticed, FaultRow, joined
 from gameday.coverage.run_row import judged_run
 from gameday.detectors.signals import Signal
+from gameday.plain_file import read_plain, write_whole
 from gameday.report.markdown import markdown
 from gameday.report.outage import RULE, OutageTotal, outage_totals
 from gameday.report.page import environment
@@ -95,8 +96,8 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
         drawn=drawn_game_days(record, runs),
     )
     rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
-    rendered.html.write_text(_page(covered, folder.parent, rendered_at), encoding="utf-8")
-    rendered.json.write_text(covered.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_whole(rendered.html, _page(covered, folder.parent, rendered_at))
+    write_whole(rendered.json, covered.model_dump_json(indent=1) + "\n")
     return rendered
 
 
@@ -105,8 +106,8 @@ def redraw_season(folder: Path, rendered_at: datetime) -> None:
 
     Raises OSError, and ValueError where coverage.json holds something else.
     """
-    covered, reports = Coverage.model_validate_json((folder / "coverage.json").read_bytes()), folder.parent
-    (folder / "coverage.html").write_text(_page(covered, reports, rendered_at), encoding="utf-8")
+    covered, reports = Coverage.model_validate_json(read_plain(folder / "coverage.json")), folder.parent
+    write_whole(folder / "coverage.html", _page(covered, reports, rendered_at))
 
 
 def _page(covered: Coverage, reports: Path, rendered_at: datetime) -> str:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from gameday.checks.outcome import RunResult
 from gameday.coverage.matrix import CoverageMatrix, matrix_of
+from gameday.plain_file import read_plain, write_whole
 from gameday.report.render import Rendered, render
 from gameday.report.run_folder import garbage_collection_paused, judge_run_folder
 from gameday.report.summarise import summarise
@@ -65,7 +66,7 @@ def render_run(folder: Path, rendered_at: datetime) -> Rendered:
     except Exception:
         path.unlink(missing_ok=True)
     else:
-        path.write_text(row.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        write_whole(path, row.model_dump_json(indent=1) + "\n")
     return rendered
 
 
@@ -96,14 +97,14 @@ def _judge(folder: Path) -> JudgedRun:
     if made.summary:
         with suppress(OSError):
             kept = _Kept(of=of, by=_code(), summary=made.summary, row=made.row)
-            (folder / KEPT_FILE).write_text(kept.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            write_whole(folder / KEPT_FILE, kept.model_dump_json(indent=1) + "\n")
     return made
 
 
 def _read_kept(folder: Path) -> _Kept | None:
     """Return the kept judgement; None where the run's files or our code have changed since."""
     try:
-        kept = _Kept.model_validate_json((folder / KEPT_FILE).read_bytes())
+        kept = _Kept.model_validate_json(read_plain(folder / KEPT_FILE))
         return kept if (kept.of, kept.by) == (_state(folder), _code()) else None
     except (OSError, ValidationError):
         return None
@@ -128,6 +129,6 @@ def _code() -> str:
 
 def _read_row(folder: Path) -> CoverageMatrix | None:
     try:
-        return CoverageMatrix.model_validate_json((folder / ROW_FILE).read_bytes())
+        return CoverageMatrix.model_validate_json(read_plain(folder / ROW_FILE))
     except (OSError, ValidationError):
         return None

@@ -23,5 +23,7 @@ def without_dead_links(reports: Path, rendered_at: datetime) -> None:
     if (reports / "index.html").is_file():
         render_index(reports, read_catalog(reports), rendered_at)
     for season in reports.glob(f"*/{SEASON_FILE}"):
+        if season.parent.is_symlink():
+            continue
         with suppress(ValueError, FileNotFoundError):  # a season without a page, or with a damaged one, links nothing
             redraw_season(season.parent, rendered_at)

@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from gameday.checks.outcome import RunOutcome, worst_exit_code
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import write_whole
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
 from gameday.season.record import SeasonResult
@@ -122,11 +123,11 @@ def render_cluster_seasons(folder: Path, seasons: ClusterSeasons, rendered_at: d
     """Write clusters.html and clusters.json into a folder, and return the page's path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     record = {"format": FORMAT, **seasons.model_dump(mode="json"), **seasons.result.model_dump()}
-    (folder / RECORD_FILE).write_bytes(to_json(record, indent=1) + b"\n")
+    write_whole(folder / RECORD_FILE, to_json(record, indent=1) + b"\n")
     page = environment("digest").get_template("clusters.html")
     accent = _ACCENTS.get(seasons.result.exit_code, "unknown")
     html = page.render(seasons=seasons, result=seasons.result, accent=accent, rendered_at=rendered_at)
-    (folder / PAGE_FILE).write_text(html, encoding="utf-8")
+    write_whole(folder / PAGE_FILE, html)
     return folder / PAGE_FILE
 
 

@@ -20,6 +20,7 @@ from gameday.archive.catalog import CatalogRun, RunCatalog
 from gameday.checks.outcome import RunOutcome
 from gameday.coverage.matrix import CoverageMatrix, joined
 from gameday.coverage.run_row import judged_run
+from gameday.plain_file import write_whole
 from gameday.plan.models import Plan
 from gameday.report.compare import Trend, trends
 from gameday.report.earlier_runs import MOST_RUNS, carried_actions
@@ -243,7 +244,7 @@ def render_digest(reports: Path, digest: Digest, rendered_at: datetime) -> Rende
     page = templates.get_template("digest.html").render(
         digest=digest, rendered_at=rendered_at, measures=_MEASURES, most_runs=MOST_RUNS, outage_rule=RULE
     )
-    made.html.write_text(page, encoding="utf-8")
+    write_whole(made.html, page)
     content = {"format": FORMAT, "rendered_at": rendered_at, **digest.model_dump(mode="json")}
-    made.json.write_bytes(to_json(content, indent=1, inf_nan_mode="null") + b"\n")
+    write_whole(made.json, to_json(content, indent=1, inf_nan_mode="null") + b"\n")
     return made

@@ -11,6 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from gameday.archive.catalog import CatalogRun, RunCatalog
+from gameday.plain_file import write_whole
 from gameday.report.compare import FEWEST_RUNS, LEAST_S, OVER_PEAK, Trend, trends
 from gameday.report.earlier_runs import MOST_RUNS
 from gameday.report.page import TEMPLATES, environment
@@ -65,5 +66,5 @@ def render_index(reports: Path, catalog: RunCatalog, rendered_at: datetime) -> P
         policy=policy,
     )
     path = reports / "index.html"
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page)
     return path

@@ -11,6 +11,7 @@ from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
 from gameday.fleet.judge import BINS, FigureSpread, Fleet, ModelFleet, judge_fleet
 from gameday.fleet.record import FleetRecord, ProbedGpu, load_probes
 from gameday.fleet.spread import FEWEST, OUTLIER_Z, TITLES
+from gameday.plain_file import read_plain, refuse_link, write_whole, written_whole
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
 from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
@@ -82,22 +83,22 @@ def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
     """
     record, probes = FleetRecord.load(folder), load_probes(folder)
     fleet = judge_fleet(record, probes.gpus, probes.left_out, _drift(record, probes.gpus))
-    (folder / REPORT_FILE).write_text(fleet.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / REPORT_FILE, fleet.model_dump_json(indent=1) + "\n")
     _save_frame(folder / "frames", record, probes.gpus)
     floors = []
     for model in fleet.models:
         if learned_floors(model):
             path = folder / floors_file(model)
-            path.write_text(floors_yaml(model, record.id, record.started), encoding="utf-8")
+            write_whole(path, floors_yaml(model, record.id, record.started))
             floors.append(path)
     html = folder / PAGE_FILE
-    html.write_text(_page(fleet, rendered_at), encoding="utf-8")
+    write_whole(html, _page(fleet, rendered_at))
     return RenderedFleet(html, fleet, tuple(floors))
 
 
 def read_fleet(folder: Path) -> Fleet:
     """Read what a fleet run's page says; raises OSError, and ValueError for a file that holds something else."""
-    return Fleet.model_validate_json((folder / REPORT_FILE).read_bytes())
+    return Fleet.model_validate_json(read_plain(folder / REPORT_FILE))
 
 
 def _drift(record: FleetRecord, now: tuple[ProbedGpu, ...]) -> Drift | None:
@@ -120,9 +121,11 @@ def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) 
     ]
     import pandas as pd  # noqa: PLC0415 - whoever reads a page again needs no frame
 
+    refuse_link(folder)
     folder.mkdir(exist_ok=True)
     frame = pd.DataFrame(rows, columns=list(FRAME)).astype(FRAME)
-    frame.to_parquet(folder / "fleet.parquet", index=False)
+    with written_whole(folder / "fleet.parquet") as file:
+        frame.to_parquet(file, index=False)
 
 
 def bars(figure: FigureSpread) -> list[Bar]:

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
 from gameday.agent.task import ProbedNote
+from gameday.plain_file import open_plain, open_to_append, read_plain, write_whole
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness, Trigger
 
@@ -92,12 +93,12 @@ class FleetRecord(FrozenModel):
     def save(self, folder: Path) -> None:
         """Write fleet.json; raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FLEET_FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+        write_whole(folder / FLEET_FILE, self.model_dump_json(indent=1))
 
     @classmethod
     def load(cls, folder: Path) -> FleetRecord:
         """Load the record; raises OSError, and ValueError for a file that holds something else."""
-        return cls.model_validate_json((folder / FLEET_FILE).read_bytes())
+        return cls.model_validate_json(read_plain(folder / FLEET_FILE))
 
     def as_ended(self, stopped: str, cleanliness: Cleanliness, labels: Labelled | None) -> FleetRecord:
         """Return the record of the run as it ends now."""
@@ -117,8 +118,8 @@ class Probes(FrozenModel):
 def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
     """Add lines to probes.jsonl; raises OSError."""
     lines = "".join(f"{one.model_dump_json()}\n" for one in found)
-    with (folder / PROBES_FILE).open("a", encoding="utf-8") as file:
-        file.write(lines)
+    with open_to_append(folder / PROBES_FILE) as file:
+        file.write(lines.encode())
 
 
 def load_probes(folder: Path, start: int = 0) -> Probes:
@@ -127,7 +128,7 @@ def load_probes(folder: Path, start: int = 0) -> Probes:
     A last line without an end, and a damaged one, are left out. Raises OSError.
     """
     content = b""
-    with suppress(FileNotFoundError), (folder / PROBES_FILE).open("rb") as file:
+    with suppress(FileNotFoundError), open_plain(folder / PROBES_FILE) as file:
         file.seek(start)
         content = file.read()
     whole = content[: content.rfind(b"\n") + 1]

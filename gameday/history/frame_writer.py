@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gameday import child_process
 from gameday.history.frames import SCHEMAS, SORTED_BY, Columns, columns_of
+from gameday.plain_file import refuse_link, written_whole
 
 
 def write_frames(tables: Mapping[str, Columns], folder: Path) -> None:
@@ -30,13 +31,15 @@ def _write(request: bytes) -> bytes:
         "Int64": arrow.int64(),
     }
     tables, folder = pickle.loads(request)  # noqa: S301 - from the game-day that started this process
+    refuse_link(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, schema in SCHEMAS.items():
         columns = tables.get(name) or columns_of(name)
         table = arrow.table({column: arrow.array(columns[column], types[dtype]) for column, dtype in schema.items()})
         if name in SORTED_BY:
             table = table.sort_by([(column, "ascending") for column in SORTED_BY[name]])
-        parquet.write_table(table, folder / f"{name}.parquet")
+        with written_whole(folder / f"{name}.parquet") as file:
+            parquet.write_table(table, file)
     return b""
 
 

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gameday.plain_file import open_plain, refuse_link, written_whole
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -150,20 +152,27 @@ class Frames:
 
     def save(self, folder: Path) -> None:
         """Write <name>.parquet for every frame; raises OSError."""
+        refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in SCHEMAS:
-            getattr(self, name).to_parquet(folder / f"{name}.parquet", index=False)
+            with written_whole(folder / f"{name}.parquet") as file:
+                getattr(self, name).to_parquet(file, index=False)
 
     @classmethod
     def load(cls, folder: Path) -> Frames:
-        """Read what is there; a missing or unreadable frame is an empty one."""
+        """Read what is there; a missing or unreadable frame is an empty one.
+
+        Raises:
+            OSError: The folder is a symbolic link.
+        """
         from pyarrow.parquet import ParquetFile  # noqa: PLC0415
 
+        refuse_link(folder)
         frames = cls()
         for name in SCHEMAS:
             # Most runs leave some frames empty, and to read one takes longer than to see that it is.
             try:
-                with ParquetFile(folder / f"{name}.parquet") as file:  # type: ignore[no-untyped-call]
+                with open_plain(folder / f"{name}.parquet") as opened, ParquetFile(opened) as file:  # type: ignore[no-untyped-call]
                     if file.metadata.num_rows:
                         setattr(frames, name, conform(name, file.read().to_pandas()))
             except (OSError, ValueError, KeyError):

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from gameday.clock import Clock
 from gameday.history.events import RECORD, Event, Record
+from gameday.plain_file import open_plain, open_to_append, read_plain
 
 E = TypeVar("E")
 
@@ -89,7 +90,7 @@ def read_history(path: Path) -> History:
     records: list[Record] = []
     damaged = 0
     decode = RECORD.validator.validate_json  # what RECORD.validate_json calls, which costs a tenth of it
-    with path.open("rb") as lines:
+    with open_plain(path) as lines:
         for line in lines:
             if line.isspace():
                 continue
@@ -113,8 +114,8 @@ class Journal:
         self._boot = uuid.uuid4().hex[:12]
         self._lock = threading.RLock()
         self._records: list[Record] = list(read_history(path).records) if path.exists() else []
-        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-        self._file = path.open("ab", buffering=0)
+        torn = path.exists() and path.stat().st_size > 0 and not read_plain(path).endswith(b"\n")
+        self._file = open_to_append(path)
         if torn:  # the next record must not be glued to what a killed process left
             self._file.write(b"\n")
         self.failed: OSError | None = None
@@ -155,7 +156,7 @@ class HistoryTail:
     def added(self) -> list[Record]:
         """The whole lines that were added since the last call; none where there is no file yet. Raises OSError."""
         try:
-            with self._path.open("rb") as file:
+            with open_plain(self._path) as file:
                 file.seek(self._offset)
                 added = file.read()
         except FileNotFoundError:

@@ -26,6 +26,7 @@ from gameday.faults.registry import parse_parameters
 from gameday.history.events import DetectorConsulted, GuestNamed
 from gameday.history.journal import read_history
 from gameday.league.record import LeagueFault
+from gameday.plain_file import read_plain
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness, Step
 
@@ -167,7 +168,7 @@ def _first(cells: Sequence[CoverageCell], state: CellState) -> str:
 
 def _wrote_elsewhere(run: Path) -> str:
     try:
-        verdicts = _VERDICTS.validate_json((run / "verdicts.json").read_bytes())
+        verdicts = _VERDICTS.validate_json(read_plain(run / "verdicts.json"))
     except (OSError, ValidationError):
         return ""
     broken = (one.why for one in verdicts if one.check == _KEPT_TO_ITS_NODES and one.status is Status.BROKEN)
@@ -193,7 +194,7 @@ def _profile_says(run: Path) -> tuple[bool | None, str]:
 def _rule_of_ours(run: Path) -> Rule | None:
     """Return the word of our own controller's profile on the run's fault; None where it says nothing of it."""
     try:
-        fault = parse_parameters(json.loads((run / "plan.json").read_bytes())["fault"])
+        fault = parse_parameters(json.loads(read_plain(run / "plan.json"))["fault"])
         return rule_for(load_detector(_OUR_PROFILE), fault)
     except (OSError, ValueError, KeyError, DocumentError):
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gameday.league.record import LEAGUE_FILE, LeagueRecord, load_record, save_record
 from gameday.league.table import LeagueTable, league_table
+from gameday.plain_file import read_plain, write_whole
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
 from gameday.values.models import FrozenModel
@@ -50,7 +51,7 @@ class RenderedLeague:
 
 def read_league(folder: Path) -> LeagueContent:
     """Read what league.json holds; raises OSError, and ValueError for a file that holds something else."""
-    return LeagueContent.model_validate_json((folder / LEAGUE_FILE).read_bytes())
+    return LeagueContent.model_validate_json(read_plain(folder / LEAGUE_FILE))
 
 
 def render_league(folder: Path, rendered_at: datetime) -> RenderedLeague:
@@ -68,5 +69,5 @@ def write_league(folder: Path, record: LeagueRecord, rendered_at: datetime) -> R
     save_record(folder, content.model_dump_json(indent=1).encode() + b"\n")
     page = environment("league").get_template("page.html")
     text = page.render(record=record, table=content.table, rendered_at=rendered_at)
-    rendered.html.write_text(text, encoding="utf-8")
+    write_whole(rendered.html, text)
     return rendered

@@ -13,9 +13,10 @@ from gameday.faults.base import Layer
 from gameday.faults.registry import fault_for
 from gameday.history.events import Aborted, RunEnded
 from gameday.history.journal import read_history
+from gameday.plain_file import read_plain, write_whole
 from gameday.plan.models import Plan
 from gameday.season.record import SEASON_FILE, Assignment, LeftOut, SeasonRecord
-from gameday.values.models import FrozenModel
+from gameday.values.models import FolderName, FrozenModel
 from gameday.values.nodes import NodeRole
 
 LEAGUE_FILE = "league.json"
@@ -43,7 +44,7 @@ class LeagueEntry(FrozenModel):
     """A column of the league: a detector."""
 
     given: str = Field(description="the guest's file, or `ours`")
-    name: str
+    name: FolderName
     version: str
     cluster: str = Field(default="embedded", description="the control plane of its rehearsal")
     problem: str = Field(default="", description="why its rehearsal did not go to its end; empty where it did")
@@ -88,14 +89,12 @@ class _File(FrozenModel):
 def save_record(folder: Path, content: bytes) -> None:
     """Write league.json whole, or leave what was there. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / f"{LEAGUE_FILE}.new"
-    written.write_bytes(content)
-    written.replace(folder / LEAGUE_FILE)
+    write_whole(folder / LEAGUE_FILE, content)
 
 
 def load_record(folder: Path) -> LeagueRecord:
     """Return the league's record. Raises OSError, and ValueError for a file that holds something else."""
-    return parse_record((folder / LEAGUE_FILE).read_bytes())
+    return parse_record(read_plain(folder / LEAGUE_FILE))
 
 
 def parse_record(content: bytes) -> LeagueRecord:

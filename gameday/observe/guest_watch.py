@@ -18,6 +18,7 @@ from gameday.errors import AdapterError, RefusedError
 from gameday.history.events import FaultInjected, GuestNamed, GuestSpoke, GuestState
 from gameday.history.events.guests import GUEST_FOLDER
 from gameday.observe.bystanders import watch_bystanders
+from gameday.plain_file import open_to_append, refuse_link
 from gameday.run.run import Run
 from gameday.run.targets import Targets
 from gameday.text import printable, without_secrets
@@ -188,7 +189,8 @@ class GuestWatch:
         file = self._run.record.folder / GUEST_FOLDER / f"{Path(instance).name}.log"
         with suppress(OSError):  # a full disk shows in the history first
             file.parent.mkdir(exist_ok=True)
-            with file.open("ab") as out:
+            refuse_link(file.parent)
+            with open_to_append(file) as out:
                 out.write(kept)
 
     def _note_words(self) -> None:

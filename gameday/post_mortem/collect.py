@@ -38,6 +38,7 @@ from gameday.history.events import (
 from gameday.history.frames import Frames, conform, frame_of
 from gameday.observe.dcgm import METRICS
 from gameday.observe.samples import StoredSamples, metrics_columns, read_samples
+from gameday.plain_file import write_whole
 from gameday.post_mortem.alerts import alerts_elsewhere, node_alerts, silences_of, with_notifications
 from gameday.post_mortem.incident import INCIDENT_FILE, Elsewhere, Incident, SilenceSeen, SourceReading, SourceState
 from gameday.post_mortem.kernel_log import NodeLog, lines_elsewhere, node_log
@@ -309,8 +310,8 @@ def _write(folder: Path, incident: Incident, reading: _Reading) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     reading.frames.save(folder / "frames")
     lines = [RECORD.dump_json(record) for record in _records(incident, reading.events)]
-    (folder / "history.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-    (folder / INCIDENT_FILE).write_text(incident.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / "history.jsonl", b"".join(line + b"\n" for line in lines))
+    write_whole(folder / INCIDENT_FILE, incident.model_dump_json(indent=1) + "\n")
 
 
 def _records(incident: Incident, events: list[Event]) -> list[Record]:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from gameday.plain_file import read_plain
+
 INCIDENT_FILE = "incident.json"
 
 
@@ -82,7 +84,7 @@ class Incident(BaseModel):
 
 def read_incident(folder: Path) -> Incident:
     """Read the folder's incident; raises OSError, and ValueError for a damaged file."""
-    return Incident.model_validate_json((folder / INCIDENT_FILE).read_bytes())
+    return Incident.model_validate_json(read_plain(folder / INCIDENT_FILE))
 
 
 def command_line(node: str, start: datetime, end: datetime, profile: str | None) -> str:

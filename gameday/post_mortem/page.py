@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from gameday.checks.verdict import Status
 from gameday.errors import NotesError
 from gameday.history.events import AlertSeen, KernelLineSeen, NodeSeen, Problem, TaintSeen, TargetsChosen
+from gameday.plain_file import write_whole
 from gameday.plan.models import Plan
 from gameday.post_mortem.findings import IncidentFinding, findings, first_sign, noticed
 from gameday.post_mortem.incident import Incident, read_incident
@@ -139,10 +140,10 @@ def render_post_mortem(
     sections = {module.__name__.rpartition(".")[2]: build_section(module, shortened, templates) for module in shared}
     made = PostMortem(folder / "post-mortem.html", folder / "post-mortem.md", folder / "post-mortem.json", story)
     page = templates.get_template("post_mortem.html").render(story=story, sections=sections, rendered_at=rendered_at)
-    made.html.write_text(page, encoding="utf-8")
-    made.markdown.write_text(markdown("post_mortem", "post_mortem.md", story=story), encoding="utf-8")
+    write_whole(made.html, page)
+    write_whole(made.markdown, markdown("post_mortem", "post_mortem.md", story=story))
     content = {"format": FORMAT, "rendered_at": rendered_at, **story.model_dump(mode="json")}
-    made.json.write_bytes(to_json(content, indent=1, inf_nan_mode="null") + b"\n")
+    write_whole(made.json, to_json(content, indent=1, inf_nan_mode="null") + b"\n")
     return made
 
 

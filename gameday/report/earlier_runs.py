@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gameday.documents.source import MAX_BYTES
 from gameday.errors import NotesError
+from gameday.plain_file import open_plain
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.run_folder import RunFolder
 from gameday.report.summarise import summarise
@@ -102,7 +103,7 @@ def _folders_beside(folder: Path) -> list[Path]:
 
 def _plan_text(folder: Path) -> str:
     try:
-        with (folder / "plan.yaml").open("rb") as file:
+        with open_plain(folder / "plan.yaml") as file:
             return file.read(MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

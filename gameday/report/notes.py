@@ -18,9 +18,10 @@ from pydantic_core import PydanticCustomError
 
 from gameday.documents.explain import explain
 from gameday.documents.fields import DocumentModel
-from gameday.documents.read import decode, read
-from gameday.documents.source import parse
+from gameday.documents.read import decode
+from gameday.documents.source import MAX_BYTES, parse
 from gameday.errors import DocumentError, NotesError
+from gameday.plain_file import open_plain, write_whole
 
 NOTES_FILE = "notes.yaml"
 
@@ -227,7 +228,7 @@ def write_form(folder: Path, command: str) -> None:
     """
     path = folder / NOTES_FILE
     if not path.exists():
-        path.write_text(FORM.replace("{command}", f"{command} {folder}"), encoding="utf-8")
+        write_whole(path, FORM.replace("{command}", f"{command} {folder}"))
 
 
 def is_blank_form(folder: Path) -> bool:
@@ -237,9 +238,14 @@ def is_blank_form(folder: Path) -> bool:
     """
     path = folder / NOTES_FILE
     try:
-        return not path.exists() or _untouched(decode(read(path), str(path)))
+        return not path.exists() or _untouched(_text(path))
     except (OSError, DocumentError):
         return False
+
+
+def _text(path: Path) -> str:
+    with open_plain(path) as file:
+        return decode(file.read(MAX_BYTES + 1), str(path))
 
 
 def _untouched(text: str) -> bool:
@@ -260,7 +266,7 @@ def read_notes(folder: Path) -> Notes:
     try:
         if not path.exists():
             return Notes()
-        text = decode(read(path), str(path))
+        text = _text(path)
         if _says_nothing(text):
             return Notes()
         source = parse(text, str(path))
@@ -268,7 +274,7 @@ def read_notes(folder: Path) -> Notes:
             return Notes.model_validate(source.data)
         except ValidationError as error:
             raise DocumentError(explain(error, source, str(path), Notes)) from None
-    except OSError as error:  # a folder that may not be looked into
+    except OSError as error:  # a link, or a folder that may not be looked into
         raise NotesError(f"{path}: cannot be read ({error.strerror})") from None
     except DocumentError as error:
         raise NotesError(str(error)) from None

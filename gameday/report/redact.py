@@ -161,9 +161,11 @@ def _cleaner(nodes: dict[str, str], others: dict[str, str]) -> Clean:
         known = "|".join(re.escape(name) for name in sorted(others, key=len, reverse=True))
         parts.insert(0, f"(?<![A-Za-z0-9_.-])(?P<other>{known})(?![A-Za-z0-9_-]|\\.[A-Za-z0-9])")
 
+    heads, longest = frozenset(name.partition(".")[0] for name in nodes), max(map(len, nodes), default=0)
+
     @lru_cache(maxsize=_WORDS_KEPT)
     def without_node(word: str) -> str:
-        return _without_node(word, nodes)
+        return _without_node(word, nodes, heads, longest)
 
     def shown(found: re.Match[str]) -> str:
         match found.lastgroup:
@@ -180,11 +182,22 @@ def _cleaner(nodes: dict[str, str], others: dict[str, str]) -> Clean:
     return lambda text: pattern.sub(shown, text)
 
 
-def _without_node(word: str, nodes: dict[str, str]) -> str:
-    """A node is found with a domain behind it, at the end of a mirror pod's name, and as queries escape it."""
+def _without_node(word: str, nodes: dict[str, str], heads: frozenset[str], longest: int) -> str:
+    """A node is found with a domain behind it, at the end of a mirror pod's name, and as queries escape it.
+
+    The word may be of any length: only as much of it is looked at as a name has.
+
+    Args:
+        word: The word, which may hold a node's name.
+        nodes: What is written for each node's name.
+        heads: The names up to their first dot.
+        longest: Number of characters of the longest name.
+    """
     host, *domain = word.replace("\\", "").split(".")
-    starts = [0, *(at + 1 for at, letter in enumerate(host) if letter == "-")]
-    for length in range(len(domain), -1, -1):
+    near = max(0, len(host) - longest - 1)  # with the dash before the name
+    starts = [0, *(at + 1 for at in range(near, len(host)) if host[at] == "-")]
+    starts = [start for start in starts if host[start:] in heads]
+    for length in range(min(len(domain), longest), -1, -1):
         for start in starts:
             if node := nodes.get(".".join((host[start:], *domain[:length]))):
                 return host[:start] + node

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Verdict
+from gameday.plain_file import write_whole
 from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
 from gameday.report import sections as own_sections
 from gameday.report.earlier_runs import with_earlier_runs
@@ -77,9 +78,9 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
         verdicts=run_folder / f"verdicts{suffix}.json",
         run=run,
     )
-    rendered.html.write_text(page, encoding="utf-8")
-    rendered.json.write_bytes(_as_json(run, sections, rendered_at))
-    rendered.verdicts.write_bytes(TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
+    write_whole(rendered.html, page)
+    write_whole(rendered.json, _as_json(run, sections, rendered_at))
+    write_whole(rendered.verdicts, TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
     return rendered
 
 

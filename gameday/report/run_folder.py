@@ -23,6 +23,7 @@ from gameday.history.events import DetectorConsulted, FaultInjected, FaultUndone
 from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
+from gameday.plain_file import open_plain, read_plain
 from gameday.plan.models import FaultParameters, Plan
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 from gameday.values.models import FrozenModel
 
 _GUEST_LINES = 200
+_IN_FOLDERS = ("frames/*.parquet", f"{GUEST_FOLDER}/*.log")
 
 
 class OpenFault(FaultParameters):
@@ -187,8 +189,13 @@ def load_run_folder(folder: Path) -> RunFolder:
     return replace(
         run,
         files=tuple(_files(folder)),
-        problems=(*run.problems, *_plan_mismatch(folder / "plan.yaml", run.history), *clock_jumps(run.history)),
-        guest_output=tuple(_guest_output(folder / GUEST_FOLDER)),
+        problems=(
+            *run.problems,
+            *_links(folder),
+            *_plan_mismatch(folder / "plan.yaml", run.history),
+            *clock_jumps(run.history),
+        ),
+        guest_output=tuple(_guest_output(folder)),
     )
 
 
@@ -220,9 +227,9 @@ def judge_run_folder(folder: Path) -> RunFolder:
 
 def _guest_output(folder: Path) -> Iterator[GuestOutput]:
     """Yield the last lines of each file; one that cannot be read is not shown."""
-    for path in sorted(folder.glob("*.log")):
+    for path in _plain_files(folder, f"{GUEST_FOLDER}/*.log"):
         try:
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = read_plain(path).decode(errors="replace").splitlines()
         except OSError:
             continue
         kept = tuple(without_secrets(printable(line)) for line in lines[-_GUEST_LINES:])
@@ -249,7 +256,7 @@ def _no_plan() -> Verdict:
 
 def _text(path: Path, problems: list[str]) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_plain(path).decode(errors="replace")
     except OSError as error:
         problems.append(f"{path.name} cannot be read ({error.strerror}): the plan's text is not shown.")
         return ""
@@ -257,7 +264,7 @@ def _text(path: Path, problems: list[str]) -> str:
 
 def _plan(path: Path, problems: list[str]) -> Plan | None:
     try:
-        return Plan.model_validate_json(path.read_bytes(), context={"faults": _AnyFault()})
+        return Plan.model_validate_json(read_plain(path), context={"faults": _AnyFault()})
     except OSError as error:
         problems.append(f"{path.name} cannot be read ({error.strerror}): expectations cannot be judged.")
     except ValidationError as error:
@@ -291,7 +298,7 @@ def _frames(folder: Path, problems: list[str]) -> Frames:
 
 def _plan_mismatch(path: Path, history: History) -> list[str]:
     started = history.first(RunStarted)
-    if not started or not path.is_file() or _sha256(path) == started.plan_sha256:
+    if not started or path.is_symlink() or not path.is_file() or _sha256(path) == started.plan_sha256:
         return []
     return ["plan.yaml is not the file that ran: its SHA-256 differs from the one the run recorded."]
 
@@ -315,16 +322,25 @@ def clock_jumps(history: History) -> list[str]:
 
 def _files(folder: Path) -> list[RunFile]:
     """The run's own files, not what rendering writes."""
-    names = ["plan.yaml", "plan.json", "history.jsonl"]
-    paths = [folder / name for name in names] + sorted((folder / "frames").glob("*.parquet"))
-    paths += sorted((folder / GUEST_FOLDER).glob("*.log"))
     return [
         RunFile(path.relative_to(folder).as_posix(), path.stat().st_size, _sha256(path))
-        for path in paths
-        if path.is_file()
+        for path in _plain_files(folder, "plan.yaml", "plan.json", "history.jsonl", *_IN_FOLDERS)
     ]
 
 
+def _plain_files(folder: Path, *patterns: str) -> list[Path]:
+    """Return the run's files of these names, but for links and what is in a linked folder."""
+    found = [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
+    return [path for path in found if not path.is_symlink() and (path.parent == folder or not path.parent.is_symlink())]
+
+
+def _links(folder: Path) -> list[str]:
+    """Name each link in the place of a folder or of a file in one; the other files' own readers name theirs."""
+    places = [folder / "frames", folder / GUEST_FOLDER, *(path for name in _IN_FOLDERS for path in folder.glob(name))]
+    links = [path.relative_to(folder) for path in places if path.is_symlink()]
+    return [f"{link} is a symbolic link, which is not followed: nothing of what it names is shown." for link in links]
+
+
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

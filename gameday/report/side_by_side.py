@@ -14,6 +14,7 @@ from gameday.checks.node_diff import node_snapshot
 from gameday.checks.verdict import Verdict
 from gameday.errors import RefusedError
 from gameday.history.events import GpusIdentified
+from gameday.plain_file import write_whole
 from gameday.report.compare import LEAST_S, OVER_PEAK
 from gameday.report.durations import durations
 from gameday.report.page import environment
@@ -93,7 +94,7 @@ def render_side_by_side(first: Path, second: Path, rendered_at: datetime) -> Pat
     path = parent / f"compare-{first.resolve().name}-{second.resolve().name}.html"
     links = [f"{quote(os.path.relpath(one.resolve(), parent))}/report.html" for one in (first, second)]
     page = environment("side_by_side").get_template("side_by_side.html")
-    path.write_text(page.render(c=compared, links=links, rendered_at=rendered_at), encoding="utf-8")
+    write_whole(path, page.render(c=compared, links=links, rendered_at=rendered_at))
     return path
 
 

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
+from gameday.plain_file import open_plain, read_plain
 from gameday.report.outage import OutOfWork
 from gameday.values.results import Cleanliness
 
@@ -97,7 +98,7 @@ def read_summary(folder: Path) -> Summary | None:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             return None
-        return Summary.model_validate(_at_the_head(path) or json.loads(path.read_bytes())["summary"])
+        return Summary.model_validate(_at_the_head(path) or json.loads(read_plain(path))["summary"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ValidationError):
         return None
 
@@ -107,7 +108,7 @@ def _at_the_head(path: Path) -> object:
 
     None where it is elsewhere, or is longer than what was read.
     """
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         head = file.read(_HEAD_BYTES).decode("utf-8", "ignore")
     found = _HEAD.match(head)
     if not found:

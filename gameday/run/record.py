@@ -14,6 +14,7 @@ from gameday.clock import Clock
 from gameday.history.events import Event, Problem, WaitStarted
 from gameday.history.journal import Journal
 from gameday.ledger.entries import object_prefix
+from gameday.plain_file import write_whole
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.abort import Abort
@@ -149,8 +150,8 @@ def start_record(
     """
     folder = reports / run_id
     folder.mkdir(parents=True)
-    (folder / "plan.yaml").write_bytes(loaded.source)
-    (folder / "plan.json").write_text(loaded.plan.model_dump_json(indent=1), encoding="utf-8")
+    write_whole(folder / "plan.yaml", loaded.source)
+    write_whole(folder / "plan.json", loaded.plan.model_dump_json(indent=1))
     return RunRecord(run_id, folder, loaded, member, clock)
 
 

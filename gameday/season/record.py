@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, Field
 from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult, worst_exit_code
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
-from gameday.values.models import FrozenModel
+from gameday.plain_file import read_plain, write_whole
+from gameday.values.models import FolderName, FrozenModel
 from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
@@ -35,7 +36,9 @@ class LeftOut(FrozenModel):
 class ArmRun(FrozenModel):
     """The place of a run in the comparison of its plan's arms."""
 
-    comparison: str = Field(description="the comparison's id, and the name of its folder, which holds the run's own")
+    comparison: FolderName = Field(
+        description="the comparison's id, and the name of its folder, which holds the run's own"
+    )
     arm: str
     repetition: int = Field(description="counted from 1")
 
@@ -66,7 +69,7 @@ class RandomSettings(FrozenModel):
 class Assignment(FrozenModel):
     """A run of the season: its plan and the nodes chosen for it."""
 
-    run_id: str
+    run_id: FolderName
     plan: str = Field(description="the plan's own name")
     asked_as: str = Field(description="shipped plan's name, or the path of a plan file")
     targets: tuple[str, ...]
@@ -135,12 +138,12 @@ class SeasonRecord(FrozenModel):
     def save(self, folder: Path) -> None:
         """Write season.json; raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SEASON_FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+        write_whole(folder / SEASON_FILE, self.model_dump_json(indent=1))
 
     @classmethod
     def load(cls, folder: Path) -> SeasonRecord:
         """Load the season's record; raises OSError, and ValueError for a file that holds something else."""
-        return cls.model_validate_json((folder / SEASON_FILE).read_bytes())
+        return cls.model_validate_json(read_plain(folder / SEASON_FILE))
 
 
 class SeasonResult(FrozenModel):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FolderName = Annotated[str, Field(pattern=r"^[^/\x00]*[^/.\x00][^/\x00]*$")]
+"""The name of a folder that a record names beside itself: never a path, which could lead elsewhere."""
 
 
 class FrozenModel(BaseModel):

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import errno
+import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gameday import cli
 from gameday.archive.catalog import read_catalog
-from gameday.archive.retention import decide_retention, delete_folders
+from gameday.archive.retention import decide_retention
 from gameday.history.events import RunEnded, RunStarted
 from gameday.report.notes import FORM, NOTES_FILE
 from gameday.values.results import Cleanliness
@@ -97,5 +99,39 @@ def test_prune_deletes_nothing_without_the_delete_option(tmp_path: Path, capsys:
 
 def test_deletion_keeps_the_runs_that_stay(tmp_path: Path) -> None:
     run_named(tmp_path, "r0")
-    delete_folders(decide_retention(read_catalog(tmp_path), 1, timedelta(), datetime.now(UTC)))
+    assert cli.run(["prune", str(tmp_path), "--keep", "1", "--days", "0", "--delete"]) == 0
     assert (tmp_path / "r0").is_dir()
+
+
+def test_a_linked_run_stays_and_those_after_it_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere, reports = tmp_path / "elsewhere", tmp_path / "reports"
+    run_named(elsewhere, "r1")
+    for i in (0, 2):
+        run_named(reports, f"r{i}", later(passing(), 1000 * i))
+    (reports / "r1").symlink_to(elsewhere / "r1")
+    assert cli.run(["prune", str(reports), "--keep", "1", "--days", "0", "--delete"]) == 0
+    said = capsys.readouterr().out
+    assert "stays    r1: it is a symbolic link, and none is followed here" in said
+    assert "deleted  r0: older" in said and "1 of 2 runs" in said
+    assert sorted(path.name for path in reports.iterdir()) == ["r1", "r2"]
+    assert (elsewhere / "r1" / "history.jsonl").is_file() and not (elsewhere / "r1" / "judged.json").exists()
+
+
+def test_a_folder_that_cannot_be_deleted_is_named_and_those_after_it_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(3):
+        run_named(tmp_path, f"r{i}", later(passing(), 1000 * i))
+    delete = shutil.rmtree
+
+    def busy(folder: Path) -> None:
+        if folder.name == "r1":
+            raise OSError(errno.EBUSY, "Device or resource busy", str(folder))
+        delete(folder)
+
+    monkeypatch.setattr(shutil, "rmtree", busy)
+    assert cli.run(["prune", str(tmp_path), "--keep", "1", "--days", "0", "--delete"]) == 64
+    said = capsys.readouterr()
+    assert f"failed   r1: {tmp_path}/r1: Device or resource busy" in said.out and "1 of 3 runs" in said.out
+    assert "1 could not be deleted" in said.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r1", "r2"]

@@ -1,0 +1,79 @@
+"""Files of a folder that may come from somebody else: a symbolic link in it is refused, to read as to write.
+
+A link in a run's folder would show its reader's files in the report, and overwrite them with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_IS_LINK = "it is a symbolic link, and none is followed here: put a copy in its place, or remove it"
+_IS_NO_FILE = "it is no regular file: remove it"
+
+
+def refuse_link(path: Path) -> None:
+    """Raise OSError where the path is a symbolic link; nothing need be there."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, _IS_LINK, str(path))
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file to read it. Raises OSError, also for a link, a pipe or a device."""
+    return _opened(path, os.O_RDONLY, "rb")
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a file, unbuffered, to add to its end; it is made where it is missing. Raises OSError as `open_plain`."""
+    return _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, "ab")
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the whole file. Raises OSError as `open_plain`."""
+    with open_plain(path) as file:
+        return file.read()
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that takes the path's place when the block ends well; a reader meets the old one or the new one.
+
+    Raises:
+        OSError: The path is a link, or the file cannot be written.
+    """
+    refuse_link(path)
+    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with beside.open("xb") as file:
+            yield file
+        beside.replace(path)
+    except OSError as error:
+        if error.filename == str(beside):
+            error.filename = str(path)
+        raise
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write the file whole or not at all; text becomes UTF-8. Raises OSError as `written_whole`."""
+    with written_whole(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def _opened(path: Path, flags: int, mode: str) -> BinaryIO:
+    try:
+        # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        refuse_link(path)
+        raise error from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, _IS_NO_FILE, str(path))
+    return os.fdopen(file, mode, buffering=0 if mode == "ab" else -1)
