@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _IS_LINK = "it is a symbolic link, and none is followed here: put a copy in its place, or remove it"
-_IS_NO_FILE = "it is no regular file: remove it"
+_IS_NO_FILE = "not a regular file: remove it"
 
 
 def refuse_link(path: Path) -> None:

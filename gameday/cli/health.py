@@ -55,10 +55,11 @@ def repair(
 
     Several can run at the same time: one works, and another takes over when it dies.
     """
-    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
     from gameday.cli.prefect_client import give_events_up_at_once, prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
+    from gameday.cluster.metrics_server import serve_metrics  # noqa: PLC0415
     from gameday.health.episodes.metrics import RepairMetrics  # noqa: PLC0415
     from gameday.health.episodes.repairer import Repairer  # noqa: PLC0415
 
@@ -86,14 +87,14 @@ def repair(
 
     registry = CollectorRegistry()
     try:
-        server, _ = start_http_server(metrics_port, addr=metrics_address, registry=registry)
+        port = serve_metrics(registry, metrics_address, metrics_port)
         kubernetes = Kubernetes(settings.profile)
     except (AdapterError, OSError) as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
     repairer = Repairer(settings, kubernetes, work_off, RepairMetrics(registry))
     for which in (signal.SIGINT, signal.SIGTERM):
         signal.signal(which, lambda *_: repairer.stop())
-    ready = {"ready": True, "metrics": f"http://{metrics_address}:{server.server_port}/metrics"}
+    ready = {"ready": True, "metrics": f"http://{metrics_address}:{port}/metrics"}
     try:
         with prefect_server(console()):
             # Prefect loads for seconds, which the first episode must not have to wait for.

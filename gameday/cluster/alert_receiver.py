@@ -8,9 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,8 +19,7 @@ log = logging.getLogger(__name__)
 
 _LARGEST_BODY_BYTES = 1024 * 1024
 """Alertmanager sends all alerts of a group in one request; 1 MiB holds about a thousand."""
-_MOST_REQUESTS = 16
-"""The most connections at a time; Alertmanager has one request of each group under way."""
+_LARGEST_LENGTH_DIGITS = len(str(_LARGEST_BODY_BYTES))
 
 
 class ReceivedAlert(BaseModel):
@@ -101,30 +99,15 @@ class _Server(QuietServer):
     token_file: Path | None
     take: Callable[[Sequence[ReceivedAlert]], bool]
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler)
-        self._slots = threading.BoundedSemaphore(_MOST_REQUESTS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, or close it where too many are open."""
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
 
 class _Handler(QuietHandler):
     server: _Server
 
     def do_POST(self) -> None:
         try:
-            if not self.server.take(self._notification().alerts):
+            notification = self._notification()
+            self.server.keep(self.connection)
+            if not self.server.take(notification.alerts):
                 raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, "busy: send it again")
             self._answer(HTTPStatus.OK, "taken")
         except _Refused as refusal:
@@ -138,7 +121,8 @@ class _Handler(QuietHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
-        if int(length) > _LARGEST_BODY_BYTES:
+        # Python refuses to read a number of thousands of digits.
+        if len(length) > _LARGEST_LENGTH_DIGITS or int(length) > _LARGEST_BODY_BYTES:
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {_LARGEST_BODY_BYTES} bytes")
         try:
             return _Notification.model_validate_json(self.rfile.read(int(length)))

@@ -19,11 +19,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from gameday.documents.fields import Bound, LabelKey, LabelValue
-from gameday.errors import ProfileError
+from gameday.documents.read import decode, read
+from gameday.documents.source import parse
+from gameday.errors import DocumentError, ProfileError
 from gameday.plan.limits import Guardrails, Limits, TimeZone
 from gameday.plan.models import Approval
 from gameday.values.nodes import NodeRole
@@ -449,21 +449,12 @@ def read_profile_file(path: Path) -> dict[str, Any]:
 
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
-        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ProfileError(
-            f"cannot read the cluster profile {path}: {error.strerror}; give the path of a profile"
-        ) from None
-    except UnicodeDecodeError:
-        raise ProfileError(f"the cluster profile {path} is not UTF-8 text; save it as such") from None
-    except MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
-        raise ProfileError(f"the cluster profile {path} is not YAML:{line} {error.problem}; mend that line") from None
-    except YAMLError:
-        raise ProfileError(f"the cluster profile {path} is not YAML; check it with any YAML editor") from None
-    if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
-        raise ProfileError(f"the cluster profile {path} must be a mapping of keys like 'prometheus:' to their values")
-    return dict(content)
+        return parse(decode(read(path), str(path)), str(path)).data
+    except DocumentError as error:  # its own words show values, and one may be a secret
+        first = error.problems[0]
+        line = f" line {first.line}:" if first.line else ""
+        hint = first.suggestion or "mend that line" if line else "give the path of a profile"
+        raise ProfileError(f"cannot use the cluster profile {path}:{line} {first.message}; {hint}") from None
 
 
 def explain_profile(error: ValidationError, path: str | Path | None) -> str:

@@ -37,6 +37,9 @@ _MAX_DEPTH = 16
 """Shipped plans nest five levels deep; the rest leaves room for faults' own parameters."""
 _MAX_VALUES = 10_000
 """The most values in a document, counted after aliases are expanded, so that an alias of aliases cannot multiply."""
+_BITS = 64
+"""Bits of a whole number with its sign, as in Go; Python itself cannot write down very large ones."""
+_NUMBERS = f"a whole number has less than {_BITS} bits; put text in quotes"
 # Control characters except tab and newline, lone surrogates, and the marks that reverse text in a terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
@@ -232,18 +235,20 @@ class _Builder:
         try:
             match tag:
                 case "int":
-                    return self._yaml.constructor.construct_yaml_int(node)
+                    number: int = self._yaml.constructor.construct_yaml_int(node)
+                    if number.bit_length() < _BITS:
+                        return number
                 case "float":
                     return self._yaml.constructor.construct_yaml_float(node)
                 case "bool":
                     return self._yaml.constructor.construct_yaml_bool(node)
                 case "null":
                     return None
+                case _:
+                    return event.value
         except (ValueError, LookupError):
-            raise self._stop(
-                _at(event), path, "this number cannot be read", "put text in quotes", event.value
-            ) from None
-        return event.value
+            pass
+        raise self._stop(_at(event), path, "this number cannot be read", _NUMBERS, event.value)
 
     def _stop(
         self, at: tuple[int, int], path: Path, message: str, suggestion: str | None = None, value: Any = ...

@@ -13,12 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from gameday.cluster.alert_receiver import ReceiverOptions
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
+from gameday.cluster.metrics_server import serve_metrics
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError, DocumentError, LeaseLostError
@@ -62,9 +63,9 @@ def _run(arguments: argparse.Namespace) -> int:
     lead = _lead(arguments) if arguments.leader_election else None
     api = Api(arguments.kubeconfig, before_write=lead.check) if lead else Api(arguments.kubeconfig)
     registry = CollectorRegistry()
-    server, _ = start_http_server(arguments.metrics_port, addr=arguments.metrics_address, registry=registry)
+    port = serve_metrics(registry, arguments.metrics_address, arguments.metrics_port)
     lead_metrics = LeadMetrics(registry)
-    metrics_url = f"http://{arguments.metrics_address}:{server.server_port}/metrics"
+    metrics_url = f"http://{arguments.metrics_address}:{port}/metrics"
     stopping = threading.Event()
     controller: Controller | None = None
 

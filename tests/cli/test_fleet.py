@@ -24,10 +24,10 @@ from gameday.rehearsal.slow_gpus import SlowGpu, choose_slow
         (["--rehearse", "--load", "1s"], "write 2s to 1h"),
         (["--rehearse", "--load", "soon"], "--load 'soon'"),
         (["--rehearse", "--against", "nowhere"], "no fleet run's folder"),
-        (["--profile", "nowhere.yaml"], "cannot read the cluster profile"),
+        (["--profile", "nowhere.yaml"], "cannot use the cluster profile"),
         (["--again", "nowhere"], "no fleet run's folder"),
         (["--unlabel", "--rehearse"], "--unlabel measures nothing"),
-        (["--unlabel", "--profile", "nowhere.yaml"], "cannot read the cluster profile"),
+        (["--unlabel", "--profile", "nowhere.yaml"], "cannot use the cluster profile"),
     ],
 )
 def test_a_wrong_command_line_is_answered_with_what_to_do(

@@ -41,7 +41,7 @@ def test_deploy_names_a_server_that_does_not_answer(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["up", "--profile", "none.yaml"], ExitCode.USAGE, "cannot read the cluster profile none.yaml"),
+        (["up", "--profile", "none.yaml"], ExitCode.USAGE, "cannot use the cluster profile none.yaml"),
         (["up", "--detector", "foo"], ExitCode.USAGE, "no detector profile of this name"),
         (["up", "--repair", "maybe"], ExitCode.USAGE, "choose one of on, off, auto"),
         (["deploy"], ExitCode.REFUSED, "export PREFECT_API_URL="),

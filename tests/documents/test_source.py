@@ -8,6 +8,9 @@ from gameday.documents.read import decode
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
 
+TOO_LARGE = [b"0x" + b"f" * 4000, b"-0x8000000000000001", b"18446744073709551616", b"0o7" + b"7" * 40, b"1_000" * 20]
+"""Whole numbers of more than 64 bits, in each of the ways in which YAML writes one."""
+
 
 def only(source: bytes) -> DocumentProblem:
     """Return the one problem of a text; fail where there is none, or more than one."""
@@ -41,6 +44,7 @@ def only(source: bytes) -> DocumentProblem:
         (b'title: "\\ud800"\n', 1, 8, "U+D800"),
         (b'title: "\\Uffffffff"\n', 1, 1, "cannot be read as YAML"),
         (b"seed: " + b"9" * 5000, 1, 7, "this number cannot be read"),
+        *((b"seed: " + number, 1, 7, "this number cannot be read") for number in TOO_LARGE),
         (b"title: a: b\n", 1, 9, "mapping values are not allowed here"),
         (b"title: 'open\n", 1, 8, "unexpected end of stream"),
         (b"[" * 1000, 1, 18, "nested deeper than 16"),

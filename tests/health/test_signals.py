@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -449,20 +447,6 @@ def test_a_fault_of_a_signal_ends_by_its_remedy(options: Options) -> None:
     assert reason is not None
     assert reason.remedy is Remedy.REBOOT
     assert reason.remedied is not None
-
-
-def test_more_connections_than_the_webhook_serves_are_closed_and_later_ones_served(receiver: Receiver) -> None:
-    with ExitStack() as stack:
-        address = ("127.0.0.1", receiver.webhook.port)
-        silent = [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(20)]
-        closed = [one for one in silent[16:] if one.recv(1) == b""]
-        assert len(closed) == 4
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        with suppress(httpx.TransportError):
-            if receiver.send({"alerts": [ALERT]}) == 200:
-                return
-    pytest.fail("not served again")
 
 
 def conservative(api: DictApi, *lines: tuple[float, float]) -> Worker:

@@ -56,8 +56,11 @@ def test_the_environment_alone_can_be_a_profile(monkeypatch: pytest.MonkeyPatch)
     ("text", "words"),
     [
         ("name: [", ["not YAML", "line"]),
-        ("- a\n- b\n", ["must be a mapping"]),
-        ("", ["must be a mapping"]),
+        ("- a\n- b\n", ["line 1: a document is a mapping of keys to values"]),
+        ("", ["line 1: the file is empty"]),
+        (f"guardrails: {{max_nodes: 0x{'f' * 5000}}}\n", ["line 1: this number cannot be read"]),
+        (f"lease_duration_s: {'9' * 5000}\n", ["line 1: this number cannot be read"]),
+        ("[" * 5000, ["line 1: nested deeper than 16 levels"]),
         (FILE + "nmaespace: x\n", ["nmaespace", "did you mean namespace?"]),
         (FILE.replace("tenant", "tenent"), ["loki.tenent", "did you mean tenant?"]),
         (FILE.replace("prometheus:", "#"), ["prometheus: is missing", "GAMEDAY_PROMETHEUS"]),
@@ -75,7 +78,7 @@ def test_a_bad_file_is_refused_with_the_place_and_the_remedy(file: Path, text: s
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match=r"none\.yaml: No such file"):
+    with pytest.raises(ProfileError, match=r"none\.yaml: cannot be read: No such file"):
         load_profile(tmp_path / "none.yaml")
 
 
