@@ -38,6 +38,7 @@ data: {{- toYaml $data | nindent 2 }}
 {{- $server := .root.Values.prefect.url | default (printf "http://gameday-prefect.%s.svc:4200/api" $namespace) -}}
 {{- $text = $text | replace "http://gameday-prefect.gameday.svc:4200/api" $server -}}
 {{- $text = regexReplaceAll "(?m)^( *)namespace: gameday$" $text (print "${1}namespace: " $namespace) -}}
+{{- $text = $text | replace "kubernetes.io/metadata.name: monitoring" (print "kubernetes.io/metadata.name: " (quote .root.Values.monitoring.namespace)) -}}
 {{- with .root.Values.alerts.runbooks }}
 {{- $text = $text | replace `{{ $externalURL }}/user/runbooks` (trimSuffix "/" .) -}}
 {{- end }}

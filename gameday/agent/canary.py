@@ -40,7 +40,7 @@ _MAX_REASON_CHARACTERS = 1000
 """Room for the reason of each way in which a pod's GPUs could have been found."""
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.]+)", re.MULTILINE)
 _NCCL_FAILED = re.compile(r"NCCL WARN.*|Test NCCL failure.*")
-_ANSWERED = re.compile(r"(\d+) packets transmitted, (\d+) received")
+_ANSWERED = re.compile(r"(?<!\d)(\d{1,9}) packets transmitted, (\d{1,9}) received")
 _AVERAGE = re.compile(r"(?:rtt|round-trip) min/avg/max/\S+ = [0-9.]+/([0-9.]+)/")
 
 

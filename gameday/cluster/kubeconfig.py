@@ -34,7 +34,7 @@ _UNUSABLE = (
 )
 """Errors of the client about a broken kubeconfig: it looks at little before it uses it."""
 _MISSING_KEY = re.compile(r"Expected key ([\w-]+) in ")
-_MISSING_ENTRY = re.compile(r"Expected object with name .* in .*\b(contexts|clusters|users) list$", re.DOTALL)
+_MISSING_ENTRY = re.compile(r"\b(contexts|clusters|users) list$")
 _FILES = {
     "cluster": {"certificate-authority": "certificate-authority-data"},
     "user": {"client-certificate": "client-certificate-data", "client-key": "client-key-data"},
@@ -180,7 +180,7 @@ def _why_refused(said: str) -> str:
     """Return what one of the client's own errors says, without the entries that it repeats."""
     if missing := _MISSING_KEY.search(said):
         return f"it has no key {missing[1]} where one is needed"
-    if missing := _MISSING_ENTRY.search(said):
+    if "Expected object with name " in said and (missing := _MISSING_ENTRY.search(said)):
         return f"its {missing[1]} lack an entry of the name that is asked for"
     if said.startswith("File does not exist"):
         return "a file that it names is not there (certificate-authority, client-certificate or client-key)"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _STRING = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'|`[^`]*`"
 _TOKEN = re.compile(
-    rf"(?P<blank>\s+|\#[^\n]*)|(?P<string>{_STRING})|(?P<braces>\{{(?:[^{{}}\"'`]|{_STRING})*\}})|(?P<range>\[[^\]]*\])"
+    rf"(?P<blank>\s+|\#[^\n]*)|(?P<string>{_STRING})|(?P<braces>\{{(?:[^{{}}\"'`]|{_STRING})*\}})|(?P<range>\[[^][]*\])"
     r"|(?P<number>[0-9.][\w.]*)|(?P<name>[A-Za-z_:][\w:]*)|(?P<mark>.)",
     re.DOTALL,
 )

@@ -34,6 +34,7 @@ from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
 _USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LEAD_LOST = 75  # sysexits.h EX_TEMPFAIL: a process started again waits for the lead
 
 
@@ -140,6 +141,11 @@ def _endpoint(url: str | None, token_file: Path | None) -> Endpoint | None:
 def _webhook(arguments: argparse.Namespace) -> ReceiverOptions | None:
     if arguments.alert_port is None:
         return None
+    if arguments.alert_token_file is None and arguments.alert_address not in _LOOPBACK:
+        raise ValueError(
+            f"--alert-address {arguments.alert_address} is open to other machines: add --alert-token-file, with the "
+            "token that Alertmanager shows"
+        )
     return ReceiverOptions(arguments.alert_address, arguments.alert_port, arguments.alert_token_file)
 
 
@@ -172,7 +178,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--alertmanager-url", help="for the policy's alert rules: polled every 30 s")
     parser.add_argument("--alert-port", type=int, help="receive Alertmanager's webhook here: POST /alerts")
     parser.add_argument("--alert-address", default="127.0.0.1", help="0.0.0.0 in a pod")
-    parser.add_argument("--alert-token-file", type=Path, help="file with the bearer token that senders must show")
+    parser.add_argument(
+        "--alert-token-file",
+        type=Path,
+        help="file with the bearer token that senders must show; on a loopback address it may be left out",
+    )
     parser.add_argument("--namespace", default="gameday", help="namespace of checkpoint and Lease")
     parser.add_argument(
         "--leader-election", action="store_true", help="of several controllers one works (a Lease); the others stand by"

@@ -20,6 +20,8 @@ from gameday.values.results import Hop
 # An alert that fired earlier than this was there at baseline already, where its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)
 _POLL_S = 0.5
+_LONGEST_ANNOTATION = 4096
+"""Characters that a history keeps: the shipped rules' longest has some 500, and the report shows a few lines."""
 
 
 def node_of(run: ReadOnlyRun, labels: Mapping[str, str]) -> str | None:
@@ -61,7 +63,7 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
             alert=alert.name,
             state=alert.state,
             labels=alert.labels,
-            annotations=alert.annotations,
+            annotations={key: _shortened(value) for key, value in alert.annotations.items()},
             node=node,
             expected=expected,
             at=alert.active_at if alert.state == "pending" else known.at if _fires(known) else _fired_at(run, alert),
@@ -164,6 +166,12 @@ def is_background(run: Run, alert: str, node: str | None) -> bool:
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
     """Return True where another run of the same season may have set the alert off."""
     return run.member is not None and run.member.is_siblings_alert(alert, node)
+
+
+def _shortened(annotation: str) -> str:
+    if len(annotation) <= _LONGEST_ANNOTATION:
+        return annotation
+    return f"{annotation[:_LONGEST_ANNOTATION]}… (cut: it has {len(annotation):,} characters)"
 
 
 def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:

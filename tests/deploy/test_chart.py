@@ -220,6 +220,14 @@ def test_a_prefect_server_of_ones_own_takes_the_place_of_ours() -> None:
 
 
 @pytest.mark.slow
+def test_prometheus_and_alertmanager_may_be_in_another_namespace() -> None:
+    text = rendered(*EVERY_PART, "monitoring.namespace=observability")
+    let_in = [one for one in objects(text) if one["kind"] == "NetworkPolicy" and "metadata.name" in str(one)]
+    assert len(let_in) == 4 and all("observability" in str(one) for one in let_in)
+    assert "monitoring" not in str([one["spec"] for one in let_in])
+
+
+@pytest.mark.slow
 def test_the_namespace_may_be_anothers() -> None:
     gone = _by_identity(rendered()).keys() - _by_identity(rendered("namespace.manage=false")).keys()
     assert gone == {("Namespace", "", "gameday")}
@@ -235,6 +243,7 @@ def test_the_namespace_may_be_anothers() -> None:
         ("image.tag=a b", "at '/image/tag': 'a b' does not match pattern"),
         ("prefect.url=prefect.example", "at '/prefect/url': 'prefect.example' does not match pattern"),
         ("profile.name=prod", "at '/profile': additional properties 'name' not allowed"),
+        ("monitoring.namespace=a b", "at '/monitoring/namespace': 'a b' does not match pattern"),
         ("alerts.runbooks=docs/runbooks", "at '/alerts/runbooks': 'docs/runbooks' does not match pattern"),
         ("probes.namespaces={Training}", "at '/probes/namespaces/0': 'Training' does not match pattern"),
         ("nodeHealth.repair=true", "add --set nodeHealth.enabled=true"),

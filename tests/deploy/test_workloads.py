@@ -238,18 +238,56 @@ def test_only_workers_and_their_jobs_repairer_and_listener_reach_the_server() ->
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= server.items()
 
 
-def test_the_listener_has_no_rights_and_lets_in_alertmanager_alone() -> None:
-    pod = template_of(_workload("gameday-listener"))
-    assert pod["spec"]["automountServiceAccountToken"] is False
-    policy = _policy("gameday-listener")["spec"]
-    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    (rule,) = policy["ingress"]
-    (port,) = _container(_workload("gameday-listener"))["ports"]
-    alertmanager = {"matchLabels": {"app.kubernetes.io/name": "alertmanager"}}
-    assert rule == {
-        "from": [{"namespaceSelector": {}, "podSelector": alertmanager}],
-        "ports": [{"port": port["name"]}],
-    }
+PROMETHEUS = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+ALERTMANAGER = PROMETHEUS | {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "alertmanager"}}}
+WEBHOOK_PORT = 9401
+LET_IN: dict[str, list[tuple[Any, Any]]] = {
+    "gameday-worker": [(PROMETHEUS, "metrics")],
+    "gameday-kubernetes-worker": [],
+    "gameday-reaper": [],
+    "gameday-node-health": [(PROMETHEUS, "metrics"), (ALERTMANAGER, WEBHOOK_PORT)],
+    "gameday-repair": [(PROMETHEUS, "metrics")],
+    "gameday-listener": [(ALERTMANAGER, "alerts")],
+    "dmesg": [],
+}
+"""Who reaches which port of a workload; who reaches the Prefect server has a test of its own."""
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=named)
+def test_every_workload_lets_in_only_who_has_to_reach_it(workload: dict[str, Any]) -> None:
+    name, labels = workload["metadata"]["name"], template_of(workload)["metadata"]["labels"]
+    (policy,) = (
+        one
+        for one in of("NetworkPolicy")
+        if one["metadata"]["namespace"] == workload["metadata"]["namespace"]
+        and one["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    )
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    if name != "gameday-prefect":
+        let_in = [{"from": [peer], "ports": [{"port": port}]} for peer, port in LET_IN[name]]
+        assert policy["spec"]["ingress"] == let_in
+
+
+def test_nobody_reaches_the_pods_of_flow_runs() -> None:
+    policy = _policy("gameday-flow-run")["spec"]
+    labels = JOB["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items() and policy["ingress"] == []
+
+
+def test_the_controllers_webhook_asks_for_a_token_that_need_not_be_there() -> None:
+    page = (ROOT / "docs" / "node-health.md").read_text(encoding="utf-8")
+    container, pod = _container(_workload("gameday-node-health")), template_of(_workload("gameday-node-health"))["spec"]
+    (token,) = (Path(one.partition("=")[2]) for one in container["args"] if one.startswith("--alert-token-file="))
+    (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == str(token.parent))
+    (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
+    assert volume["secret"]["optional"] is True
+    secret = volume["secret"]["secretName"]
+    assert f"kubectl -n gameday create secret generic {secret} --from-file={token.name}=" in page
+    assert f"http://gameday-node-health.gameday.svc:{WEBHOOK_PORT}/alerts" in page
+
+
+def test_the_listener_has_no_rights() -> None:
+    assert template_of(_workload("gameday-listener"))["spec"]["automountServiceAccountToken"] is False
 
 
 def test_the_listener_reads_the_token_and_has_the_address_that_alertmanager_is_told() -> None:

@@ -130,7 +130,9 @@ def test_changes_from_while_it_was_away_are_seen(cluster: Cluster) -> None:
      (["--loki-url", "http://127.0.0.1:1", "--policy", "nobodys.yaml"], "No such file"),
      (["--loki-url", "http://127.0.0.1:1", "--policy", EVERY_SIGNAL], "give --prometheus-url"),
      (["--loki-url", "http://127.0.0.1:1", "--policy", EVERY_SIGNAL, "--prometheus-url", "http://x"],
-      "give --alertmanager-url, --alert-port or both")],
+      "give --alertmanager-url, --alert-port or both"),
+     (["--loki-url", "http://127.0.0.1:1", "--alert-port", "0", "--alert-address", "0.0.0.0"],
+      "--alert-address 0.0.0.0 is open to other machines: add --alert-token-file")],
 )  # fmt: skip
 def test_bad_options_are_reported_in_one_line(
     options: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ from gameday.clock import Clock
 from gameday.cluster.prometheus import ActiveAlert, Series
 from gameday.history.events import AlertSeen, FaultInjected, Record
 from gameday.history.journal import History
-from gameday.observe.alerts import note_missed_alerts
+from gameday.observe.alerts import note_active_alerts, note_missed_alerts
 from gameday.values.nodes import Target
 from tests.report.run_builder import ALERT, PLAN
 
@@ -76,6 +76,31 @@ def test_an_alert_that_was_pending_before_the_fault_is_not_the_faults(at_baselin
         alert=ALERT, state="pending", labels=LABELS, node="gpu-1", expected=False, at=at, at_baseline=at_baseline
     )
     assert {seen.at_baseline for seen in noted([stored()], [LABELS], before)} == {at_baseline}
+
+
+def test_a_long_annotation_is_cut_and_says_so() -> None:
+    summary, noted_alerts = "a." * 400_000, list[AlertSeen]()
+    alert = ActiveAlert(
+        labels=LABELS,
+        annotations={"summary": summary, "description": "short"},
+        state="pending",
+        activeAt=START,
+        value="1",
+    )
+    run: Any = SimpleNamespace(
+        history=lambda: History(()),
+        plan=PLAN,
+        member=None,
+        profile=SimpleNamespace(alert_node_label="node", prometheus_node_label="node", background_alerts=()),
+        servers=SimpleNamespace(prometheus=SimpleNamespace(alerts=lambda: [alert])),
+        note=noted_alerts.append,
+    )
+    note_active_alerts(run, ["gpu-1"])
+    (seen,) = noted_alerts
+    assert seen.annotations == {
+        "summary": f"{summary[:4096]}… (cut: it has 800,000 characters)",
+        "description": "short",
+    }
 
 
 def test_an_alert_of_another_node_is_not_the_plans() -> None:

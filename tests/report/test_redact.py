@@ -17,7 +17,7 @@ from gameday.history.events import (
     RunStarted,
     TargetsChosen,
 )
-from gameday.report.redact import redacted
+from gameday.report.redact import cleaner, redacted
 from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.text import without_secrets
@@ -146,6 +146,32 @@ def test_how_a_host_may_be_written(tmp_path):
 )
 def test_what_looks_like_a_credential_is_taken_out_of_logs(text, shown):
     assert without_secrets(text) == shown
+
+
+LARGE = 1_000_000
+HOSTILE_FOR_SECRETS = ["-eyJaaaaaaaa", "eyJaaaaaaaa.b.", "a.bbbb.", "token ", "password = ! ", "://a", "bearer ! "]
+HOSTILE_FOR_NAMES = ["a.", "a-", "a.-", "a\\", "1.", "1.1.1.", "::", "a:", "a" * 63 + "-", "a-" * 30 + "b." * 90 + " "]
+
+
+@pytest.mark.parametrize("unit", HOSTILE_FOR_SECRETS)
+def test_a_megabyte_without_a_credential_stays_as_it_is(unit):
+    """In quadratic time each would take minutes, and a test's processor time ends after seconds."""
+    text = unit * (LARGE // len(unit))
+    assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize("unit", HOSTILE_FOR_NAMES)
+def test_a_name_at_the_end_of_a_hostile_megabyte_is_found(unit):
+    """As the test above."""
+    clean = cleaner([], nodes=["gpu-1.dc.example", "b"])
+    cleaned = clean(unit * (LARGE // len(unit)) + " at gpu-1.dc.example, pod dcgm-gpu-1")
+    assert cleaned.endswith(" at node-2, pod dcgm-node-2")
+
+
+def test_a_token_is_found_behind_a_dash_and_behind_a_hostile_megabyte():
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.c2ln"
+    assert without_secrets(f"--x-{token} y") == "--x-(hidden) y"
+    assert without_secrets("-eyJaaaaaaaa" * 80_000 + f" {token}").endswith(" (hidden)")
 
 
 def test_the_prometheus_that_an_alert_s_runbook_is_on_is_hidden(tmp_path):
