@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,14 +24,14 @@ def refuse_link(path: Path) -> None:
         raise OSError(errno.ELOOP, _IS_LINK, str(path))
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BufferedReader:
     """Open a file to read it. Raises OSError, also for a link, a pipe or a device."""
-    return _opened(path, os.O_RDONLY, "rb")
+    return os.fdopen(_descriptor(path, os.O_RDONLY), "rb")
 
 
-def open_to_append(path: Path) -> BinaryIO:
+def open_to_append(path: Path) -> FileIO:
     """Open a file, unbuffered, to add to its end; it is made where it is missing. Raises OSError as `open_plain`."""
-    return _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, "ab")
+    return os.fdopen(_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
 
 
 def read_plain(path: Path) -> bytes:
@@ -66,7 +67,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def _opened(path: Path, flags: int, mode: str) -> BinaryIO:
+def _descriptor(path: Path, flags: int) -> int:
     try:
         # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
         file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -76,4 +77,4 @@ def _opened(path: Path, flags: int, mode: str) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise OSError(errno.EINVAL, _IS_NO_FILE, str(path))
-    return os.fdopen(file, mode, buffering=0 if mode == "ab" else -1)
+    return file

@@ -39,7 +39,7 @@ _MAX_VALUES = 10_000
 """The most values in a document, counted after aliases are expanded, so that an alias of aliases cannot multiply."""
 _BITS = 64
 """Bits of a whole number with its sign, as in Go; Python itself cannot write down very large ones."""
-_NUMBERS = f"a whole number has less than {_BITS} bits; put text in quotes"
+_NUMBERS = f"a whole number lies between -2^{_BITS - 1} and 2^{_BITS - 1}; put text in quotes"
 # Control characters except tab and newline, lone surrogates, and the marks that reverse text in a terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 

@@ -55,7 +55,7 @@ def test_no_profile_and_a_bad_one_are_usage(command: list[str], tmp_path: Path, 
     assert run([*command, *reports]) == ExitCode.USAGE
     assert "the environment: prometheus: is missing" in capsys.readouterr().err
     assert run([*command, *reports, "--profile", str(tmp_path / "none.yaml")]) == ExitCode.USAGE
-    assert "none.yaml: No such file or directory" in capsys.readouterr().err
+    assert "none.yaml: cannot be read: No such file or directory" in capsys.readouterr().err
     (tmp_path / "bad.yaml").write_text("prometeus: {}\n")
     assert run([*command, *reports, "--profile", str(tmp_path / "bad.yaml")]) == ExitCode.USAGE
     assert "did you mean prometheus?" in capsys.readouterr().err
