@@ -76,7 +76,7 @@ class Endpoint(BaseModel):
     @field_validator("url")
     @classmethod
     def _plain_http_url(cls, value: str) -> str:
-        if not re.match(r"https?://[^/\s?#]+[^\s?#]*$", value):
+        if not re.match(r"https?://[^/\s?#]+(?:/[^\s?#]*)?$", value):
             raise ValueError("write a base URL like http://prometheus.monitoring:9090, without query or fragment")
         if "@" in value.split("/")[2]:
             raise ValueError("credentials must not be in the URL; use username with password_file or password_env")
