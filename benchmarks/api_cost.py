@@ -79,7 +79,7 @@ def _pod(number: int, node: str) -> Object:
 def _play(cluster: RehearsalCluster, reports: Path) -> int:
     argv = [sys.executable, "-m", "gameday.cli", "run", _PLAN]
     argv += ["--profile", str(cluster.profile), "--reports", str(reports)]
-    environment = {**os.environ, "PREFECT_API_URL": f"{cluster.urls['prefect']}/api"}
+    environment = {**os.environ, **cluster.prefect_client}
     return subprocess.run(argv, capture_output=True, env=environment, check=False).returncode
 
 

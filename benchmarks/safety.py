@@ -93,7 +93,7 @@ def _interrupted(cluster: RehearsalCluster, home: Path) -> tuple[float, ...]:
         [*argv, "--reports", str(home / "reports")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PREFECT_API_URL": f"{cluster.urls['prefect']}/api"},
+        env={**os.environ, **cluster.prefect_client},
     )
     while not _waits(home):
         time.sleep(0.05)

@@ -70,7 +70,7 @@ def _largest_ledger() -> list[tuple[str, str]]:
         with file.open("w") as out:
             YAML(typ="safe", pure=True).dump(plan, out)
         argv = [sys.executable, "-m", "gameday.cli", "run", str(file), "--profile", str(cluster.profile)]
-        environment = os.environ | {"PREFECT_API_URL": f"{cluster.urls['prefect']}/api"}
+        environment = os.environ | cluster.prefect_client
         playing = subprocess.Popen(
             [*argv, "--reports", f"{made}/reports"],
             stdout=subprocess.DEVNULL,

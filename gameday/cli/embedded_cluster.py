@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -122,7 +122,7 @@ def embedded(
         raise
     here = Embedded(running)
     try:
-        _set_prefect(folder / "prefect-client", here.cluster.urls["prefect"])
+        _set_prefect(folder / "prefect-client", here.cluster.prefect_client)
         # Prefect and pandas load for seconds, just as the cluster does.
         threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
         with running_cluster(here.cluster, out), prefect_of(here.cluster):
@@ -172,9 +172,9 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
 @contextmanager
 def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
     """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
-    from gameday.cli.prefect_client import api_url, own_server  # noqa: PLC0415
+    from gameday.cli.prefect_client import client_of, own_server  # noqa: PLC0415
 
-    with api_url(f"{cluster.urls['prefect']}/api"), own_server(cluster.child("prefect")):
+    with client_of(cluster.prefect_client), own_server(cluster.child("prefect")):
         yield
 
 
@@ -191,9 +191,8 @@ def _load(module: str) -> None:
         import_module(module)
 
 
-def _set_prefect(home: Path, url: str) -> None:
+def _set_prefect(home: Path, client: Mapping[str, str]) -> None:
     from gameday.rehearsal.prefect_server import prefect_environment  # noqa: PLC0415
 
     home.mkdir(parents=True, exist_ok=True)
-    os.environ.update(prefect_environment(home))
-    os.environ["PREFECT_API_URL"] = f"{url}/api"
+    os.environ.update({**prefect_environment(home), **client})

@@ -115,8 +115,10 @@ def _require_deployment() -> None:
             client.read_deployment_by_name(DEPLOYMENT)
     except ObjectNotFound:
         raise CommandError(_NO_DEPLOYMENT, ExitCode.REFUSED) from None
-    except httpx.TransportError as error:
-        raise CommandError(gone_message(error), ExitCode.REFUSED) from None
+    except httpx.HTTPError as error:
+        if why := gone_message(error):
+            raise CommandError(why, ExitCode.REFUSED) from None
+        raise
 
 
 @dataclass(frozen=True)

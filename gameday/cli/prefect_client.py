@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -74,10 +74,11 @@ def give_events_up_at_once() -> None:
 
 
 @contextmanager
-def prefect_server(out: Console, *, whole: bool = False) -> Iterator[None]:
+def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None]:
     """Provide the Prefect server that Prefect's settings name, else start one for the block.
 
-    Its database is a temporary one, unless the settings name a database.
+    Its database is a temporary one, unless the settings name a database. Yields the file with the password for its
+    pages, which a server that is started asks for; None where it has no pages or is not ours.
 
     Args:
         out: The terminal of the person who waits.
@@ -91,7 +92,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[None]:
 
     settings = get_current_settings()
     if settings.api.url:
-        yield
+        yield None
         return
     folder = Path(tempfile.mkdtemp(prefix="gameday-prefect-"))
     url = settings.server.database.connection_url
@@ -106,28 +107,27 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[None]:
                 f"{error}; start a server yourself with `prefect server start`, and set PREFECT_API_URL to its API",
                 ExitCode.REFUSED,
             ) from None
-        stack.enter_context(api_url(server.api_url))
+        stack.enter_context(client_of(server.client))
         stack.enter_context(own_server(server.child))
-        yield
+        yield server.password_file if whole else None
         if server.child.alive:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def api_url(url: str) -> Iterator[None]:
-    """Set PREFECT_API_URL for the block, also where Prefect has read its settings before."""
+def client_of(server: Mapping[str, str]) -> Iterator[None]:
+    """Set the environment of a client of this server for the block, also where Prefect has read its settings before."""
     from prefect.context import refresh_global_settings_context  # noqa: PLC0415
 
-    before = os.environ.get(_API_URL)
-    os.environ[_API_URL] = url
+    before = {name: os.environ[name] for name in server if name in os.environ}
+    os.environ.update(server)
     refresh_global_settings_context()
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_API_URL]
-        else:
-            os.environ[_API_URL] = before
+        for name in server:
+            del os.environ[name]
+        os.environ.update(before)
         refresh_global_settings_context()
 
 
@@ -142,13 +142,19 @@ def own_server(child: Child) -> Iterator[None]:
 
 
 def gone_message(error: BaseException) -> str:
-    """Return what is wrong and what to do where Prefect's server, or its database, did not answer; else empty."""
+    """Return what is wrong and what to do where Prefect's server or its database did not answer, or refused us."""
     import httpx  # noqa: PLC0415
 
-    if isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error:
+    if isinstance(error, httpx.HTTPStatusError):
         url, status = error.request.url, error.response.status_code
-        server = f"{url.scheme}://{url.netloc.decode()}"
-        return f"the Prefect server {server} answers with {status}; look at its log, and whether its database answers"
+        server = f"the Prefect server {url.scheme}://{url.netloc.decode()}"
+        if error.response.is_server_error:
+            return f"{server} answers with {status}; look at its log, and whether its database answers"
+        if status == httpx.codes.UNAUTHORIZED:
+            return (
+                f"{server} asks for a password: set PREFECT_API_AUTH_STRING to it; where `gameday up` or "
+                "`gameday rehearsal up` started the server, it prints which file holds it"
+            )
     if isinstance(error, httpx.TransportError) or _NO_PREFECT in str(error):
         return _no_server()
     return ""

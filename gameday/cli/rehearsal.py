@@ -279,6 +279,7 @@ def _print_how_to(out: Console, cluster: RehearsalCluster) -> None:
         "the cluster is up; Ctrl-C ends it. In another terminal:",
         f"  export KUBECONFIG={shlex.quote(str(cluster.admin_kubeconfig))}",
         f"  export PREFECT_API_URL={cluster.urls['prefect']}/api",
+        f'  export PREFECT_API_AUTH_STRING="$(cat {shlex.quote(str(cluster.prefect_password_file))})"',
         "  kubectl get nodes",
         f"  gameday run {DEFAULT_PLAN} --profile {profile}",
     ]

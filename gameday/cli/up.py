@@ -129,13 +129,14 @@ def up(
             if profile:
                 if not block_name(profile):  # a file needs no server
                     _check_profiles([profile])
-                stack.enter_context(_server_for(out))
+                password_file = stack.enter_context(_server_for(out))
                 _check_profiles([profile])
             else:
                 cluster = _virtual(nodes, gpus, detector, folder, repaired=is_repaired(repair))
                 watch = stack.enter_context(running_cluster(cluster, out))
                 set_defaults()
                 stack.enter_context(prefect_of(cluster))
+                password_file = cluster.prefect_password_file
                 profile = str(cluster.profile)
             with out.status("deployments and worker start"):
                 names = _register(prefect_file, plans, [profile], reports, notify)
@@ -143,7 +144,7 @@ def up(
                 worker = stack.enter_context(_worker(folder, reports, pages))
             for which in _SIGNALS:
                 signal.signal(which, lambda *_: ended.set())
-            _print_how_to(out, names, profile, notify)
+            _print_how_to(out, password_file, names, profile, notify)
             while not ended.wait(1.0):
                 if watch and watch.error:
                     raise cluster_ended(watch.error)
@@ -203,12 +204,12 @@ def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bo
 
 
 @contextmanager
-def _server_for(out: Console) -> Iterator[None]:
+def _server_for(out: Console) -> Iterator[Path | None]:
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
 
     set_defaults()
-    with prefect_server(out, whole=True):
-        yield
+    with prefect_server(out, whole=True) as password_file:
+        yield password_file
 
 
 def _register(
@@ -326,7 +327,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
     worker = Child("worker", argv, folder / "worker.log", environment, says_ready=False, plays_game_days=True)
     began = datetime.now(UTC)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         worker.start()
     except OSError as error:
         why = f"{error.filename or folder}: {error.strerror}"
@@ -356,10 +357,13 @@ def _end_runs(out: Console, worker: Child) -> None:
         ) from None
 
 
-def _print_how_to(out: Console, names: Sequence[str], profile: str, notify: str | None) -> None:
+def _print_how_to(
+    out: Console, password_file: Path | None, names: Sequence[str], profile: str, notify: str | None
+) -> None:
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
     lines = [
         f"Prefect's pages: {pages}",
+        *([f"  password:    they ask for what {shlex.quote(str(password_file))} holds"] if password_file else []),
         f"  run one:     {pages}/deployments, then game-day/manual, Run, Custom run",
         f"  deployments: {', '.join(names)}",
         f"  cluster:     {shlex.quote(profile)}",

@@ -22,6 +22,8 @@ from kubesim.process import die_with_parent
 _ENDS_WITHIN_S = 5.0
 _POLL_S = 0.05
 STALLED_AFTER_S = 60.0
+PRIVATE = 0o077
+"""The umask that leaves files to their owner alone."""
 _FIRST_TO_GO = b"1000"
 """The value that kubelet gives a BestEffort container (pkg/kubelet/qos): the kernel kills such processes first.
 
@@ -64,11 +66,15 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # proc(5): utime and stime
 
 
-def _prepare(dies_by: signal.Signals, *, is_first_to_go: bool) -> None:
-    """Tie this process to its parent, and offer it to the kernel's OOM killer before anything that is not ours."""
+def _prepare(dies_by: signal.Signals, *, plays_game_days: bool) -> None:
+    """Tie this process to its parent, keep its files private, and let the kernel's OOM killer choose it before others.
+
+    One that plays game-days is no better to kill than any program, and its reports are as readable as its user wants.
+    """
     die_with_parent(dies_by)
-    if not is_first_to_go:
+    if plays_game_days:
         return
+    os.umask(PRIVATE)
     try:
         file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:  # no Linux
@@ -95,10 +101,10 @@ class Child:
     ) -> None:
         """`says_ready`: one of our own, which print one line when they serve; what others print goes to the log.
 
-        `dies_by` is what the kernel sends when we die. A child that `plays_game_days` undoes their faults, and so is no
-        better to kill than any program where the machine has no memory left; the others are.
+        `dies_by` is what the kernel sends when we die. A child that `plays_game_days` undoes their faults and writes
+        their reports.
         """
-        self._before_exec = partial(_prepare, dies_by, is_first_to_go=not plays_game_days)
+        self._before_exec = partial(_prepare, dies_by, plays_game_days=plays_game_days)
         self._says_ready = says_ready
         self.name = name
         self.argv = list(argv)
@@ -110,7 +116,7 @@ class Child:
 
     def start(self) -> None:
         """Start it; the kernel ends it when we die (so call this from the thread that lives longest: the main one)."""
-        with self.log.open("ab") as log:
+        with open(self.log, "ab", opener=partial(os.open, mode=0o600)) as log:
             self._log_begins = log.tell()
             self.process = subprocess.Popen(
                 self.argv,

@@ -22,9 +22,15 @@ from gameday.rehearsal.blueprint import OFFENDER, WEAKLY_COOLED, Blueprint, Cont
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.cluster_files import write_detector_profile, write_guest_order, write_profile, write_state
 from gameday.rehearsal.command_lines import KUBE_STATE_METRICS, PORTS, CommandLines
-from gameday.rehearsal.folder import HeldFolder
+from gameday.rehearsal.folder import HeldFolder, private_files
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
-from gameday.rehearsal.prefect_server import begin_with_template, keep_template
+from gameday.rehearsal.prefect_server import (
+    AUTH_FILE,
+    begin_with_template,
+    client_environment,
+    keep_template,
+    new_password,
+)
 from gameday.rehearsal.scrape_pace import LARGE
 from gameday.rehearsal.seed import Seeder, seeding
 from gameday.rehearsal.startup import start_errors
@@ -43,6 +49,8 @@ class RehearsalCluster:
         self.profile = self._blueprint.profile
         self.admin_kubeconfig = self._blueprint.admin_kubeconfig
         self.urls: dict[str, str] = {}
+        self.prefect_password = new_password()
+        self.prefect_password_file = self.folder / AUTH_FILE
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._is_up = False
@@ -121,7 +129,9 @@ class RehearsalCluster:
 
     def start(self) -> None:
         """Start every process and wait until it serves. Raises StartError; the caller then owes an `end`."""
-        with start_errors(self.folder, "rehearsal", holder="another rehearsal", about_files="the rehearsal's folder: "):
+        about_files = "the rehearsal's folder: "
+        errors = start_errors(self.folder, "rehearsal", holder="another rehearsal", about_files=about_files)
+        with errors, private_files():
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self._any_wrote, self._start_over)
             self._is_up = True
@@ -188,6 +198,11 @@ class RehearsalCluster:
             self._start_repair(repairer)
         write_state(blueprint, self.urls, self._kube_state_metrics or "stand-in")
 
+    @property
+    def prefect_client(self) -> dict[str, str]:
+        """The environment of a client of the cluster's Prefect server."""
+        return client_environment(self.urls["prefect"], self.prefect_password)
+
     def _spawn(self, child: Child) -> Child:
         self._children[child.name] = child
         child.start()
@@ -195,7 +210,8 @@ class RehearsalCluster:
 
     def _start_prefect(self) -> None:
         self._migrated = begin_with_template(self.folder / "prefect")
-        self._spawn(self._programs.prefect())
+        self.prefect_password_file.write_text(self.prefect_password, encoding="ascii")
+        self._spawn(self._programs.prefect(self.prefect_password))
 
     def _start_observability(self) -> None:
         for program in self._programs.observability():
@@ -256,4 +272,4 @@ class RehearsalCluster:
     def _start_repair(self, kubeconfig: Path) -> None:
         profile = self.folder / "repair-profile.yaml"
         write_profile(profile, self._blueprint, self.urls, kubeconfig)
-        self._spawn(self._programs.repair(profile, self.urls["prefect"])).await_ready_line()
+        self._spawn(self._programs.repair(profile, self.prefect_client)).await_ready_line()

@@ -24,7 +24,11 @@ from gameday.rehearsal.observability import (
     prometheus_program,
     scrape_jobs,
 )
-from gameday.rehearsal.prefect_server import prefect_environment, server_argv, server_environment
+from gameday.rehearsal.prefect_server import (
+    prefect_environment,
+    server_argv,
+    server_environment,
+)
 
 PORTS = (
     "nodes",
@@ -51,10 +55,10 @@ class CommandLines:
         self._blueprint = blueprint
         self._ports = ports
 
-    def prefect(self) -> Child:
-        """Return Prefect's server, whose data are in the folder `prefect`."""
+    def prefect(self, password: str) -> Child:
+        """Return Prefect's server, whose data are in the folder `prefect`, and which asks for the password."""
         folder, port = self._blueprint.folder, self._ports["prefect"]
-        environment = server_environment(folder / "prefect", port)
+        environment = server_environment(port, password, folder / "prefect")
         return Child("prefect", server_argv(port), folder / "prefect.log", environment, says_ready=False)
 
     def control_plane(self) -> Child:
@@ -219,18 +223,18 @@ class CommandLines:
             *(["--repair"] if self._blueprint.repair else []),
         )
 
-    def repair(self, profile: Path, prefect_url: str) -> Child:
+    def repair(self, profile: Path, prefect: Mapping[str, str]) -> Child:
         """Make the home of our repairer and return it.
 
         Args:
             profile: A cluster profile with the repairer's account.
-            prefect_url: The server that it reports its work to.
+            prefect: The environment of a client of the Prefect server that it reports its work to.
         """
         folder = self._blueprint.folder
         arguments = ("health", "repair", "--profile", str(profile), "--metrics-port", str(self._ports["repair"]))
         home = folder / "prefect-repair"
         home.mkdir(exist_ok=True)
-        environment = {**prefect_environment(home), "PREFECT_API_URL": f"{prefect_url}/api"}
+        environment = {**prefect_environment(home), **prefect}
         return Child("repair", [sys.executable, "-m", "gameday.cli", *arguments], folder / "repair.log", environment)
 
     def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:

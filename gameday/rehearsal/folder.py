@@ -12,11 +12,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from gameday.cluster.virtual_cluster import ENDED, LOCK, written_pid
 from gameday.errors import FolderHeldError
+from gameday.rehearsal.children import PRIVATE
+from gameday.rehearsal.prefect_server import AUTH_FILE
 
 STATE = "state.json"
 _LEFTOVERS = (
@@ -43,7 +47,7 @@ class HeldFolder:
             OSError: It cannot be written.
         """
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _locked(folder / LOCK)
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
@@ -52,7 +56,7 @@ class HeldFolder:
 
     def empty(self) -> None:
         """Remove what an ended cluster left. Raises OSError."""
-        for name in (STATE, ENDED):
+        for name in (STATE, ENDED, AUTH_FILE):
             (self.folder / name).unlink(missing_ok=True)
         for stale in _LEFTOVERS:
             shutil.rmtree(self.folder / stale, ignore_errors=True)
@@ -61,8 +65,19 @@ class HeldFolder:
 
     def release(self) -> None:
         """Unlock the folder. Its logs stay."""
-        (self.folder / STATE).unlink(missing_ok=True)
+        for name in (STATE, AUTH_FILE):
+            (self.folder / name).unlink(missing_ok=True)
         self._lock.close()
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Make files and folders in the block for our own user alone, whatever his umask; children do by themselves."""
+    before = os.umask(PRIVATE)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _locked(path: Path) -> IO[str]:

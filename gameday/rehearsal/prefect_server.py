@@ -10,6 +10,7 @@ rehearsals begin with a copy. The server checks it as it would any older one.
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 _DATABASE = "prefect.db"
+AUTH_FILE = "prefect-password"
+"""The file with the password of the server that runs, for the person who started it. Only that person may read it."""
 
 
 QUIET = {
@@ -29,6 +32,16 @@ QUIET = {
     "DO_NOT_TRACK": "1",
 }
 """Settings without telemetry, and without log lines or tracebacks that a run's own history has already, and better."""
+
+
+def new_password() -> str:
+    """Return a password for the life of one server, in the form of Prefect's auth strings: `user:secret`."""
+    return f"gameday:{secrets.token_urlsafe(32)}"
+
+
+def client_environment(url: str, password: str) -> dict[str, str]:
+    """Return the environment of a client of the server at this URL, such as a worker or a flow."""
+    return {"PREFECT_API_URL": f"{url}/api", "PREFECT_API_AUTH_STRING": password}
 
 
 def prefect_environment(home: Path) -> dict[str, str]:
@@ -52,12 +65,25 @@ def server_argv(port: int) -> list[str]:
     ]
 
 
-def server_environment(home: Path, port: int) -> dict[str, str]:
-    """Return the environment of the server itself; its pages must know where its API is."""
-    # Prefect prefers these names to PREFECT_API_DATABASE_CONNECTION_URL and PREFECT_UI_API_URL: under those, a user's
-    # own PostgreSQL in the environment would win.
-    own = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / _DATABASE}"}
-    return {**prefect_environment(home), **own, "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api"}
+def server_environment(port: int, password: str, home: Path | None) -> dict[str, str]:
+    """Return the environment of the server itself.
+
+    Args:
+        port: Its port; its pages must know where its API is, and no other server's pages may ask it.
+        password: What it asks every client for.
+        home: The folder of its database; None: the database is the one that Prefect's settings name.
+    """
+    # Of each setting's names this is the one that Prefect prefers: under another one, a user's own PostgreSQL in the
+    # environment would win.
+    own = {
+        "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_API_AUTH_STRING": password,
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": f"http://127.0.0.1:{port},http://localhost:{port}",
+    }
+    if home is None:
+        return {**QUIET, **own}
+    database = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home / _DATABASE}"}
+    return {**prefect_environment(home), **own, **database}
 
 
 def begin_with_template(home: Path) -> bool:
@@ -65,7 +91,7 @@ def begin_with_template(home: Path) -> bool:
 
     False when the server will have to migrate an empty one.
     """
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (home / _DATABASE).exists():
         return True
     template = _template()

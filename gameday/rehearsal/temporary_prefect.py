@@ -15,9 +15,11 @@ from typing import Self
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
-    QUIET,
+    AUTH_FILE,
     begin_with_template,
+    client_environment,
     keep_template,
+    new_password,
     server_argv,
     server_environment,
 )
@@ -42,7 +44,8 @@ class TemporaryPrefect:
         self._whole = whole
         self._ports: HeldPorts | None = None
         self._child: Child | None = None
-        self.api_url = ""
+        self._password = new_password()
+        self.url = ""
 
     def __enter__(self) -> Self:
         """Start the server and wait until it answers.
@@ -64,6 +67,16 @@ class TemporaryPrefect:
         self._end()
 
     @property
+    def password_file(self) -> Path:
+        """The file in which a person finds the password of a server with pages."""
+        return self._log.with_name(AUTH_FILE)
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The environment of its clients."""
+        return client_environment(self.url, self._password)
+
+    @property
     def child(self) -> Child:
         """The server's process."""
         assert self._child is not None
@@ -72,13 +85,14 @@ class TemporaryPrefect:
     def _start(self) -> None:
         self._ports = HeldPorts(1)
         (port,) = self._ports.numbers
-        self.api_url = f"http://127.0.0.1:{port}/api"
+        self.url = f"http://127.0.0.1:{port}"
         is_migrated = self._home is None or begin_with_template(self._home)
-        environment = QUIET if self._home is None else server_environment(self._home, port)
-        environment = environment | ({"PREFECT_SERVER_UI_API_URL": self.api_url} if self._whole else _SMALL)
+        environment = server_environment(port, self._password, self._home) | ({} if self._whole else _SMALL)
+        if self._whole:
+            self.password_file.write_text(self._password, encoding="ascii")
         self._child = Child("prefect", server_argv(port), self._log, environment, says_ready=False)
         self._child.start()
-        self._child.await_url(f"{self.api_url}/health")
+        self._child.await_url(f"{self.url}/api/health")
         if self._home and not is_migrated:
             keep_template(self._home)
 

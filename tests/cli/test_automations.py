@@ -23,7 +23,7 @@ from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
 from prefect.runtime import flow_run
 from prefect.server.utilities.user_templates import render_user_template
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL
 
 from gameday.cli import run
 from gameday.cli.automations import (
@@ -37,6 +37,7 @@ from gameday.cli.automations import (
     season_trigger,
     update_automations,
 )
+from gameday.cli.prefect_client import client_of
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.flows.judged_state import judged_state
@@ -84,9 +85,9 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         environment.setenv("PREFECT_HOME", str(folder))
         with (
             TemporaryPrefect(folder / "server.log", whole=True) as server,
-            temporary_settings({PREFECT_API_URL: server.api_url}),
+            client_of(server.client),
         ):
-            yield server.api_url
+            yield server.client["PREFECT_API_URL"]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from ruamel.yaml import YAML
 from gameday.cli import run
 from gameday.cli.deployments import Choices, declared, register_deployments
 from gameday.cli.listen import DEPLOYMENT, PostMortems, window_of
+from gameday.cli.prefect_client import client_of
 from gameday.cluster.alert_receiver import ReceivedAlert
 from gameday.cluster.profile import ClusterProfile
 from gameday.exit_codes import ExitCode
@@ -162,7 +163,7 @@ def deploy_incident(folder: Path) -> None:
 class Chain:
     """Alertmanager, `gameday listen`, and the Prefect server of the settings."""
 
-    def __init__(self, folder: Path, api_url: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token = folder / "alert-token"
         self.token.write_text("the-secret\n")
@@ -170,7 +171,7 @@ class Chain:
         with self.said.open("w") as said:
             argv = [sys.executable, "-m", "gameday.cli", "listen", "--token-file", str(self.token), "--port", "0"]
             argv += ["--profile", str(profile(folder))]
-            environment = {**os.environ, "PREFECT_API_URL": api_url, "PYTHONUNBUFFERED": "1"}
+            environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
             self.process = subprocess.Popen(argv, cwd=folder, stdout=said, stderr=said, env=environment)
         self.alertmanager: Child | None = None
 
@@ -216,10 +217,10 @@ def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chain]:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     with (
         TemporaryPrefect(tmp_path / "server.log") as server,
-        temporary_settings({PREFECT_API_URL: server.api_url}),
+        client_of(server.client),
     ):
         deploy_incident(tmp_path)
-        made = Chain(tmp_path, server.api_url)
+        made = Chain(tmp_path)
         try:
             made.start()
             yield made
@@ -287,7 +288,7 @@ def test_a_server_without_the_deployment_and_a_port_that_is_taken_are_named(
     token.write_text("secret")
     with (
         TemporaryPrefect(tmp_path / "server.log") as server,
-        temporary_settings({PREFECT_API_URL: server.api_url}),
+        client_of(server.client),
         socket.create_server(("127.0.0.1", 0)) as taken,
     ):
         port = str(taken.getsockname()[1])

@@ -13,11 +13,11 @@ from prefect.client.orchestration import get_client
 from prefect.context import refresh_global_settings_context
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
-from prefect.settings import PREFECT_API_URL
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
 from gameday.cli.console import console
 from gameday.cli.prefect_client import (
-    api_url,
+    client_of,
     give_events_up_at_once,
     gone_message,
     own_server,
@@ -28,7 +28,9 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal import temporary_prefect
 from gameday.rehearsal.children import Child
+from gameday.rehearsal.prefect_server import client_environment
 
+GONE_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")
 
 
@@ -53,7 +55,7 @@ def test_without_a_url_no_variable_is_to_be_unset() -> None:
 
 
 def test_the_url_of_the_environment_is_to_be_unset() -> None:
-    with api_url("http://127.0.0.1:9/api"):
+    with client_of(GONE_SERVER):
         assert gone_message(httpx.ConnectError("refused")) == (
             "the Prefect server http://127.0.0.1:9/api does not answer; "
             "start it, or `unset PREFECT_API_URL` for one that lasts a run"
@@ -67,6 +69,11 @@ def test_a_server_without_its_database_is_no_error_of_ours(status: int) -> None:
         "look at its log, and whether its database answers"
     )
     assert not gone_message(_answered(404))
+
+
+def test_a_server_that_wants_a_password_is_named_with_the_variable_that_holds_it() -> None:
+    said = gone_message(_answered(401))
+    assert said.startswith("the Prefect server http://127.0.0.1:9 asks for a password: set PREFECT_API_AUTH_STRING")
 
 
 def _answered(status: int) -> httpx.HTTPStatusError:
@@ -92,7 +99,7 @@ def test_a_server_of_the_commands_own_is_not_the_users_to_start(tmp_path: Path) 
     child.start()
     assert child.process is not None
     child.process.wait()
-    with api_url("http://127.0.0.1:9/api"), own_server(child):
+    with client_of(GONE_SERVER), own_server(child):
         assert gone_message(GONE) == (
             f"prefect died (exit status 1): the reason; its log is {tmp_path / 'log'}; start the command again"
         )
@@ -102,16 +109,19 @@ def test_other_errors_are_not_prefects() -> None:
     assert gone_message(KeyError("ours")) == ""
 
 
-def test_a_url_is_used_although_prefect_has_read_its_settings_before() -> None:
-    assert PREFECT_API_URL.value() is None
-    with api_url("http://127.0.0.1:4711/api"):
+def test_a_server_is_used_although_prefect_has_read_its_settings_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "of the user's other server")
+    refresh_global_settings_context()
+    with client_of(client_environment("http://127.0.0.1:4711", "gameday:secret")):
         assert PREFECT_API_URL.value() == "http://127.0.0.1:4711/api"
+        assert PREFECT_API_AUTH_STRING.value() == "gameday:secret"
     assert PREFECT_API_URL.value() is None
+    assert PREFECT_API_AUTH_STRING.value() == os.environ["PREFECT_API_AUTH_STRING"] == "of the user's other server"
     assert "PREFECT_API_URL" not in os.environ
 
 
 def test_a_server_that_is_set_is_used() -> None:
-    with api_url("http://127.0.0.1:9/api"), prefect_server(console()):
+    with client_of(GONE_SERVER), prefect_server(console()):
         assert PREFECT_API_URL.value() == "http://127.0.0.1:9/api"
 
 
@@ -150,7 +160,7 @@ def test_the_database_is_a_temporary_one_unless_somebody_wants_another(
 
 def test_an_event_after_the_end_of_a_server_starts_none() -> None:
     """Prefect asks no setting before it starts a server for an event."""
-    with api_url("http://127.0.0.1:9/api"):
+    with client_of(GONE_SERVER):
         give_events_up_at_once()
     try:
         emit_event("too.late", {"prefect.resource.id": "a.run"})

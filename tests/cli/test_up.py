@@ -20,6 +20,7 @@ from gameday.cli import run
 from gameday.exit_codes import ExitCode
 from gameday.history.events import Aborted, FaultInjected, RunEnded
 from gameday.history.journal import read_history
+from gameday.rehearsal.prefect_server import client_environment
 from gameday.values.results import Cleanliness
 from tests.game_days.conftest import PATIENCE_S, changed, patient
 from tests.game_days.test_shipped_hands_off import shipped
@@ -85,14 +86,15 @@ class Up:
         argv = [sys.executable, "-m", "gameday.cli", "up", "--nodes", "4", "--folder", str(folder / "up")]
         with self.said.open("w") as said:
             self.process = subprocess.Popen(
-                argv, cwd=folder, stdout=said, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True
+                argv, cwd=folder, stdout=said, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True, umask=0
             )
         until(
             lambda: "Ctrl-C ends all of it" in self.words() or self.process.poll() is not None, PATIENCE_S, "it is up"
         )
         assert self.process.poll() is None, self.words()
         pages = self.words().partition("Prefect's pages: ")[2].split()[0]
-        self.api = prefect_api(pages)
+        self.password = (folder / "up" / "prefect-password").read_text(encoding="ascii")
+        self.api = prefect_api(client_environment(pages, self.password))
 
     def words(self) -> str:
         return self.said.read_text(encoding="utf-8")

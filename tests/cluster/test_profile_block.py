@@ -12,7 +12,7 @@ from prefect.client.orchestration import get_client
 from pydantic import SecretStr
 
 from gameday.cli import run
-from gameday.cli.prefect_client import api_url
+from gameday.cli.prefect_client import client_of
 from gameday.cluster.http_credentials import Credentials
 from gameday.cluster.kubeconfig import load_configuration
 from gameday.cluster.profile import ClusterProfile, load_profile
@@ -89,7 +89,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_HOME", str(home))
         patch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", f"sqlite+aiosqlite:///{home}/prefect.db")
-        with TemporaryPrefect(home / "server.log") as prefect, api_url(prefect.api_url):
+        with TemporaryPrefect(home / "server.log") as prefect, client_of(prefect.client):
             yield home
 
 
@@ -136,7 +136,7 @@ def test_a_block_that_cannot_be_used_is_refused_in_words(
     assert "gameday cluster save" in said
     assert run([*reap, "block:none"]) == 64
     assert "gameday cluster save none --profile FILE" in capsys.readouterr().err
-    with api_url("http://127.0.0.1:9/api"):
+    with client_of({"PREFECT_API_URL": "http://127.0.0.1:9/api"}):
         assert run([*reap, "block:eu"]) == 64
     assert "the Prefect server http://127.0.0.1:9/api does not answer; start it, or" in capsys.readouterr().err
     (file.parent / "token").unlink()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 
 from gameday import cli
 from gameday.cluster.gpu_class import GPU_CLASS_LABEL
@@ -24,6 +24,7 @@ from gameday.rehearsal.blueprint import Size
 from gameday.rehearsal.slow_gpus import choose_slow
 from tests.game_days.conftest import QUIET, Arena, arena_in, clean_arena
 from tests.rehearsal.processes import until
+from tests.support.prefect_api import client_settings
 
 __all__ = ["clean_arena"]
 pytestmark = [pytest.mark.slow, pytest.mark.gameday, pytest.mark.timeout(300)]
@@ -39,7 +40,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 def fleet(arena: Arena, reports: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Run the command in this process; return its exit code, its report and what it printed."""
-    settings = {PREFECT_API_URL: f"{arena.cluster.urls['prefect']}/api", **QUIET}
+    settings = {**client_settings(arena.cluster.prefect_client), **QUIET}
     argv = ["fleet", "--profile", str(arena.cluster.profile), "--reports", str(reports), *arguments]
     said = io.StringIO()
     with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -19,7 +19,6 @@ from kubernetes import client, config
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import (
-    PREFECT_API_URL,
     PREFECT_LOGGING_LEVEL,
     PREFECT_LOGGING_TO_API_ENABLED,
     PREFECT_SERVER_ANALYTICS_ENABLED,
@@ -42,6 +41,7 @@ from gameday.values.results import Step
 from kubesim.controllers.taints import UNSCHEDULABLE
 from tests.rehearsal.processes import until
 from tests.support.plans import QUICK, changed
+from tests.support.prefect_api import client_settings
 
 QUIET = {
     PREFECT_LOGGING_LEVEL: "CRITICAL",
@@ -142,7 +142,7 @@ class Arena:
     def start(self, plan: dict[str, Any], *arguments: str, **popen: Any) -> tuple[subprocess.Popen[str], Path]:
         path, reports = self._written(plan)
         argv = [sys.executable, "-m", "gameday.cli", "run", str(path), "--profile", str(self.cluster.profile)]
-        environment = {**os.environ, "PREFECT_API_URL": f"{self.cluster.urls['prefect']}/api", "COLUMNS": "200"}
+        environment = {**os.environ, **self.cluster.prefect_client, "COLUMNS": "200"}
         process = subprocess.Popen(
             [*argv, "--reports", str(reports), *arguments],
             stdout=subprocess.PIPE,
@@ -167,7 +167,7 @@ class Arena:
     def play(self, plan: dict[str, Any]) -> Played:
         """Run the command line in this process, which spares a start of Python; signals need `start`."""
         path, reports = self._written(plan)
-        settings = {PREFECT_API_URL: f"{self.cluster.urls['prefect']}/api", **QUIET}
+        settings = {**client_settings(self.cluster.prefect_client), **QUIET}
         said = io.StringIO()
         with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             code = cli.run(["run", str(path), "--profile", str(self.cluster.profile), "--reports", str(reports)])

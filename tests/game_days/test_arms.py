@@ -8,13 +8,14 @@ import json
 from pathlib import Path
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.history.events import TargetsChosen
 from gameday.history.journal import read_history
 from tests.game_days.conftest import QUICK, QUIET, Arena, changed
+from tests.support.prefect_api import client_settings
 
 pytestmark = [pytest.mark.gameday, pytest.mark.timeout(400)]
 NOTHING_BROKEN = {
@@ -33,7 +34,7 @@ NOTHING_BROKEN = {
 def test_two_arms_on_one_node_of_which_the_control_must_break(clean_arena: Arena, tmp_path: Path) -> None:
     plan = tmp_path / "quick.yaml"
     YAML(typ="safe", pure=True).dump(changed(QUICK, "arms", {"compare": [{"name": "fault"}, NOTHING_BROKEN]}), plan)
-    said, settings = io.StringIO(), {PREFECT_API_URL: f"{clean_arena.cluster.urls['prefect']}/api", **QUIET}
+    said, settings = io.StringIO(), {**client_settings(clean_arena.cluster.prefect_client), **QUIET}
     arguments = ["--profile", str(clean_arena.cluster.profile), "--reports", str(tmp_path / "r")]
     with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = cli.run(["run", str(plan), *arguments])

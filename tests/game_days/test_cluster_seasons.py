@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import FlowRun
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.cli.prefect_client import api_url
+from gameday.cli.prefect_client import client_of
 from gameday.flows.seasons import seasons
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.children import Child
@@ -51,7 +51,7 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_HOME", str(home))
         patch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", f"sqlite+aiosqlite:///{home}/prefect.db")
-        with TemporaryPrefect(home / "prefect.log") as server, api_url(server.api_url):
+        with TemporaryPrefect(home / "prefect.log") as server, client_of(server.client):
             yield
             drain_prefect()
 

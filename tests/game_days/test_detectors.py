@@ -127,6 +127,7 @@ def watched(arena: Arena, tmp_path_factory: pytest.TempPathFactory, request: pyt
         Blueprint(folder / "cluster", size, detector, prefect=False, fake_detector=stand_in)
     ) as cluster:
         cluster.urls["prefect"] = arena.cluster.urls["prefect"]
+        cluster.prefect_password = arena.cluster.prefect_password
         yield Arena(cluster, folder)
 
 

@@ -26,7 +26,7 @@ def test_the_example_awaits_the_alert_asks_nothing_else_and_leaves_nothing(clean
     played = subprocess.run(
         [sys.executable, EXAMPLE, plan, clean_arena.cluster.profile],
         cwd=tmp_path,
-        env={**os.environ, "PREFECT_API_URL": f"{clean_arena.cluster.urls['prefect']}/api"},
+        env={**os.environ, **clean_arena.cluster.prefect_client},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -178,13 +178,12 @@ def test_a_killed_run_is_taken_out_by_its_pods_deadline_and_reaped(clean_arena: 
     assert played.folder is not None
     argv = [sys.executable, "-m", "gameday.cli", "reap", "--profile", str(clean_arena.cluster.profile)]
     argv += ["--reports", str(played.folder.parent)]
-    server = f"{clean_arena.cluster.urls['prefect']}/api"
-    environment = {**os.environ, "PREFECT_API_URL": server}
+    environment = {**os.environ, **clean_arena.cluster.prefect_client}
     reaped = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=environment)
     assert reaped.returncode == 0, reaped.stdout + reaped.stderr
     assert "clean" in reaped.stdout
     flow_run = played.history.of(RunStarted)[0].flow_run_id
-    state = prefect_api(clean_arena.cluster.urls["prefect"]).get(f"/flow_runs/{flow_run}").json()["state"]
+    state = prefect_api(clean_arena.cluster.prefect_client).get(f"/flow_runs/{flow_run}").json()["state"]
     assert (state["type"], state["name"]) == ("CRASHED", "Unknown")
     argv = [sys.executable, "-m", "gameday.cli", "report", str(played.folder)]
     rendered = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import httpx
 import pytest
-from prefect.client.orchestration import SyncPrefectClient
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled
 from ruamel.yaml import YAML
@@ -29,6 +28,7 @@ from gameday.history.events import (
 from gameday.history.journal import read_history
 from kubesim.kubeconfig import Kubeconfig
 from tests.game_days.conftest import QUICK, Arena, Played, changed
+from tests.support.prefect_api import prefect_client
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(400)]
 ASKING = changed(QUICK, "approval", {"required": True, "within": "90s"})
@@ -116,7 +116,7 @@ def answer(arena: Arena, flow_run: str, **given: Any) -> str:
 
     Prefect's own client asks again while the server's SQLite is locked, which it answers with a 503.
     """
-    with SyncPrefectClient(f"{arena.cluster.urls['prefect']}/api") as prefect:
+    with prefect_client(arena.cluster.prefect_client) as prefect:
         return prefect.resume_flow_run(UUID(flow_run), given).status.value
 
 
@@ -170,7 +170,7 @@ def test_a_target_that_changed_while_the_run_waited_is_a_refusal(clean_arena: Ar
 @pytest.mark.slow
 def test_a_cancelled_flow_run_waits_no_longer(clean_arena: Arena) -> None:
     process, reports, flow_run = asked(clean_arena, ASKING)
-    with SyncPrefectClient(f"{clean_arena.cluster.urls['prefect']}/api") as prefect:
+    with prefect_client(clean_arena.cluster.prefect_client) as prefect:
         prefect.set_flow_run_state(UUID(flow_run), Cancelled(), force=True)
     played = clean_arena.finish(process, reports)
     assert [(one.by, "Cancelled" in one.why) for one in played.history.of(Aborted)] == [("operator", True)]

@@ -45,6 +45,7 @@ def rehearsal(arena: Arena, folder: Path, detector: Detector) -> Iterator[Arena]
     """A cluster of its own; the arena's Prefect server serves it too."""
     with RehearsalCluster(Blueprint(folder / "cluster", Size(nodes=3, gpus=8), detector, prefect=False)) as cluster:
         cluster.urls["prefect"] = arena.cluster.urls["prefect"]
+        cluster.prefect_password = arena.cluster.prefect_password
         jobs = {"dcgm-exporter", *(["kube-state-metrics"] if detector is Detector.KONDUKTOR else [])}
         eventually(lambda: scraped(cluster), jobs.__le__)
         yield Arena(cluster, folder)

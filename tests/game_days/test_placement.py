@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 
 from gameday import cli
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
@@ -17,6 +17,7 @@ from gameday.history.journal import read_history
 from gameday.rehearsal.blueprint import Size
 from tests.game_days.conftest import QUIET, Arena, arena_in
 from tests.rehearsal.processes import until
+from tests.support.prefect_api import client_settings
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -31,7 +32,7 @@ def classed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 def test_a_gang_lands_on_the_fast_nodes_and_the_control_does_not(classed: Arena, tmp_path: Path) -> None:
     before, said = classed.nodes(), io.StringIO()
-    settings = {PREFECT_API_URL: f"{classed.cluster.urls['prefect']}/api", **QUIET}
+    settings = {**client_settings(classed.cluster.prefect_client), **QUIET}
     arguments = ["--profile", str(classed.cluster.profile), "--reports", str(tmp_path)]
     with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = cli.run(["run", "hardware-aware-placement", *arguments])

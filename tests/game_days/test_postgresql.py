@@ -43,7 +43,7 @@ class Pages:
         self.server = Child("prefect", argv, folder / "server.log", settings, says_ready=False)
         stack.callback(self.server.end)
         self.start_server()
-        self._api = stack.enter_context(prefect_api(self.url))
+        self._api = stack.enter_context(prefect_api({"PREFECT_API_URL": f"{self.url}/api"}))
         plans = folder / "plans"
         plans.mkdir()
         for name in PLANS:

@@ -35,7 +35,7 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
         # A command that ran in this process before may have set Prefect quiet.
         **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
         "PREFECT_HOME": str(tmp_path / "prefect"),
-        "PREFECT_API_URL": f"{clean_arena.cluster.urls['prefect']}/api",
+        **clean_arena.cluster.prefect_client,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_LOGGING_LEVEL": "INFO",
     }
@@ -64,7 +64,7 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     run = next((tmp_path / "reports").iterdir())
     assert (run / "report.html").is_file()
     assert read_history(run / "history.jsonl").records
-    api = prefect_api(clean_arena.cluster.urls["prefect"])
+    api = prefect_api(clean_arena.cluster.prefect_client)
     runs = api.post("/flow_runs/filter", json={}).json()
     deployed = [run["state"] for run in runs if run["deployment_id"] and run["parameters"].get("plan") == str(plan)]
     assert [state["name"] for state in deployed] == ["Passed"], deployed
@@ -133,7 +133,7 @@ def test_a_server_that_restarts_and_whose_sqlite_is_then_locked_has_the_result_i
         other_writer.rollback()
     played = clean_arena.finish(process, reports)
     assert played.exit_code == 0, played.output
-    runs = prefect_api(url).post("/flow_runs/filter", json={}).json()
+    runs = prefect_api(clean_arena.cluster.prefect_client).post("/flow_runs/filter", json={}).json()
     assert [run["state_name"] for run in runs if run["name"].startswith("restarted on ")] == ["Passed"]
 
 

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.coverage.page import render_season
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
+from gameday.rehearsal.prefect_server import client_environment
 from gameday.season.record import SeasonRecord
 from tests.game_days.conftest import PATIENCE_S, QUICK, QUIET, Arena, changed, patient
+from tests.support.prefect_api import client_settings
 from tests.torture.proxy import Switch
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -40,7 +42,7 @@ def plan_file(folder: Path, name: str, plan: dict[str, Any] | None = None, **cha
 def test_game_days_of_a_season_have_nodes_of_their_own(clean_arena: Arena, tmp_path: Path) -> None:
     """Two at once, and a third as soon as there is room for it."""
     plans = [plan_file(tmp_path, name) for name in ("one", "two", "three")]
-    said, settings = io.StringIO(), {PREFECT_API_URL: f"{clean_arena.cluster.urls['prefect']}/api", **QUIET}
+    said, settings = io.StringIO(), {**client_settings(clean_arena.cluster.prefect_client), **QUIET}
     arguments = ["--profile", str(clean_arena.cluster.profile), "--reports", str(tmp_path / "r"), "--at-once", "2"]
     with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = cli.run(["coverage", *plans, *arguments])
@@ -68,7 +70,8 @@ def test_a_prefect_server_that_is_gone_for_good_costs_a_season_neither_page_nor_
     with Switch(int(clean_arena.cluster.urls["prefect"].rpartition(":")[2])) as way:
         plan = plan_file(tmp_path, "one", expect__workloads__running_pods="any")
         argv = [sys.executable, "-m", "gameday.cli", "coverage", plan, "--reports", "r"]
-        api = {"PREFECT_API_URL": f"http://127.0.0.1:{way.port}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
+        api = client_environment(f"http://127.0.0.1:{way.port}", clean_arena.cluster.prefect_password)
+        api["PREFECT_CLIENT_MAX_RETRIES"] = "1"
         environment = {**os.environ, **api, "COLUMNS": "200"}
         with subprocess.Popen(
             [*argv, "--profile", str(clean_arena.cluster.profile)],

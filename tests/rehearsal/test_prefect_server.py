@@ -64,7 +64,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, cache: Path)
 
 
 def test_the_servers_pages_ask_the_server_they_came_from(tmp_path: Path) -> None:
-    environment = server_environment(tmp_path, 4711)
+    environment = server_environment(4711, "gameday:secret", tmp_path)
     assert environment["PREFECT_SERVER_UI_API_URL"] == "http://127.0.0.1:4711/api"
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
 
@@ -73,7 +73,8 @@ def test_the_servers_pages_ask_the_server_they_came_from(tmp_path: Path) -> None
 def test_a_database_of_the_users_environment_is_left_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for key, value in {name: "postgresql+asyncpg://me@db/prefect", **server_environment(tmp_path, 4711)}.items():
+    monkeypatch.setenv(name, "postgresql+asyncpg://me@db/prefect")
+    for key, value in server_environment(4711, "gameday:secret", tmp_path).items():
         monkeypatch.setenv(key, value)
     url = Settings().server.database.connection_url
     assert url is not None

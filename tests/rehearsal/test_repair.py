@@ -35,7 +35,7 @@ class Site:
         self.admin = Kubernetes(profile.model_copy(update={"kubeconfig": cluster.admin_kubeconfig}))
         self.store = EpisodeStore(RepairApi(self.admin))
         self.hosts = cluster.child("nodes").ready["hosts"]
-        self.prefect = prefect_api(cluster.urls["prefect"])
+        self.prefect = prefect_api(cluster.prefect_client)
 
     def fail_gpu(self, node: str, xid: int = 95) -> None:
         host = VirtualHost(f"{self.hosts}/{node}")

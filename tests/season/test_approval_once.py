@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import StateType
 from ruamel.yaml import YAML
@@ -31,6 +31,7 @@ from gameday.season.record import Assignment, SeasonRecord
 from gameday.season.run import OpenSeason
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.guard.observations import FakeRun, node, plan, profile
+from tests.support.prefect_api import prefect_client
 
 REQUIRED = {"approval": {"required": True}}
 ASKING, PLAIN = plan(name="asking", **REQUIRED), plan(name="plain")
@@ -106,18 +107,18 @@ def test_each_run_records_who_approved_its_season_and_when() -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("approved", [True, False])
 def test_a_season_asks_in_prefect_once(clean_arena: Arena, tmp_path: Path, approved: bool) -> None:
-    api = f"{clean_arena.cluster.urls['prefect']}/api"
+    api = clean_arena.cluster.prefect_client
     paths = [_written(tmp_path, "asks-one"), _written(tmp_path, "asks-two"), _written(tmp_path, "plain", asks=False)]
     argv = [sys.executable, "-m", "gameday.cli", "coverage", *paths, "--profile", str(clean_arena.cluster.profile)]
     argv += ["--reports", str(tmp_path / "r"), "--at-once", "2"]
-    environment = {**os.environ, "PREFECT_API_URL": api, "COLUMNS": "200"}
+    environment = {**os.environ, **api, "COLUMNS": "200"}
     process = subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     try:
         (asked,) = _paused(api, process)
         text = _question(api, asked)
         assert "2 game-days need approval" in text
         given = {"decision": "approve" if approved else "refuse", "name": "ada", "comment": "today"}
-        with SyncPrefectClient(api) as prefect:
+        with prefect_client(api) as prefect:
             assert prefect.resume_flow_run(asked, given).status == "ACCEPT"
         said, _ = process.communicate(timeout=180)
     finally:
@@ -143,11 +144,11 @@ def _written(folder: Path, name: str, *, asks: bool = True) -> str:
     return str(folder / f"{name}.yaml")
 
 
-def _paused(api: str, process: subprocess.Popen[str]) -> list[UUID]:
+def _paused(api: Mapping[str, str], process: subprocess.Popen[str]) -> list[UUID]:
     """Ids of the flow runs that wait for a person."""
     paused = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.PAUSED])))
     deadline = time.monotonic() + 100
-    with SyncPrefectClient(api) as prefect:
+    with prefect_client(api) as prefect:
         while time.monotonic() < deadline and process.poll() is None:
             if found := prefect.read_flow_runs(flow_run_filter=paused):
                 return [one.id for one in found]
@@ -156,8 +157,8 @@ def _paused(api: str, process: subprocess.Popen[str]) -> list[UUID]:
     pytest.fail(f"nobody was asked:\n{process.communicate()[0]}")
 
 
-def _question(api: str, flow_run: UUID) -> str:
-    with SyncPrefectClient(api) as prefect:
+def _question(api: Mapping[str, str], flow_run: UUID) -> str:
+    with prefect_client(api) as prefect:
         answer = prefect.request(
             "POST", "/flow_runs/{id}/input/filter", path_params={"id": flow_run}, json={"prefix": "paused", "limit": 20}
         )

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 
 from gameday import cli
 from gameday.flows.season import season
@@ -16,6 +16,7 @@ from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
 from tests.game_days.conftest import QUICK, QUIET, Arena
 from tests.game_days.test_season import plan_file
+from tests.support.prefect_api import client_settings
 
 # Seed 14 draws three beginnings in the first 30 s, the time in which a game-day of at most 3 minutes may begin.
 _SEED, _DRAWN = ["--seed", "14"], ["--budget", "210s", "--mean-gap", "8s", "--at-once", "3"]
@@ -23,7 +24,7 @@ _SEED, _DRAWN = ["--seed", "14"], ["--budget", "210s", "--mean-gap", "8s", "--at
 
 def said_by(arena: Arena, *arguments: str) -> str:
     """The command's output, on the arena's cluster and Prefect server; it passed."""
-    said, settings = io.StringIO(), {PREFECT_API_URL: f"{arena.cluster.urls['prefect']}/api", **QUIET}
+    said, settings = io.StringIO(), {**client_settings(arena.cluster.prefect_client), **QUIET}
     with temporary_settings(settings), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = cli.run(["season", "--random", *arguments, "--profile", str(arena.cluster.profile)])
     assert code == 0, said.getvalue()

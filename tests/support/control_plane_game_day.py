@@ -17,7 +17,7 @@ from typing import Any
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 from urllib3.exceptions import HTTPError
 
 from gameday import cli
@@ -31,6 +31,7 @@ from gameday.rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUIET
 from tests.rehearsal.lab.plane import need_programs
 from tests.rehearsal.processes import until
+from tests.support.prefect_api import client_settings
 
 # A run makes thousands of Secrets, of which a few are enough to show that they are there.
 _FEW = 10
@@ -80,7 +81,7 @@ def lab_for(folder: Path, plan: Path) -> Iterator[RehearsalCluster]:
                 lab=settings,
             )
         ) as cluster,
-        temporary_settings({PREFECT_API_URL: f"{cluster.urls['prefect']}/api", **QUIET}),
+        temporary_settings({**client_settings(cluster.prefect_client), **QUIET}),
     ):
         yield cluster
 
@@ -115,7 +116,7 @@ def begun(cluster: RehearsalCluster, plan: Path, reports: Path, *arguments: str)
     argv = [sys.executable, "-m", "gameday.cli", "run", str(plan), *arguments]
     process = subprocess.Popen(
         [*argv, "--profile", str(cluster.profile), "--reports", str(reports)],
-        env={**os.environ, "PREFECT_API_URL": f"{cluster.urls['prefect']}/api"},
+        env={**os.environ, **cluster.prefect_client},
     )
     try:
         until(lambda: events(reports, "fault_injected") or process.poll() is not None, 400, "the fault is in")

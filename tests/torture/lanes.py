@@ -26,6 +26,7 @@ from gameday.cluster.profile import load_profile
 from gameday.reaper.reap import ReapResult, reap
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.cluster import RehearsalCluster
+from gameday.rehearsal.prefect_server import client_environment
 from gameday.rehearsal.seed import RBAC, collection_of, seeding
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
@@ -54,7 +55,7 @@ class Lane:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            "PREFECT_API_URL": f"http://127.0.0.1:{self.prefect.port}/api",
+            **client_environment(f"http://127.0.0.1:{self.prefect.port}", self.cluster.prefect_password),
             "PREFECT_HOME": str(self.folder / "prefect"),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "COLUMNS": "200",

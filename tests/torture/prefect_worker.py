@@ -24,7 +24,7 @@ class Worker:
     def __init__(self, lane: Lane, home: Path) -> None:
         self._lane = lane
         self._home = home
-        self._api = prefect_api(f"http://127.0.0.1:{lane.prefect.port}")
+        self._api = prefect_api(lane.environment())
         self._pool = f"{lane.name}-{home.name}"
         self._run = ""
         self._begun = False

@@ -12,7 +12,7 @@ from typing import NoReturn
 from gameday import __version__
 from gameday.cluster.lab_control import SOCKET
 from gameday.rehearsal.children import Child
-from gameday.rehearsal.folder import STATE, HeldFolder
+from gameday.rehearsal.folder import STATE, HeldFolder, private_files
 from gameday.rehearsal.lab.control_plane import ControlPlane
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.lab.supervisor import Supervision
@@ -52,7 +52,7 @@ class Lab:
 
     def start(self) -> None:
         """Start the lab and wait until everything is ready. Raises StartError."""
-        with start_errors(self.folder, "lab", holder="a lab or a rehearsal"):
+        with start_errors(self.folder, "lab", holder="a lab or a rehearsal"), private_files():
             self._held = HeldFolder(self.folder)
             start_on_free_ports(self._start, self.control_plane.supervisor.wrote, self.control_plane.end)
 

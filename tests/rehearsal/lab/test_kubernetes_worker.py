@@ -42,7 +42,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.gameday, pytest.mark.timeout(600)]
 FOLDER = DEPLOY / "prefect" / "kubernetes"
 PACKAGES = TOOLS / "prefect-kubernetes"
 ACCOUNT = "gameday-kubernetes-worker"
-PASSWORD = "admin:a-password-that-must-not-be-seen"
 API_KEY = "a-key-that-must-not-be-seen"
 _PREFECT = (sys.executable, "-m", "prefect")
 _OURS = Path(sys.executable).parent
@@ -55,7 +54,7 @@ class JobWorker:
         self.arena = arena
         self.folder = folder
         self.batch = client.BatchV1Api(arena.core.api_client)
-        self.api = prefect_api(arena.cluster.urls["prefect"])
+        self.api = prefect_api(arena.cluster.prefect_client)
         self._grant()
         self._environment = self._environment_of_the_manifest()
         template = ("--base-job-template", str(FOLDER / "job-template.json"))
@@ -73,7 +72,7 @@ class JobWorker:
 
     def _grant(self) -> None:
         """Apply what deploy/prefect/kubernetes and the Jobs need, and write the account's kubeconfig."""
-        manifests = [*documents(FOLDER / "rights.yaml"), _secret(), _settings()]
+        manifests = [*documents(FOLDER / "rights.yaml"), _secret(self.arena.cluster.prefect_password), _settings()]
         for manifest in manifests:
             (self.folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
             self._run(
@@ -90,12 +89,11 @@ class JobWorker:
         return {
             **inherited,
             **found,
-            "PREFECT_API_AUTH_STRING": PASSWORD,
             # As docs/prefect.md has it for Prefect Cloud.
             "PREFECT_API_KEY": API_KEY,
             "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_KEY_SECRET_NAME": "gameday-prefect",
             "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_KEY_SECRET_KEY": "key",
-            "PREFECT_API_URL": f"{self.arena.cluster.urls['prefect']}/api",
+            **self.arena.cluster.prefect_client,
             "PREFECT_HOME": str(self.folder / "home"),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -193,9 +191,9 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _secret() -> dict[str, Any]:
+def _secret(password: str) -> dict[str, Any]:
     metadata = {"name": "gameday-prefect", "namespace": "gameday"}
-    held = {"auth": PASSWORD, "key": API_KEY}
+    held = {"auth": password, "key": API_KEY}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": held}
 
 
@@ -228,14 +226,15 @@ def test_a_flow_run_is_a_job_that_passes_and_one_that_is_cancelled_is_undone(wor
     job = worker.job(run)
     pod = worker.pod(job)
     taken = json.dumps(worker.arena.core.api_client.sanitize_for_serialization([job, pod]))
-    for secret in (PASSWORD, API_KEY):
+    password = worker.arena.cluster.prefect_password
+    for secret in (password, API_KEY):
         assert secret not in taken
         assert base64.b64encode(secret.encode()).decode() not in taken
     has_the_templates_limits(job, pod, run)
 
     kubelet = PlayedKubelet(worker, pod)
     given = (kubelet.environment["PREFECT_API_AUTH_STRING"], kubelet.environment["PREFECT_API_KEY"])
-    assert given == (PASSWORD, API_KEY)
+    assert given == (password, API_KEY)
     kubelet.end()
     assert worker.state(run) == "Passed", kubelet.log.read_text()
     assert [one.cleanliness for one in worker.history("passes").of(RunEnded)] == [Cleanliness.CLEAN]
