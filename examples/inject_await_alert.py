@@ -1,6 +1,6 @@
 """A flow of your own: does the alert fire? Everything else is left out, and the report calls it "not asked".
 
-    gameday rehearsal up                   # in another terminal; set PREFECT_API_URL here as it prints
+    gameday rehearsal up                   # in another terminal; set Prefect's variables here as it prints
     python examples/inject_await_alert.py gpu-fell-off-the-bus .rehearsal/profile.yaml
 
 The baseline cannot be left out: it chooses the node and locks it. Whatever ends the block, `undo_at_the_end` takes the

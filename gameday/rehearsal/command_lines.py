@@ -29,6 +29,7 @@ from gameday.rehearsal.prefect_server import (
     server_argv,
     server_environment,
 )
+from gameday.rehearsal.session_token import TOKEN_VARIABLE, new_token
 
 PORTS = (
     "nodes",
@@ -54,6 +55,7 @@ class CommandLines:
         """Take the choices of the cluster, and the numbers of `PORTS` by name."""
         self._blueprint = blueprint
         self._ports = ports
+        self._token = {TOKEN_VARIABLE: new_token()}
 
     def prefect(self, password: str) -> Child:
         """Return Prefect's server, whose data are in the folder `prefect`, and which asks for the password."""
@@ -82,7 +84,9 @@ class CommandLines:
     def log_store(self) -> Child:
         """Return the store of the nodes' kernel logs."""
         data = self._blueprint.folder / "logstore"
-        return self._python("logstore", "--port", str(self._ports["logstore"]), "--data-dir", str(data))
+        return self._python(
+            "logstore", "--port", str(self._ports["logstore"]), "--data-dir", str(data), env=self._token
+        )
 
     def observability(self) -> tuple[Program, ...]:
         """Write the configurations of Prometheus and Alertmanager, and return the two.
@@ -160,6 +164,7 @@ class CommandLines:
             *(("--kernel-logs", str(logs.resolve())) if (logs := blueprint.kernel_log_folder) else ()),
             *blueprint.lab.node_arguments(),
             *(("--lab-control", str(blueprint.lab_control)) if blueprint.lab_control else ()),
+            env=self._token,
         )
 
     def controllers(self) -> Child:
@@ -221,6 +226,7 @@ class CommandLines:
             "--nodes-url",
             f"http://{self._address('nodes')}",
             *(["--repair"] if self._blueprint.repair else []),
+            env=self._token,
         )
 
     def repair(self, profile: Path, prefect: Mapping[str, str]) -> Child:
@@ -237,10 +243,12 @@ class CommandLines:
         environment = {**prefect_environment(home), **prefect}
         return Child("repair", [sys.executable, "-m", "gameday.cli", *arguments], folder / "repair.log", environment)
 
-    def _python(self, part: str, *arguments: str, module: str | None = None) -> Child:
+    def _python(
+        self, part: str, *arguments: str, module: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Child:
         module = module or f"gameday.rehearsal.{part}"
         log = self._blueprint.folder / f"{part}.log"
-        return Child(part, [sys.executable, "-m", module, *arguments], log)
+        return Child(part, [sys.executable, "-m", module, *arguments], log, env)
 
     def _address(self, port: str) -> str:
         return f"127.0.0.1:{self._ports[port]}"

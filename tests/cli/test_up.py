@@ -92,9 +92,9 @@ class Up:
             lambda: "Ctrl-C ends all of it" in self.words() or self.process.poll() is not None, PATIENCE_S, "it is up"
         )
         assert self.process.poll() is None, self.words()
-        pages = self.words().partition("Prefect's pages: ")[2].split()[0]
+        self.pages = self.words().partition("Prefect's pages: ")[2].split()[0]
         self.password = (folder / "up" / "prefect-password").read_text(encoding="ascii")
-        self.api = prefect_api(client_environment(pages, self.password))
+        self.api = prefect_api(client_environment(self.pages, self.password))
 
     def words(self) -> str:
         return self.said.read_text(encoding="utf-8")
@@ -155,6 +155,11 @@ def up(tmp_path: Path) -> Iterator[Up]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_game_day_from_the_form_passes(up: Up) -> None:
+    without = httpx.post(f"{up.pages}/api/deployments/filter", json={}, trust_env=False)
+    assert without.status_code == 401
+    assert up.password not in up.words()
+    mine = [path for path in (up.folder / "up").rglob("*") if path.stat().st_mode & 0o77]
+    assert mine == [], "others may open files that hold passwords"
     refused = up.api.get("/deployments/name/game-day/manual").json()["id"]
     answer = up.api.post(f"/deployments/{refused}/create_flow_run", json={"parameters": {"plan": "no-such-plan"}})
     assert (answer.status_code, "no-such-plan" in answer.text) == (409, True)

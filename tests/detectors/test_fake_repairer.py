@@ -111,7 +111,7 @@ async def repaired(run: Callable[[list[str]], Awaitable[ProgramResult]], pci: st
             cast(Actions, SimpleNamespace(show=show)),
             cast(Reflector, SimpleNamespace(store={"n1": NODE})),
             stack,
-            str(hosts.make_url("")).rstrip("/"),
+            str(hosts.make_url("/hosts")),
         )
         await repairer.repair("n1", RepairKind.GPU_RESET, pci, give_back)
     return shown, bool(given_back)

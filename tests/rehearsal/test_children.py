@@ -39,6 +39,20 @@ def test_the_ready_line_is_what_it_says(made: list[Child], tmp_path: Path) -> No
     child.end()
 
 
+def test_its_files_are_its_users_alone_unless_it_plays_game_days(made: list[Child], tmp_path: Path) -> None:
+    before, modes = os.umask(0), []
+    try:
+        for plays_game_days in (False, True):
+            child = _child(made, tmp_path, f"open({str(tmp_path / 'file')!r}, 'w')", plays_game_days=plays_game_days)
+            assert child.process is not None
+            child.process.wait()
+            modes.append([path.stat().st_mode & 0o777 for path in (child.log, tmp_path / "file")])
+            (tmp_path / "file").unlink()
+    finally:
+        os.umask(before)
+    assert modes == [[0o600, 0o600], [0o600, 0o666]]
+
+
 def test_one_that_dies_is_named_with_status_last_words_and_log(made: list[Child], tmp_path: Path) -> None:
     child = _child(made, tmp_path, "import sys; print('a\\nthe reason', file=sys.stderr); sys.exit(3)")
     with pytest.raises(ChildError) as said:

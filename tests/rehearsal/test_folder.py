@@ -10,7 +10,7 @@ import pytest
 from gameday.cluster.virtual_cluster import LOCK, holder
 from gameday.errors import FolderHeldError
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.folder import STATE, HeldFolder
+from gameday.rehearsal.folder import STATE, HeldFolder, private_files
 
 
 def test_a_held_folder_names_its_process_and_keeps_others_out(tmp_path: Path) -> None:
@@ -44,6 +44,18 @@ def test_what_a_killed_rehearsal_left_means_nothing_even_when_its_number_lives_a
     assert holder(tmp_path) is None
     held = HeldFolder(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {LOCK, "prefect"}
+    held.release()
+
+
+def test_a_folder_is_its_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with private_files():
+            held = HeldFolder(tmp_path / "folder")
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (held.folder, held.folder / LOCK)] == [0o700, 0o600]
     held.release()
 
 

@@ -119,7 +119,7 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
             return httpx.get(profile.guest.url, trust_env=False).raise_for_status().json()["instances"]
 
         eventually(shown, lambda found: all(one["state"] == "running" for one in found.values()))
-        hosts = profile.guest.url.replace("/guests", "/hosts")
+        hosts = cluster.child("nodes").ready["hosts"]
         record = {"record": "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"}
         httpx.post(f"{hosts}/gpu-node-2/kernel-log", json=record, trust_env=False).raise_for_status()
         admin = cluster.admin_kubeconfig

@@ -69,6 +69,20 @@ def test_the_servers_pages_ask_the_server_they_came_from(tmp_path: Path) -> None
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
 
 
+def test_no_other_servers_pages_may_ask_it_and_nobody_without_the_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the user opens another server to everybody, in his own environment."""
+    for name in ("PREFECT_SERVER_CORS_ALLOWED_ORIGINS", "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS"):
+        monkeypatch.setenv(name, "*")
+    for key, value in server_environment(4711, "gameday:secret", tmp_path).items():
+        monkeypatch.setenv(key, value)
+    api = Settings().server.api
+    assert api.cors_allowed_origins == "http://127.0.0.1:4711,http://localhost:4711"
+    assert api.auth_string is not None
+    assert api.auth_string.get_secret_value() == "gameday:secret"
+
+
 @pytest.mark.parametrize("name", ["PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL"])
 def test_a_database_of_the_users_environment_is_left_alone(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

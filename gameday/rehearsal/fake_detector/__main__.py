@@ -14,6 +14,7 @@ from pathlib import Path
 from gameday.detectors.load import read_detector
 from gameday.errors import DocumentError
 from gameday.rehearsal.fake_detector.detector import run_fake_detector
+from gameday.rehearsal.session_token import hosts_path, session_token
 from kubesim.errors import KubeconfigError
 from kubesim.kubeconfig import Kubeconfig
 from kubesim.process import die_with_parent
@@ -34,8 +35,9 @@ def parse_arguments() -> argparse.Namespace:
 async def serve(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM or SIGINT. Raises KubeconfigError and DocumentError."""
     profile, kubeconfig = read_detector(arguments.profile), Kubeconfig.load(arguments.kubeconfig)
+    hosts_url = f"{arguments.nodes_url}{hosts_path(session_token())}"
     fake_detector = run_fake_detector(
-        profile, kubeconfig, arguments.loki_url, arguments.nodes_url, say_ready, repair=arguments.repair
+        profile, kubeconfig, arguments.loki_url, arguments.nodes_url, hosts_url, say_ready, repair=arguments.repair
     )
     running = asyncio.ensure_future(fake_detector)
     loop = asyncio.get_running_loop()

@@ -166,6 +166,7 @@ async def run_fake_detector(
     kubeconfig: Kubeconfig,
     loki_url: str,
     nodes_url: str,
+    hosts_url: str,
     ready: Callable[[], None],
     *,
     repair: bool,
@@ -176,7 +177,8 @@ async def run_fake_detector(
         profile: The profile to play.
         kubeconfig: The stand-in's own rights.
         loki_url: The log store.
-        nodes_url: The virtual nodes' server: what the host engines have, and the machines to repair.
+        nodes_url: The virtual nodes' server: what the host engines have.
+        hosts_url: The machines to repair, at the same server.
         ready: Called once the stand-in would see a fault in every source that the detector reads.
         repair: Repair what is quarantined, as the profile's `repairs` describes.
     """
@@ -185,7 +187,7 @@ async def run_fake_detector(
         nodes, events = Reflector(api, "/api/v1/nodes"), EventRecorder(api, component)
         actions = Actions(api, events, profile.name)
         repairs = profile.repairs if repair else None
-        repairer = FakeRepairer(api, actions, nodes, repairs, nodes_url) if repairs else None
+        repairer = FakeRepairer(api, actions, nodes, repairs, hosts_url) if repairs else None
         fake_detector = FakeDetector(profile, actions, nodes, repairer)
         connected = asyncio.Event()
         if "kernel log" in profile.reads:

@@ -1,4 +1,7 @@
-"""`python -m gameday.rehearsal.logstore --port 0 [--data-dir DIR]`: one JSON line on stdout once it serves."""
+"""`python -m gameday.rehearsal.logstore --port 0 [--data-dir DIR]`: one JSON line on stdout once it serves.
+
+With a token in the environment (`session_token.TOKEN_VARIABLE`), only who shows it may push lines.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from aiohttp import web
 
 from gameday.rehearsal.logstore.server import application
 from gameday.rehearsal.logstore.store import Store
+from gameday.rehearsal.session_token import TOKEN_VARIABLE
 from kubesim.process import die_with_parent
 
 PID_FILE = "pid"
@@ -48,7 +52,7 @@ async def _serve(port: int, folder: Path | None, most_bytes: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    runner = web.AppRunner(application(store), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(application(store, os.environ.get(TOKEN_VARIABLE)), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)

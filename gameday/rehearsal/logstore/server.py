@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import re
 import time
@@ -18,6 +19,7 @@ from gameday.rehearsal.logstore.logql import Query, parse, parse_selector
 from gameday.rehearsal.logstore.store import Entry, Found, Store, keep
 
 STORE: web.AppKey[Store] = web.AppKey("store", Store)
+TOKEN: web.AppKey[str | None] = web.AppKey("token")
 TAILS: web.AppKey[set[web.WebSocketResponse]] = web.AppKey("tails", set)
 
 _HOUR_NS = 3600 * 10**9
@@ -36,9 +38,11 @@ _LABEL = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(store: Store) -> web.Application:
+def application(store: Store, token: str | None = None) -> web.Application:
+    """Return the server of a store; a push has to show the bearer token where there is one."""
     app = web.Application(client_max_size=_LARGEST_PUSH, middlewares=[_bad_requests])
     app[STORE] = store
+    app[TOKEN] = token
     app[TAILS] = set()
     app.on_shutdown.append(_close_tails)
     api = "/loki/api/v1"
@@ -80,6 +84,9 @@ async def _no_otlp(_: web.Request) -> web.Response:
 
 
 async def _push(request: web.Request) -> web.Response:
+    token, shown = request.app[TOKEN], request.headers.get("Authorization", "")
+    if token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+        raise web.HTTPUnauthorized(text="only the rehearsal's own nodes may push lines\n")
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(
             text="the rehearsal's log store takes application/json only, not snappy-compressed protobuf: "

@@ -27,6 +27,7 @@ from gameday.rehearsal.nodes.kernel_log_files import NodeFiles, node_files
 from gameday.rehearsal.nodes.kubelet_server import serving_tls
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
+from gameday.rehearsal.session_token import hosts_path, session_token
 from gameday.rehearsal.slow_gpus import SlowGpu
 from kubesim.client import ApiClient
 from kubesim.errors import ApiError, KubeconfigError
@@ -158,9 +159,10 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             exporter=arguments.exporter,
             gpu_operator=arguments.gpu_operator,
         )
-        async with LogShipper(arguments.loki_url) as shipper:
+        token = session_token()
+        async with LogShipper(arguments.loki_url, token) as shipper:
             nodes = VirtualNodes(settings, shipper)
-            running = asyncio.create_task(_run(nodes, arguments, kubeconfig, tls))
+            running = asyncio.create_task(_run(nodes, arguments, kubeconfig, tls, hosts_path(token)))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -173,15 +175,15 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
 
 
 async def _run(
-    nodes: VirtualNodes, arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None
+    nodes: VirtualNodes, arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None, hosts: str
 ) -> None:
-    """Serve and stay joined until cancelled.
+    """Serve, the hosts below the path `hosts`, and stay joined until cancelled.
 
     Raises ApiError, and OSError for a port that cannot be had and for files that cannot be read or written.
     """
     order = GuestOrder.model_validate_json(arguments.guest.read_bytes()) if arguments.guest else None
     async with AsyncExitStack() as stack:
-        bound = await stack.enter_async_context(_listening(server.application(nodes), arguments.port))
+        bound = await stack.enter_async_context(_listening(server.application(nodes, hosts), arguments.port))
         files: dict[str, NodeFiles] = {}
         if arguments.kernel_logs:
             files = await stack.enter_async_context(node_files(arguments.kernel_logs, nodes.with_gpus))
@@ -190,12 +192,13 @@ async def _run(
         connections = max(_FEWEST_CONNECTIONS, len(nodes.machines) // _NODES_PER_CONNECTION)
         client = ApiClient(kubeconfig, "gameday-virtual-nodes", connections)
         api = await stack.enter_async_context(client)
-        await stack.enter_async_context(nodes.joined(api, ApiAddress.of(kubeconfig), bound, kubelet_port))
         url = f"http://127.0.0.1:{bound}"
+        hosts_url = f"{url}{hosts}"
+        await stack.enter_async_context(nodes.joined(api, ApiAddress.of(kubeconfig), hosts_url, kubelet_port))
         if order:
             machines = {machine.name: machine for machine in nodes.with_gpus}
-            nodes.guests = await stack.enter_async_context(guests.running(order, machines, files, url))
-        ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": f"{url}/hosts"}
+            nodes.guests = await stack.enter_async_context(guests.running(order, machines, files, url, hosts_url))
+        ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": hosts_url}
         print(json.dumps({**ready, "kubelet_port": kubelet_port, "nodes": list(nodes.machines)}), flush=True)
         await asyncio.Event().wait()
 

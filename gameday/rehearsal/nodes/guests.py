@@ -223,18 +223,19 @@ class Guests:
 
 @asynccontextmanager
 async def running(
-    order: GuestOrder, machines: Mapping[str, Machine], files: Mapping[str, NodeFiles], url: str
+    order: GuestOrder, machines: Mapping[str, Machine], files: Mapping[str, NodeFiles], url: str, hosts_url: str
 ) -> AsyncIterator[Guests]:
     """Keep the guest running for the block, on every node or once. Raises OSError.
 
-    `machines` are the GPU nodes by their names, with the files of each; `url` is the nodes' server's.
+    `machines` are the GPU nodes by their names, with the files of each; `url` is the nodes' server's,
+    `hosts_url` that of the hosts there.
     """
     values: Values = {
         Placeholder.KUBECONFIG: str(order.kubeconfig),
         Placeholder.LOKI_URL: order.loki_url,
         Placeholder.PROMETHEUS_URL: order.prometheus_url,
         Placeholder.METRICS_URL: f"{url}/metrics",
-        Placeholder.HOSTS_URL: f"{url}/hosts",
+        Placeholder.HOSTS_URL: hosts_url,
         Placeholder.FOLDER: str(order.folder),
     }
     if order.guest.per_node:

@@ -29,8 +29,10 @@ _PUSH_TIMEOUT_S = 10.0
 class LogShipper:
     """Use as an async context manager; `ship` may be called at any time, also before."""
 
-    def __init__(self, loki_url: str | None) -> None:
+    def __init__(self, loki_url: str | None, token: str = "") -> None:
+        """Ship to this log store, which is shown the bearer token; None: to nobody."""
         self._url = f"{loki_url.rstrip('/')}/loki/api/v1/push" if loki_url else None
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         self._waiting: deque[tuple[int, str, str]] = deque(maxlen=_BUFFER_LINES)
         self._filled = asyncio.Event()
         self._last_ns: dict[str, int] = {}
@@ -79,7 +81,7 @@ class LogShipper:
         pause_s = _BACKOFF_S[0]
         while True:
             try:
-                async with session.post(self._url, data=body, headers={"Content-Type": "application/json"}) as answer:
+                async with session.post(self._url, data=body, headers=self._headers) as answer:
                     if answer.status < 400:
                         return
                     reason = f"HTTP {answer.status}: {(await answer.text())[:200].strip()}"

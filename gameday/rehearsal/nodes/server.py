@@ -72,7 +72,8 @@ class _Steer(_Body):
     utilization: float = Field(ge=0, le=1)
 
 
-def application(nodes: VirtualNodes) -> web.Application:
+def application(nodes: VirtualNodes, hosts: str = "/hosts") -> web.Application:
+    """Return the server of the nodes; the virtual hosts are below the path `hosts`."""
     app = web.Application(middlewares=[_errors])
     app[NODES] = nodes
     app[WAYS] = ways = Ways(nodes.machines)
@@ -81,7 +82,7 @@ def application(nodes: VirtualNodes) -> web.Application:
         await ways.close()
 
     app.on_shutdown.append(end_ways)
-    host = "/hosts/{node}"
+    host = f"{hosts}/{{node}}"
     app.router.add_post(f"{host}/kernel-log", _write_kernel_log)
     app.router.add_get(f"{host}/kernel-log", _read_kernel_log)
     app.router.add_post(f"{host}/run", _run)

@@ -116,11 +116,11 @@ class VirtualNodes:
 
     @asynccontextmanager
     async def joined(
-        self, api: ApiClient, api_address: ApiAddress, port: int, kubelet_port: int | None
+        self, api: ApiClient, api_address: ApiAddress, hosts_url: str, kubelet_port: int | None
     ) -> AsyncIterator[None]:
         """Register every node; heartbeats and pods go on inside the block.
 
-        `api_address` is the API server's for pods that have an account there, `port` is where agents reach the hosts,
+        `api_address` is the API server's for pods that have an account there, `hosts_url` where agents reach the hosts,
         `kubelet_port` the kubelet port of the Nodes, if there is one.
         Raises ApiError where the cluster does not say its version, ExceptionGroup where a background task fails,
         which is a bug.
@@ -143,7 +143,7 @@ class VirtualNodes:
                     hold_out=number in self._hold_outs,
                 ),
                 api_address=api_address,
-                host_url=f"http://127.0.0.1:{port}/hosts/{name}",
+                host_url=f"{hosts_url}/{name}",
                 state_dir=self._settings.state_dir / "pods",
                 label=self._labeller(machine.index),
                 registering=registering,

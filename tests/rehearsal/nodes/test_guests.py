@@ -67,7 +67,7 @@ def play(machine: Machine, asked: GuestOrder, act: Callable[[Guests], Awaitable[
     async def run() -> None:
         async with (
             node_files(asked.folder / "kernel-logs", [machine]) as files,
-            guests.running(asked, {machine.name: machine}, files, "http://nodes") as running,
+            guests.running(asked, {machine.name: machine}, files, "http://nodes", "http://nodes/hosts") as running,
         ):
             await act(running)
 
@@ -292,7 +292,7 @@ def test_the_server_shows_the_guest_and_its_output(tmp_path: Path) -> None:
             node_files(tmp_path / "kernel-logs", nodes.with_gpus) as files,
         ):
             assert (await client.get("/guests")).status == 404
-            async with guests.running(asked, machines, files, "http://nodes") as nodes.guests:
+            async with guests.running(asked, machines, files, "http://nodes", "http://nodes/hosts") as nodes.guests:
                 await until(
                     lambda: nodes.guests and printed(nodes.guests.status().instances["n-2"])[-1:] == ["end"], ""
                 )

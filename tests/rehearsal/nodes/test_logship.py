@@ -22,10 +22,12 @@ class Store:
         self.statuses = list(statuses)
         self.entries: list[tuple[dict[str, str], str, str]] = []
         self.pushes = 0
+        self.shown = ""
         self.changed = asyncio.Condition()
 
     async def push(self, request: web.Request) -> web.Response:
         self.pushes += 1
+        self.shown = request.headers["Authorization"]
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         if status < 400:
             for stream in (await request.json())["streams"]:
@@ -51,12 +53,13 @@ async def serve(store: Store, port: int = 0) -> tuple[web.AppRunner, int]:
 async def test_lines_arrive_with_konduktors_labels_and_distinct_times() -> None:
     store = Store(204)
     runner, port = await serve(store)
-    async with LogShipper(f"http://127.0.0.1:{port}") as shipper:
+    async with LogShipper(f"http://127.0.0.1:{port}", "secret") as shipper:
         shipper.ship("n1", record("NVRM: Xid"))
         shipper.ship("n1", record("NVRM: Xid"))
         shipper.ship("n2", record("other"))
         await store.until(lambda: len(store.entries) == 3)
     await runner.cleanup()
+    assert store.shown == "Bearer secret"
     labels, ns, line = store.entries[0]
     assert labels == {"k8s_daemonset_name": "dmesg", "k8s_namespace_name": "dmesg-logging", "k8s_node_name": "n1"}
     assert line == "[12345.678901] NVRM: Xid"

@@ -1,0 +1,28 @@
+"""The token of one cluster's programs. It tells them from other users of the machine, who reach every port on loopback.
+
+The log store takes lines, and the virtual hosts take orders, only from a client that has it. It is handed on in the
+environment, which no other user can read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+TOKEN_VARIABLE = "GAMEDAY_REHEARSAL_TOKEN"  # noqa: S105 - the variable's name
+"""The environment variable that holds the token."""
+
+
+def new_token() -> str:
+    """Return a token for one cluster's life, with 256 bits of chance."""
+    return secrets.token_urlsafe(32)
+
+
+def session_token() -> str:
+    """Return the token in this process's environment; one that nobody else has where there is none."""
+    return os.environ.get(TOKEN_VARIABLE) or new_token()
+
+
+def hosts_path(token: str) -> str:
+    """Return the path of the virtual hosts at the nodes' server: an agent is given a URL, and nothing else."""
+    return f"/{token}/hosts"
