@@ -142,7 +142,7 @@ def own_server(child: Child) -> Iterator[None]:
 
 
 def gone_message(error: BaseException) -> str:
-    """Return what is wrong and what to do where Prefect's server or its database did not answer, or refused us."""
+    """Return what to do where Prefect's server, or its database, did not answer or asks for a password; else empty."""
     import httpx  # noqa: PLC0415
 
     if isinstance(error, httpx.HTTPStatusError):

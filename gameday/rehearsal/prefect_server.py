@@ -91,7 +91,8 @@ def begin_with_template(home: Path) -> bool:
 
     False when the server will have to migrate an empty one.
     """
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
     if (home / _DATABASE).exists():
         return True
     template = _template()

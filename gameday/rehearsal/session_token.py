@@ -1,7 +1,7 @@
 """The token of one cluster's programs. It tells them from other users of the machine, who reach every port on loopback.
 
-The log store takes lines, and the virtual hosts take orders, only from a client that has it. It is handed on in the
-environment, which no other user can read.
+The log store takes lines, and the virtual hosts answer, only where a client has it. It is handed on in the environment,
+which no other user can read.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ TOKEN_VARIABLE = "GAMEDAY_REHEARSAL_TOKEN"  # noqa: S105 - the variable's name
 
 
 def new_token() -> str:
-    """Return a token for one cluster's life, with 256 bits of chance."""
+    """Return a token for one cluster's life: 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
 def session_token() -> str:
-    """Return the token in this process's environment; one that nobody else has where there is none."""
+    """Return the token in this process's environment; a new one, which nobody else has, where there is none."""
     return os.environ.get(TOKEN_VARIABLE) or new_token()
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from gameday.rehearsal.children import Child
+from gameday.rehearsal.folder import private_files
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
     AUTH_FILE,
@@ -89,7 +90,8 @@ class TemporaryPrefect:
         is_migrated = self._home is None or begin_with_template(self._home)
         environment = server_environment(port, self._password, self._home) | ({} if self._whole else _SMALL)
         if self._whole:
-            self.password_file.write_text(self._password, encoding="ascii")
+            with private_files():
+                self.password_file.write_text(self._password, encoding="ascii")
         self._child = Child("prefect", server_argv(port), self._log, environment, says_ready=False)
         self._child.start()
         self._child.await_url(f"{self.url}/api/health")

@@ -145,9 +145,11 @@ def test_the_database_is_a_temporary_one_unless_somebody_wants_another(
         monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", named)
         refresh_global_settings_context()
     environments: list[dict[str, str]] = []
+    modes: list[int] = []
 
     def server(name: str, argv: list[str], log: Path, environment: dict[str, str], **_: object) -> Child:
         environments.append({**os.environ, **environment})
+        modes.extend(path.stat().st_mode & 0o777 for path in log.parent.glob("prefect-password"))
         return Child(name, [sys.executable, "-c", "raise SystemExit('no')"], log, environment, says_ready=False)
 
     monkeypatch.setattr(temporary_prefect, "Child", server)
@@ -156,6 +158,7 @@ def test_the_database_is_a_temporary_one_unless_somebody_wants_another(
     url = environments[0].get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
     assert ("gameday-prefect-" in url) is is_temporary
     assert is_temporary or url == named
+    assert modes == ([0o600] if whole else []), "a person needs the password of a server with pages"
 
 
 def test_an_event_after_the_end_of_a_server_starts_none() -> None:
