@@ -7,6 +7,7 @@ servers share the machine. Rounds:
 * faults: one after the other, each on a node of its own;
 * storm: one line for each of many nodes, pushed in one request;
 * losses: a storm in which the controller is killed, one in which the log store is, and faults under noise;
+* flood: very many lines of one node at once, and then a fault of another one;
 * leaders: two controllers, and lines at a steady rate, while the leader is killed and while it is stopped;
 * idle: memory and CPU of a controller that has nothing to do.
 """
@@ -41,9 +42,11 @@ from gameday.rehearsal.children import cpu_seconds
 from gameday.rehearsal.ports import HeldPorts
 from gameday.xid.lines import format_xid
 
+_KERNEL_LOG = {"k8s_namespace_name": "dmesg-logging", "k8s_daemonset_name": "dmesg"}
 _PCI = "0000:4e:00"
 _ORDINARY = "usb 1-1: new high-speed USB device number 4 using xhci_hcd"
 _NOISE_BATCH = 500
+_FLOOD_BATCH = 2000  # as deploy's collectors and the rehearsal's shipper send at most
 _TIMEOUT_S = 120.0
 _STATUS_EVERY_S = 300.0  # the kubelet's nodeStatusReportFrequency
 
@@ -131,7 +134,7 @@ class Bench:
         """Push (node, line) pairs in one request."""
         now = time.time_ns()
         streams = [
-            {"stream": {"k8s_daemonset_name": "dmesg", "k8s_node_name": node}, "values": [[str(now + index), line]]}
+            {"stream": _KERNEL_LOG | {"k8s_node_name": node}, "values": [[str(now + index), line]]}
             for index, (node, line) in enumerate(lines)
         ]
         self.http.post(f"{self.loki}/loki/api/v1/push", json={"streams": streams}).raise_for_status()
@@ -150,14 +153,16 @@ def main() -> None:
     parser.add_argument("--storm", type=int, default=750)
     parser.add_argument("--of", type=int, help="nodes of the storm's cluster; none: as many as it strikes")
     parser.add_argument("--noise", type=int, default=10_000, help="lines per second")
+    parser.add_argument("--flood", type=int, default=48_000, help="lines of one node")
     parser.add_argument("--lines", type=int, default=10, help="per second, while the leader changes")
     parser.add_argument("--idle", type=int, default=5000, help="nodes")
-    parser.add_argument("--rounds", nargs="+", default=["faults", "storm", "losses", "leaders", "idle"])
+    parser.add_argument("--rounds", nargs="+", default=["faults", "storm", "losses", "flood", "leaders", "idle"])
     arguments = parser.parse_args()
     rounds: dict[str, Callable[[], None]] = {
         "faults": lambda: _faults(arguments.faults),
         "storm": lambda: print(storm(arguments.storm, arguments.of or arguments.storm)),
         "losses": lambda: _losses(arguments.noise),
+        "flood": lambda: print(*flood(arguments.flood), sep="\n"),
         "leaders": lambda: _leaders(arguments.lines),
         "idle": lambda: print(*idle(arguments.idle), sep="\n"),
     }
@@ -252,6 +257,23 @@ def _find_in_noise(bench: Bench, names: Sequence[str], per_second: int) -> None:
     print(f"under {rate:.0f} lines of noise a second: {lost} of {len(names)} lost; {_latency(took)}")
 
 
+def flood(count: int) -> Iterator[str]:
+    """Yield how long a flood of one node delays another node's fault after it, and its own."""
+    for kind, texts in (("one text", [""]), ("no two alike", [f"error {number:x}" for number in range(count)])):
+        lines = [f"[{n:12.6f}] {format_xid(13, _PCI, text=texts[n % len(texts)])}" for n in range(count)]
+        with _bench(["loud", "quiet"]) as bench:
+            bench.health.start()
+            cpu, began = bench.health.cpu_s, time.monotonic()
+            for first in range(0, count, _FLOOD_BATCH):
+                bench.push([("loud", line) for line in lines[first : first + _FLOOD_BATCH]])
+            pushed = time.monotonic()
+            bench.push([("quiet", _lost()), ("loud", f"[{count:12.6f}] {format_xid(79, _PCI)}")])
+            missing = bench.await_tainted(["quiet", "loud"])
+            took = {name: f"{at - pushed:.2f} s" for name, at in bench.tainted.items()}
+            yield f"flood of {count} lines, {kind}, in {pushed - began:.1f} s: {len(missing)} missing, {took}"
+            yield f"  controller {bench.health.cpu_s - cpu:.1f} s of CPU, {bench.health.resident_mib:.0f} MiB resident"
+
+
 def _leaders(per_second: int) -> None:
     ends = (("killed", Process.kill), ("stopped", Process.stop))
     with _bench([name for how, _ in ends for names in _of_change(how, per_second) for name in names]) as bench:
@@ -315,7 +337,7 @@ def _make_noise(bench: Bench, per_second: int, stop: threading.Event, sent: list
         values = [
             [str(now + index), format_xid(13, _PCI) if index % 100 == 0 else _ORDINARY] for index in range(_NOISE_BATCH)
         ]
-        stream = {"k8s_daemonset_name": "dmesg", "k8s_node_name": "killed-0"}
+        stream = _KERNEL_LOG | {"k8s_node_name": "killed-0"}
         client.post(f"{bench.loki}/loki/api/v1/push", json={"streams": [{"stream": stream, "values": values}]})
         sent.append(_NOISE_BATCH)
         stop.wait(max(0.0, due - time.monotonic()))

@@ -26,7 +26,7 @@ loki:
   tenant: gpu
   username: gameday
   password_env: LOKI_PASSWORD
-loki_selector: '{k8s_daemonset_name="dmesg"}'
+loki_selector: '{k8s_namespace_name="dmesg-logging", k8s_daemonset_name="dmesg"}'
 loki_node_label: k8s_node_name
 prometheus_node_label: Hostname
 alert_node_label: node

@@ -14,12 +14,13 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as connect_websocket
@@ -42,6 +43,7 @@ _BACK_OFF_S = (0.2, 5.0)
 _ENDS_WITHIN_S = 5.0
 # A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
 _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
+_NS_DIGITS = 19  # until the year 2286
 # How far ahead a shipper's clock may run: Loki itself refuses lines 10 minutes ahead (creation_grace_period).
 _AHEAD_NS = 600 * 10**9
 # The newest lines are remembered to recognise repetitions; so many take 36 MB.
@@ -70,16 +72,26 @@ class LogLine:
 
 class _Stream(Answer):
     stream: dict[str, str]
-    values: list[list[Any]]
+    values: list[Any]
 
-    def lines(self) -> Iterator[LogLine]:
+    def lines(self) -> Iterator[LogLine | None]:
         labels = tuple(sorted(self.stream.items()))
-        # A value has a third member where structured metadata is categorised; it is in the labels otherwise.
-        return (LogLine(int(value[0]), labels, str(value[1])) for value in self.values)
+        return (_line(labels, value) for value in self.values)
+
+
+def _line(labels: tuple[tuple[str, str], ...], entry: object) -> LogLine | None:
+    """Return the line of an entry, [nanoseconds, line]; None for anything else.
+
+    A third member is structured metadata where that is categorised; it is in the labels otherwise.
+    """
+    match entry:
+        case [str() as ns, str() as text, *_] if ns.isascii() and ns.isdecimal() and len(ns) <= _NS_DIGITS:
+            return LogLine(int(ns), labels, text)
+    return None
 
 
 class _Data(Answer):
-    result: list[_Stream]
+    result: list[Any]
 
 
 class _LabelsAnswer(Answer):
@@ -91,8 +103,12 @@ class _RangeAnswer(Answer):
 
 
 class _Frame(Answer):
-    streams: list[_Stream] | None = None
+    streams: list[Any] | None = None
     dropped_entries: list[dict[str, Any]] | None = None
+
+
+def _uncounted(_: int) -> None:
+    """Skip what is unreadable without counting it."""
 
 
 def nanoseconds(at: datetime) -> int:
@@ -103,7 +119,14 @@ def nanoseconds(at: datetime) -> int:
 class LogStore(HttpAdapter):
     """A Loki. Methods raise AdapterError, with status 400 for a query that Loki cannot parse."""
 
-    def query_range(self, query: str, start_ns: int, end_ns: int, page: int = _PAGE_LINES) -> Iterator[LogLine]:
+    def query_range(
+        self,
+        query: str,
+        start_ns: int,
+        end_ns: int,
+        page: int = _PAGE_LINES,
+        on_unreadable: Callable[[int], None] = _uncounted,
+    ) -> Iterator[LogLine]:
         """Yield every line with start <= time < end, oldest first, whatever the store's limit per answer.
 
         Args:
@@ -111,17 +134,19 @@ class LogStore(HttpAdapter):
             start_ns: Unix time.
             end_ns: Unix time.
             page: Lines to ask for at a time.
+            on_unreadable: Called with the number of streams and entries that are none, which are skipped.
 
         Raises:
             AdapterError: Also where more lines carry one time than the store hands out.
         """
         delivered: set[LogLine] = set()
         while start_ns < end_ns:
-            lines = self._page(query, start_ns, end_ns, page)
+            found = self._page(query, start_ns, end_ns, page)
+            lines = _sorted(found, on_unreadable)
             yield from (line for line in lines if line not in delivered)
-            if len(lines) < page:
+            if len(found) < page:
                 return
-            last = lines[-1].ns
+            last = lines[-1].ns if lines else start_ns
             # If all lines have one time, only a larger page gets past them; the store refuses a page that is too large.
             if last == start_ns:
                 page *= 2
@@ -132,10 +157,10 @@ class LogStore(HttpAdapter):
         """Return the names of the index labels of all lines of the last hours (Loki's default window: 6 h)."""
         return set(self.http.get_as(_LabelsAnswer, _LABELS).data)
 
-    def _page(self, query: str, start_ns: int, end_ns: int, limit: int) -> list[LogLine]:
+    def _page(self, query: str, start_ns: int, end_ns: int, limit: int) -> list[LogLine | None]:
         parameters = {"query": query, "start": start_ns, "end": end_ns, "limit": limit, "direction": "forward"}
         answer = self.http.get_as(_RangeAnswer, _RANGE, parameters, call="GET query_range")
-        return self._lines(answer.data.result)
+        return _lines_of(answer.data.result)
 
     def open_tail(self, query: str, start_ns: int) -> ClientConnection:
         """Return a websocket whose messages are Loki's tail frames; `start_ns` is a Unix time. Raises AdapterError."""
@@ -170,21 +195,35 @@ class LogStore(HttpAdapter):
             cause = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
             raise self.http.error(_TAIL, cause.lower(), "is the log store running, and is the URL its own?") from None
 
-    def read_frame(self, message: str | bytes) -> tuple[list[LogLine], bool]:
-        """Return a tail frame's lines, oldest first, and True if the store dropped some. Raises AdapterError."""
+    def read_frame(self, message: str | bytes, on_unreadable: Callable[[int], None]) -> tuple[list[LogLine], bool]:
+        """Return a tail frame's lines, oldest first, and True if the store dropped some. Raises AdapterError.
+
+        `on_unreadable` is called with the number of streams and entries that are none, which are skipped.
+        """
         self.http.counter.add_bytes(len(message))
         try:
             frame = _Frame.model_validate(json.loads(message))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.http.error(_TAIL, "a frame is not Loki's", "is the URL a log store's?") from None
-        return self._lines(frame.streams or []), bool(frame.dropped_entries)
+        return _sorted(_lines_of(frame.streams or []), on_unreadable), bool(frame.dropped_entries)
 
-    def _lines(self, streams: Iterable[_Stream]) -> list[LogLine]:
+
+def _lines_of(streams: Iterable[object]) -> list[LogLine | None]:
+    """Return the lines of all streams; None for each stream and each entry that is none."""
+    lines: list[LogLine | None] = []
+    for stream in streams:
         try:
-            lines = [line for stream in streams for line in stream.lines()]
-        except (ValueError, IndexError):
-            raise self.http.error(_RANGE, "an entry is not [nanoseconds, line]") from None
-        return sorted(lines, key=lambda line: line.ns)
+            lines += _Stream.model_validate(stream).lines()
+        except ValidationError:
+            lines.append(None)
+    return lines
+
+
+def _sorted(found: list[LogLine | None], on_unreadable: Callable[[int], None]) -> list[LogLine]:
+    lines = [line for line in found if line]
+    if len(lines) < len(found):
+        on_unreadable(len(found) - len(lines))
+    return sorted(lines, key=lambda line: line.ns)
 
 
 class LogFollower:
@@ -199,6 +238,7 @@ class LogFollower:
         overlap_s: float = 120.0,
         recheck_s: float = 30.0,
         on_connected: Callable[[bool], None] = lambda _: None,
+        on_unreadable: Callable[[int], None] = _uncounted,
     ) -> None:
         """Prepare to follow; nothing is sent before `lines` is iterated.
 
@@ -209,6 +249,7 @@ class LogFollower:
             overlap_s: Seconds by which a line may reach the store late and still be found.
             recheck_s: Seconds after which the range is read again while the tail seems well.
             on_connected: Called with True once the tail is open and the range read, with False when the tail is lost.
+            on_unreadable: Called with the number of streams and entries that are none, each time some are read.
         """
         self._store = store
         self._query = query
@@ -216,6 +257,7 @@ class LogFollower:
         self._overlap_ns = int(overlap_s * 1e9)
         self._recheck_s = recheck_s
         self._on_connected = on_connected
+        self._on_unreadable = on_unreadable
         self._read_until = since_ns
         self._delivered: set[int] = set()
         self._by_age: list[tuple[int, int]] = []
@@ -260,18 +302,37 @@ class LogFollower:
         while not self._stopping.is_set():
             dropped = False
             try:
-                lines, dropped = self._store.read_frame(socket.recv(timeout=max(0.0, recheck_at - time.monotonic())))
+                message = socket.recv(timeout=max(0.0, recheck_at - time.monotonic()))
+                lines, dropped = self._store.read_frame(message, self._on_unreadable)
                 yield from self._fresh(lines)
             except TimeoutError:
                 pass
             if dropped or time.monotonic() >= recheck_at:
-                yield from self._fill()
+                while (yield from self._fill_beside(socket)):
+                    pass
                 recheck_at = time.monotonic() + self._recheck_s
+
+    def _fill_beside(self, socket: Connection) -> Generator[LogLine, None, bool]:
+        """Read the range, and after each page's lines what the tail has brought, as a flood has many pages.
+
+        Return True if the store dropped some of the tail meanwhile.
+        """
+        dropped = False
+        for number, line in enumerate(self._fill(), 1):
+            yield line
+            if number % _PAGE_LINES == 0:
+                with suppress(TimeoutError):
+                    while True:
+                        lines, some_dropped = self._store.read_frame(socket.recv(timeout=0), self._on_unreadable)
+                        dropped |= some_dropped
+                        yield from self._fresh(lines)
+        return dropped
 
     def _fill(self) -> Iterator[LogLine]:
         asked_at = time.time_ns()
         start = max(self._since_ns, self._read_until - self._overlap_ns)
-        yield from self._fresh(self._store.query_range(self._query, start, asked_at + _AHEAD_NS))
+        end = asked_at + _AHEAD_NS
+        yield from self._fresh(self._store.query_range(self._query, start, end, on_unreadable=self._on_unreadable))
         # Only a whole range counts as read; a broken one is asked for again.
         self._read_until = max(self._read_until, asked_at)
         self._forget()

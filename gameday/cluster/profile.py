@@ -29,6 +29,9 @@ from gameday.plan.models import Approval
 from gameday.values.nodes import NodeRole
 from gameday.values.pricing import OutageTerms
 
+KERNEL_LOG_SELECTOR = '{k8s_namespace_name="dmesg-logging", k8s_daemonset_name="dmesg"}'
+"""The streams of deploy/dmesg-shipper and of Konduktor's stack (docs/sources.md, Konduktor). Anybody may call a
+DaemonSet so in a namespace of his own."""
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -237,10 +240,12 @@ class ClusterProfile(BaseSettings):
     """Alertmanager: the alerts that reached it, their receivers, and silences."""
     loki: Endpoint
     """Loki with the GPU nodes' kernel logs."""
-    loki_selector: str = '{k8s_daemonset_name="dmesg"}'
-    """LogQL stream selector of the kernel log."""
+    loki_selector: str = KERNEL_LOG_SELECTOR
+    """LogQL stream selector of the kernel log.
+
+    It has to name the namespace: what writes to the stream speaks for the nodes."""
     loki_node_label: str = "k8s_node_name"
-    """The label of a kernel-log line that names the node that wrote it."""
+    """The label of a kernel-log line that names the node that wrote it: one that the collector sets, and no pod."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
     """The place of that label.
 

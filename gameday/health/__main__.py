@@ -20,7 +20,7 @@ from gameday.cluster.alert_receiver import ReceiverOptions
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
 from gameday.cluster.metrics_server import serve_metrics
-from gameday.cluster.profile import Endpoint
+from gameday.cluster.profile import KERNEL_LOG_SELECTOR, Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError, DocumentError, LeaseLostError
 from gameday.health.api import MANAGER, Api, ExplainedApi, connect_without_retries
@@ -169,8 +169,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--metrics-address", default="127.0.0.1", help="0.0.0.0 in a pod that Prometheus scrapes")
     parser.add_argument("--policy", default=DEFAULT, help="a shipped policy's name, or the path of a policy file")
     parser.add_argument("--taint", default="trainy.konduktor.ai/faulty=true:NoSchedule")
-    parser.add_argument("--log-selector", default='{k8s_daemonset_name="dmesg"}', help="LogQL stream selector")
-    parser.add_argument("--node-label", default="k8s_node_name", help="the label that names a line's node")
+    parser.add_argument(
+        "--log-selector",
+        default=KERNEL_LOG_SELECTOR,
+        help="LogQL stream selector of the kernel log; name the namespace, as its streams speak for the nodes",
+    )
+    parser.add_argument(
+        "--node-label", default="k8s_node_name", help="the label by which the collector names a line's node"
+    )
     parser.add_argument("--namespace-label", default="k8s_namespace_name", help="the label of a pod line's namespace")
     parser.add_argument("--prometheus-url", help="for the policy's metric rules")
     parser.add_argument("--prometheus-token-file", type=Path, help="file with a bearer token")

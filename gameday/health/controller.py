@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import queue
 import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +18,8 @@ from gameday.cluster.list_watch import DELETED
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
 from gameday.health.api import Api
-from gameday.health.detect import Detection, Detector
+from gameday.health.detect import Detection, Detector, NodeLine
+from gameday.health.inbox import Inbox
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView
 from gameday.health.quarantine import Failure, Result
@@ -31,8 +30,6 @@ from gameday.health.worker import RETRY_S, Options, Worker
 
 log = logging.getLogger(__name__)
 
-_MOST_WAITING = 10_000
-"""Items that wait at most once the controller works: then those who bring more wait. Our own choice."""
 _IDLE_S = 5.0
 
 
@@ -57,7 +54,7 @@ class _Stop:
     because: AdapterError | None = None
 
 
-_Item = NodeView | _NodeDeleted | _AllNodesKnown | Detection | Signal | _SourceRead | Result | Failure | _Stop
+_Own = NodeView | _NodeDeleted | _AllNodesKnown | _SourceRead | Result | Failure | _Stop
 
 
 class Controller:
@@ -80,18 +77,17 @@ class Controller:
         self._options = options
         self._metrics = metrics
         self._on_ready: Callable[[], None] | None = on_ready
-        # Without a bound until every node of the beginning is in it, as nobody takes any out before: see `run`.
-        self._inbox: queue.Queue[_Item] = queue.Queue()
-        self._worker = Worker(api, options, metrics, self._deliver)
+        self._inbox = Inbox[_Own](options.policy, lambda source, count: metrics.dropped.labels(source).inc(count))
+        self._worker = Worker(api, options, metrics, self._inbox.put_own)
         self._stopping = threading.Event()
-        self._detector: Detector | None = None
         self._sources: list[Source] = []
         self._troubles: dict[SignalKind, str] = {}
 
     def stop(self) -> None:
         """End `run`, from any thread or signal handler."""
         self._stopping.set()
-        threading.Thread(target=self._inbox.put, args=(_Stop(),), daemon=True).start()
+        # In a thread of its own: a signal handler may have interrupted the one that holds the inbox.
+        threading.Thread(target=self._inbox.put_own, args=(_Stop(),), daemon=True).start()
 
     def run(self) -> None:
         """Follow nodes and log until `stop`.
@@ -107,12 +103,16 @@ class Controller:
             if self._stopping.wait(0.2):
                 return
         since = self._load_checkpoint()
-        self._inbox.put(_AllNodesKnown())
-        self._inbox.maxsize = _MOST_WAITING
-        self._detector = Detector(
-            self._servers.logs, self._options.log_selector, self._options.node_label, since, self._log_connected
+        self._inbox.put_own(_AllNodesKnown())
+        detector = Detector(
+            self._servers.logs,
+            self._options.log_selector,
+            self._options.node_label,
+            since,
+            self._log_connected,
+            self._metrics.unreadable_entries.inc,
         )
-        threading.Thread(target=self._follow, args=(self._detector,), name="follow", daemon=True).start()
+        threading.Thread(target=self._follow, args=(detector,), name="follow", daemon=True).start()
         policy, on_read = self._options.policy, self._source_read
         self._sources = build_sources(policy, self._servers, self._api, self._worker.since, self._deliver, on_read)
         try:
@@ -122,7 +122,7 @@ class Controller:
         finally:
             for source in self._sources:
                 source.stop()
-            self._detector.stop()
+            detector.stop()
             self._worker.close()
 
     def _load_checkpoint(self) -> int:
@@ -135,25 +135,24 @@ class Controller:
         return time.time_ns()
 
     def _node_changed(self, kind: str, node: NodeView) -> None:
-        self._inbox.put(_NodeDeleted(node.name) if kind == DELETED else node)
+        self._inbox.put_own(_NodeDeleted(node.name) if kind == DELETED else node)
 
-    def _deliver(self, item: _Item) -> bool:
-        """Put into the inbox from another thread; wait while it is full, but not for a controller that stops."""
+    def _deliver(self, item: NodeLine | Signal) -> bool:
+        """Put into the inbox; wait while it is full, but not for a controller that stops."""
         while not self._stopping.is_set():
-            with suppress(queue.Full):
-                self._inbox.put(item, timeout=1.0)
+            if self._inbox.put(item, timeout_s=1.0):
                 return True
         return False
 
     def _source_read(self, source: SignalKind, until_ns: int) -> None:
-        self._deliver(_SourceRead(source, until_ns))
+        self._inbox.put_own(_SourceRead(source, until_ns))
 
     def _follow(self, detector: Detector) -> None:
         try:
-            for detection in detector.detections():
-                self._inbox.put(detection)
+            for line in detector.lines():
+                self._deliver(line)
         except AdapterError as error:
-            self._inbox.put(_Stop(error))
+            self._inbox.put_own(_Stop(error))
 
     def _log_connected(self, connected: bool) -> None:
         self._metrics.stream_connected.set(connected)
@@ -163,19 +162,18 @@ class Controller:
 
     def _work(self) -> None:
         while True:
-            try:
-                item = self._inbox.get(timeout=min(_IDLE_S, self._worker.seconds_until_due()))
-            except queue.Empty:
-                item = None
+            item = self._inbox.get(min(_IDLE_S, self._worker.seconds_until_due()))
+            if item is None:
                 self._show_troubles()
-            if isinstance(item, _Stop):
+            elif isinstance(item, _Stop):
                 if item.because:
                     raise item.because
                 return
-            self._handle(item)
+            else:
+                self._handle(item)
             self._worker.write_due()
 
-    def _handle(self, item: _Item | None) -> None:
+    def _handle(self, item: _Own | Detection | Signal) -> None:
         match item:
             case Signal():
                 self._worker.handle_signal(item)

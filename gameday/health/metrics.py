@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gameday.health.model import Fault
 from gameday.health.signal import SignalKind
+from gameday.health.transitions import IMPOSSIBLE_STAMP
 from gameday.xid.catalogue import sxids, xids
 from gameday.xid.lines import KernelEvent, Kind
 
@@ -61,6 +62,17 @@ class Metrics:
         self.ignored_lines = Counter(
             f"{_PREFIX}_ignored_lines", "Recognised lines not acted upon", ["why"], registry=registry
         )
+        self.dropped = Counter(
+            f"{_PREFIX}_dropped",
+            "Repeated or merely recorded lines and signals not handled, as too many of their node waited",
+            ["source"],
+            registry=registry,
+        )
+        self.unreadable_entries = Counter(
+            f"{_PREFIX}_unreadable_log_entries",
+            "Entries and streams in the log store's answers that are none",
+            registry=registry,
+        )
         self.signals = Counter(
             f"{_PREFIX}_signals",
             "Signals beside the kernel log that a rule of the policy answers",
@@ -76,7 +88,7 @@ class Metrics:
         self.source_up = Gauge(
             f"{_PREFIX}_source_up", "1 while the source's last request succeeded", ["source"], registry=registry
         )
-        for why in (UNKNOWN_NODE, UNTRUSTED):
+        for why in (UNKNOWN_NODE, UNTRUSTED, IMPOSSIBLE_STAMP):
             self.ignored_lines.labels(why)  # a counter that begins at 1 has no increase
         self.last_line = Gauge(
             f"{_PREFIX}_last_line_timestamp_seconds",

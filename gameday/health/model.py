@@ -30,6 +30,8 @@ DISORDER_S = 1.0
 """The most that a line's stamp may be behind that of the line before it: printk takes the clock before it takes its
 place in the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. Milliseconds;
 a second is ample."""
+EARLIEST_BOOT_NS = 1_504_224_000 * 10**9
+"""1 September 2017, the month in which Kubernetes 1.8 brought device plugins: no GPU node has been up for longer."""
 _LONGEST_BOOT = 64  # a bootID is a UUID, 36 characters
 _DIGEST_BYTES = 8
 _Digest = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * _DIGEST_BYTES}}}$")]
@@ -307,6 +309,8 @@ class NodeState:
     """The store's time of the line with the highest stamp, if this process read it; Unix ns."""
     boot_known_ns: int = 0
     """The node is known under its boot since this; earlier lines may be those of the boot before. Unix ns."""
+    booted_ns: int = EARLIEST_BOOT_NS
+    """The node booted no earlier than this, by its newest beat or by when its boot before was last seen. Unix ns."""
     previous_boot_seen_at: datetime | None = None
     """The last moment the node was still known under its previous boot."""
     has_unknown_past: bool = False

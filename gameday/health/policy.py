@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -28,6 +29,7 @@ from gameday.documents.fields import (
 )
 from gameday.health.episodes.policy import RepairPolicy
 from gameday.health.signal import Signal, SignalKind
+from gameday.values.patterns import found_in, why_no_pattern
 from gameday.xid.catalogue import Action, Remedy, nvlink5_actions, xids
 from gameday.xid.decide import Decision, Response, decide
 from gameday.xid.lines import KernelEvent, Kind, Severity
@@ -35,8 +37,6 @@ from gameday.xid.record import Writer
 
 _HIGHEST_CODE = 99_999  # an SXid is printed as %05d (docs/sources.md, Lines of the driver)
 _CODES = re.compile(r"(?P<first>[0-9]{1,5})(?:-(?P<last>[0-9]{1,5}))?")
-# Loki's RE2 knows neither, and refuses the whole query.
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!]|<[=!]|P=|\()|\\[1-9]")
 
 
 def _read_codes(value: object) -> object:
@@ -51,12 +51,11 @@ def _read_codes(value: object) -> object:
 
 
 def _check_pattern(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise PydanticCustomError("pattern", "is no regular expression: {why}", {"why": str(error)}) from None
-    if _NOT_IN_RE2.search(pattern) or "`" in pattern:
-        raise PydanticCustomError("pattern", "must do without look-around, back-references and the character `")
+    if why := why_no_pattern(pattern):
+        message = "RE2 cannot read this pattern: {why}; it knows no look-around and no back-references"
+        raise PydanticCustomError("pattern", message, {"why": why})
+    if "`" in pattern:
+        raise PydanticCustomError("pattern", "must do without the character `, which ends a pattern in LogQL")
     return pattern
 
 
@@ -91,7 +90,7 @@ class KernelLogMatch(DocumentModel):
     """The answer that NVIDIA's catalogue asks for, as gameday/xid/decide.py reads it: quarantine, workload, event,
     ignore."""
     text: Pattern | None = None
-    """A regular expression that the whole line must contain."""
+    """A regular expression, in RE2's syntax, that the whole line must contain."""
 
     def matches(self, signal: Signal) -> bool:
         event = signal.event
@@ -103,7 +102,7 @@ class KernelLogMatch(DocumentModel):
             and (not self.nvidia_actions or bool(nvidia_actions(event) & set(self.nvidia_actions)))
             and (not self.severities or event.severity in self.severities)
             and (not self.catalogue or decide(event).response in self.catalogue)
-            and (self.text is None or re.search(self.text, event.line) is not None)
+            and (self.text is None or found_in(self.text, event.line))
         )
 
     def _has_code(self, event: KernelEvent) -> bool:
@@ -182,10 +181,10 @@ class PodLogMatch(DocumentModel):
     namespaces: Annotated[tuple[Annotated[str, Field(pattern=NODE_NAME, max_length=63)], ...], NotEmpty]
     """Namespaces of the pods."""
     pattern: Pattern
-    """A regular expression that the line must contain, in the syntax that Loki (RE2) and Python share."""
+    """A regular expression, in RE2's syntax as Loki's are, that the line must contain."""
 
     def matches(self, signal: Signal) -> bool:
-        return signal.labels.get("namespace") in self.namespaces and re.search(self.pattern, signal.text) is not None
+        return signal.labels.get("namespace") in self.namespaces and found_in(self.pattern, signal.text)
 
 
 class Watch(DocumentModel):
@@ -241,7 +240,7 @@ class Rule(DocumentModel):
             raise conflict(("remedy",), "only a rule that quarantines has a remedy: take it out")
         return self
 
-    @property
+    @cached_property
     def kind(self) -> SignalKind:
         """The kind of signal that the rule matches."""
         return next(kind for key, kind in _MATCH_KEYS.items() if getattr(self, key) is not None)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from gameday.cluster.loki import LogLine, nanoseconds
 from gameday.health.model import (
     DISORDER_S,
+    EARLIEST_BOOT_NS,
     MOST_FAULTS,
     MOST_SEEN_LINES,
     Fault,
@@ -24,11 +25,18 @@ from gameday.xid.catalogue import Remedy
 from gameday.xid.lines import KernelEvent
 
 _MOST_RECENT_LINES = 256
+IMPOSSIBLE_STAMP = "impossible stamp"
+"""The reason why a line is ignored that claims a longer uptime than its node can have."""
 _BY_BOOT = frozenset({Remedy.REBOOT, Remedy.GPU_RESET})
 # A line may be this much older than the first beat of a node of which nothing is known, and still quarantine it: it
 # came while the controller was being installed or started. Ample for the drift of a kernel's stamps against its uptime,
 # which the beat carries: printk's clock follows no time server.
 _HISTORY_AFTER_S = 600.0
+# A stamp may be this much ahead of its node's uptime. 1000 s is the offset beyond which ntpd gives a clock up (its
+# panic threshold), and more than the 600 s by which Loki lets a line's time be ahead (creation_grace_period). 500 ppm
+# is the most by which Linux can steer a clock (MAXFREQ in include/linux/timex.h), and printk's is not steered.
+_AHEAD_S = 1000.0
+_DRIFT = 500e-6
 
 
 def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -> NodeState:
@@ -83,6 +91,7 @@ def update_view(state: NodeState, view: NodeView, key: str, now: datetime) -> li
     ended: list[Fault] = []
     if before and before.boot_id and view.boot_id and before.boot_id != view.boot_id:
         state.previous_boot_seen_at, state.boot_known_ns = state.last_seen_at, nanoseconds(now)
+        state.booted_ns = max(state.booted_ns, nanoseconds(state.previous_boot_seen_at))
         state.has_unknown_past, state.history_until_s = False, None
         state.recent_digests.clear()
         ended += _end_faults(state, [fault for fault in state.active() if fault.remedy in _BY_BOOT], now)
@@ -102,10 +111,21 @@ def apply_gpu_reset(state: NodeState, pci: str | None, at: datetime, now: dateti
     )
 
 
-def apply_beat(state: NodeState, uptime_s: float) -> None:
-    """Take in a beat of the shipper, its first act when it starts: lines from before the first beat are history."""
+def apply_beat(state: NodeState, line: LogLine, uptime_s: float) -> bool:
+    """Take in a beat of the shipper; return False for an impossible stamp.
+
+    The first one is the shipper's first act when it starts: lines from before it are history.
+    """
+    booted_ns = line.ns - int(uptime_s * 1e9)
+    if booted_ns < EARLIEST_BOOT_NS:
+        return False
+    state.booted_ns = booted_ns
+    # A younger beat may be of a boot that the node's bootID does not show yet.
+    if uptime_s > _AHEAD_S and state.progress.until_uptime_s > uptime_s * (1 + _DRIFT) + _AHEAD_S:
+        state.progress = state.progress.model_copy(update={"until_uptime_s": uptime_s})
     if state.has_unknown_past:
         state.has_unknown_past, state.history_until_s = False, uptime_s - _HISTORY_AFTER_S
+    return True
 
 
 def is_history(state: NodeState, event: KernelEvent) -> bool:
@@ -129,6 +149,8 @@ def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | 
         return "handled before"
     if state.previous_boot_seen_at and line.at < state.previous_boot_seen_at:
         return "before boot"
+    if event.uptime_s is not None and _has_impossible_stamp(state, line, event.uptime_s):
+        return IMPOSSIBLE_STAMP
     if key in state.recent_digests or key in state.progress.lines:
         return "repeated"
     if event.uptime_s is not None and _is_shipped_again(state, line, event.uptime_s):
@@ -143,6 +165,17 @@ def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | 
 def line_key(line: LogLine, event: KernelEvent) -> str:
     """Return the line's identity: the line itself if it has a stamp, else together with its time in the store."""
     return digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
+
+
+def _has_impossible_stamp(state: NodeState, line: LogLine, uptime_s: float) -> bool:
+    """Return True for a stamp that the boot cannot have reached at the line's time: a forged one, or another boot's.
+
+    It would be a mark behind which every later line counts as shipped again.
+    """
+    if line.ns < max(state.boot_known_ns, state.booted_ns):
+        return False  # it may be of the boot before, and is no mark
+    at_least_s = uptime_s * (1 - _DRIFT) - _AHEAD_S
+    return line.ns - int(at_least_s * 1e9) < state.booted_ns
 
 
 def _is_shipped_again(state: NodeState, line: LogLine, uptime_s: float) -> bool:

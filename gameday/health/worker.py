@@ -10,7 +10,7 @@ import heapq
 import logging
 import math
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -44,8 +44,9 @@ WRITES_AT_ONCE = 8
 """Our choice: few beside the 200 mutating requests that an API server takes at a time by default
 (kube-apiserver's --max-mutating-requests-inflight)."""
 
-# Lines of nodes that the watch does not show yet.
-_MOST_HELD_BACK = 1000
+# Lines and signals of one node that the watch does not show yet, and the number of such nodes: anything may be a label.
+_MOST_HELD_BACK = 100
+_MOST_HELD_NODES = 1000
 # A watch may be behind our own last write for this long; later, a lower resourceVersion means that the API server was
 # restored from a backup, and the watch is right.
 _STALE_S = 5.0
@@ -104,7 +105,8 @@ class Worker:
         self._unwritten: dict[str, None] = {}
         """Nodes with a write that is wanted or under way, in the order in which it was first wanted."""
         self._under_way: dict[str, _UnderWay] = {}
-        self._held_back: deque[Detection | Signal] = deque(maxlen=_MOST_HELD_BACK)
+        self._held_back: OrderedDict[str, deque[Detection | Signal]] = OrderedDict()
+        """By node, the one that is awaited longest first."""
         self._events = NodeEvents(api)
         conditions = {rule.condition.type for rule in self._policy.rules if rule.condition}
         self._quarantine = Quarantine(api, options.taint, self._policy.name, conditions)
@@ -185,9 +187,14 @@ class Worker:
             self.handle_signal(signal)
         self._handle_held_back(view.name)
 
+    def _hold_back(self, item: Detection | Signal) -> None:
+        """Keep the newest of a node until its next view."""
+        self._held_back.setdefault(item.node, deque(maxlen=_MOST_HELD_BACK)).append(item)
+        if len(self._held_back) > _MOST_HELD_NODES:
+            self._held_back.popitem(last=False)
+
     def _handle_held_back(self, node: str) -> None:
-        for held in [held for held in self._held_back if held.node == node]:
-            self._held_back.remove(held)
+        for held in self._held_back.pop(node, ()):
             if isinstance(held, Signal):
                 self.handle_signal(held)
             else:
@@ -221,7 +228,9 @@ class Worker:
     def _record_sign_of_life(self, detection: Detection, state: NodeState) -> None:
         """Date the node's newest line, once shippers beat: of others nobody can say when a line was due."""
         if detection.beat_uptime_s is not None:
-            transitions.apply_beat(state, detection.beat_uptime_s)
+            if not transitions.apply_beat(state, detection.line, detection.beat_uptime_s):
+                self._metrics.ignored_lines.labels(transitions.IMPOSSIBLE_STAMP).inc()
+                return
             if not self._shippers_beat:
                 self._shippers_beat = True
                 for name, other in self._states.items():
@@ -239,7 +248,7 @@ class Worker:
         state = self._states.get(detection.node)
         # A node that the watch does not show yet may have joined while the API server was away; so may a boot.
         if state is None or transitions.may_be_of_next_boot(state, line, event):
-            self._held_back.append(detection)
+            self._hold_back(detection)
             return
         if why := transitions.ignore_reason(state, line, event):
             self._metrics.ignored_lines.labels(why).inc()
@@ -267,7 +276,7 @@ class Worker:
         if state is None:
             self._metrics.ignored_signals.labels(signal.kind, UNKNOWN_NODE).inc()
             if signal.node:
-                self._held_back.append(signal)
+                self._hold_back(signal)
             return
         if signal.kind is SignalKind.POD_LOG:
             self._checkpoint.advance(signal.kind, nanoseconds(signal.at))

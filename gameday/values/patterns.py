@@ -1,27 +1,31 @@
-"""Regular expressions from plans, which meet hostile text: RE2's, whose time grows with the text and no faster.
+"""Regular expressions from plans and policies, which meet hostile text: RE2's, of a time that grows no faster than it.
 
-Python's own `re` can be made to run for years by a pattern and a text that fit each other. RE2 comes with pyarrow,
-which is imported late: most commands need no pattern.
+Python's own `re` can be made to run for years by a pattern and a text that fit each other.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False  # RE2 writes them to stderr itself otherwise
 
 
 def why_no_pattern(pattern: str) -> str:
     """Return why RE2 refuses a pattern; empty: it takes it."""
     try:
-        found_in(pattern, "")
-    except ValueError as error:  # pyarrow's errors and UnicodeEncodeError are
-        return str(error).removeprefix("Invalid regular expression: ")[:200]
+        _compiled(pattern)
+    except ValueError as error:
+        return str(error)[:200]
     return ""
 
 
 def found_in(pattern: str, text: str) -> bool:
     """Return whether a pattern matches anywhere in a text. Raises ValueError for no pattern."""
-    arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
-    return bool(compute.match_substring_regex(arrow.array([text]), pattern)[0].as_py())
+    return _compiled(pattern).search(text.encode("utf-8", "replace")) is not None
 
 
 STEP_GROUP = "step"
@@ -33,13 +37,23 @@ def steps_in(pattern: str, lines: list[str]) -> list[int | None]:
 
     Raises ValueError for a pattern that has unnamed groups.
     """
-    arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
-    found = compute.extract_regex(arrow.array(lines, arrow.string()), pattern).to_pylist()
-    return [_number(row[STEP_GROUP] or "") if row else None for row in found]
+    compiled = _compiled(pattern)
+    if compiled.groups != len(compiled.groupindex):
+        raise ValueError("a group has no name")
+    found = [compiled.search(line.encode("utf-8", "replace")) for line in lines]
+    return [_number(match[STEP_GROUP] or b"") if match else None for match in found]
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
+@lru_cache(maxsize=64)  # of at most 8 MiB each, RE2's own limit on one pattern
+def _compiled(pattern: str) -> Any:
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        raise ValueError(error.args[0].decode("utf-8", "replace")) from None
+
+
+def _number(digits: bytes) -> int | None:
+    return int(digits) if digits.isdigit() and len(digits) < _DIGITS else None
 
 
 _DIGITS = 16

@@ -18,6 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from gameday.health.api import MERGE_PATCH, Api
 from gameday.xid.lines import format_xid
 from tests.support.ports import free_ports
+from tests.support.streams import KERNEL_LOG
 
 KEY = "trainy.konduktor.ai/faulty"
 TAINT = {"key": KEY, "value": "true", "effect": "NoSchedule"}
@@ -144,8 +145,8 @@ class Cluster:
         items = self.api.request("GET", "/api/v1/namespaces/default/events")["items"]
         return {item["reason"]: item for item in items if item["involvedObject"]["name"] == self.named(name)}
 
-    def push(self, line: str, node: str = "n1", at_ns: int | None = None) -> None:
-        streams = {"k8s_daemonset_name": "dmesg", "k8s_node_name": self.named(node)}
+    def push(self, line: str, node: str = "n1", at_ns: int | None = None, **labels: str) -> None:
+        streams = {**KERNEL_LOG, "k8s_node_name": self.named(node), **labels}
         values = [[str(at_ns or time.time_ns()), line]]
         body = {"streams": [{"stream": streams, "values": values}]}
         assert self.http.post(f"{self.loki}/loki/api/v1/push", json=body).status_code == 204

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from gameday.cluster.loki import LogLine, LogStore
+from gameday.cluster.profile import Endpoint
 from gameday.health import detect
-from gameday.xid.lines import recognise
+from gameday.xid.lines import format_xid, recognise
 from tests.xid.known_lines import known_lines
 
 
@@ -33,7 +34,9 @@ class Follower:
 def follow(monkeypatch: pytest.MonkeyPatch, *given: tuple[str, str]) -> tuple[detect.Detector, Follower]:
     follower = Follower(list(given))
     monkeypatch.setattr(detect, "LogFollower", follower)
-    return detect.Detector(cast(LogStore, None), '{job="dmesg"}', "node", 0, lambda up: None), follower
+    return detect.Detector(
+        cast(LogStore, None), '{job="dmesg"}', "node", 0, lambda up: None, lambda count: None
+    ), follower
 
 
 def test_the_query_finds_every_known_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +59,15 @@ def test_a_sentence_over_several_lines_is_read_in_each_nodes_own_log(monkeypatch
         ("n3", None),
         ("n2", "0000:18:00"),
     ]
+
+
+def test_a_line_without_the_collectors_label_is_of_no_node() -> None:
+    store = LogStore(Endpoint(url="http://127.0.0.1:9"))
+    detector = detect.Detector(store, "{}", "k8s_node_name", 0, lambda up: None, lambda count: None)
+    line = LogLine(1, (("k8s_pod_label_k8s_node_name", "n1"), ("node", "n1")), format_xid(79, "0000:4e:00"))
+    detector._follower.lines = lambda: iter([line])  # type: ignore[method-assign]
+    assert [found.node for found in detector.lines()] == [""]
+    store.close()
 
 
 def test_the_rest_of_a_record_is_asked_for_and_read_with_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

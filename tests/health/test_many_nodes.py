@@ -9,8 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gameday.cluster.loki import LogStore
-from gameday.cluster.profile import Endpoint
-from gameday.health import controller as module
+from gameday.cluster.profile import KERNEL_LOG_SELECTOR, Endpoint
+from gameday.health import inbox
 from gameday.health.api import Api
 from gameday.health.controller import Controller
 from gameday.health.metrics import Metrics
@@ -24,7 +24,7 @@ WITHIN_S = 20.0
 
 
 def test_more_nodes_than_may_wait_are_all_known(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 2)
+    monkeypatch.setattr(inbox, "_MOST_WAITING", 2)
     with a_cluster(servers) as cluster:
         for number in range(5):
             cluster.add_node(f"n{number}")
@@ -32,7 +32,7 @@ def test_more_nodes_than_may_wait_are_all_known(servers: Servers, monkeypatch: p
         options = Options(
             policy=load_policy("default").policy,
             taint=Taint.parse("trainy.konduktor.ai/faulty=true:NoSchedule"),
-            log_selector='{k8s_daemonset_name="dmesg"}',
+            log_selector=KERNEL_LOG_SELECTOR,
             node_label="k8s_node_name",
             namespace="gameday",
         )

@@ -10,7 +10,7 @@ import pytest
 
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.health.policy import Policy, PolicyDecision
-from gameday.health.policy_files import find_policy, kernel_signal, load_policy, shipped_policies
+from gameday.health.policy_files import find_policy, kernel_signal, load_policy, pod_log_signal, shipped_policies
 from gameday.health.signal import SignalKind
 from gameday.xid.catalogue import Remedy, nvlink5_codes, sxids
 from gameday.xid.decide import Response, decide
@@ -142,8 +142,9 @@ def test_a_policy_of_ones_own_is_read_from_its_file(tmp_path: Path) -> None:
         (ANY.replace("quarantine", "quarantin"), 7, "rules[0].response", "one of", "did you mean `quarantine`"),
         (ANY.replace("{}", "{xids: [79-50]}"), 6, "rules[0].kernel_log.xids[0]", "upwards", ""),
         (ANY.replace("{}", "{xids: [x]}"), 6, "rules[0].kernel_log.xids[0]", "a code like 79", ""),
-        (ANY.replace("{}", "{text: '('}"), 6, "rules[0].kernel_log.text", "no regular expression", ""),
-        (ANY.replace("{}", "{text: '(?=a)'}"), 6, "rules[0].kernel_log.text", "look-around", ""),
+        (ANY.replace("{}", "{text: '('}"), 6, "rules[0].kernel_log.text", "RE2 cannot read this", ""),
+        (ANY.replace("{}", "{text: '(?=a)'}"), 6, "rules[0].kernel_log.text", "no look-around", ""),
+        (ANY.replace("{}", "{text: 'a`b'}"), 6, "rules[0].kernel_log.text", "without the character `", ""),
         (ANY + "    alert: {names: [A]}\n", 8, "rules[0].alert", "exactly one of", ""),
         ("rules: []\n", 4, "rules", "at least one", ""),
         (ANY.replace("quarantine", "watch"), 7, "rules[0].response", "go together", ""),
@@ -163,6 +164,17 @@ def test_a_mistake_in_a_policy_is_reported_with_its_line_and_a_suggestion(
     assert (found.line, found.where) == (line, where)
     assert message in found.message
     assert suggestion in (found.suggestion or "")
+
+
+def test_a_pattern_that_would_hang_python_decides_at_once(tmp_path: Path) -> None:
+    text = ANY.replace("{}", "{text: '(x+)+y'}") + "  - name: pods\n    pod_log: {namespaces: [a], pattern: '(x+)+y'}\n"
+    (tmp_path / "ours.yaml").write_text(HEAD + text + "    response: quarantine\n", encoding="utf-8")
+    policy = load_policy(str(tmp_path / "ours.yaml")).policy
+    event = recognise(format_xid(13, PCI, text="x" * 400))
+    assert event is not None
+    assert policy.decide(kernel_signal(event)).rule is None
+    assert policy.decide(pod_log_signal("x" * 2000, "a")).rule is None
+    assert policy.decide(pod_log_signal("x" * 2000 + "y", "a")).response is Response.QUARANTINE
 
 
 def test_a_policys_file_is_called_after_it(tmp_path: Path) -> None:

@@ -86,6 +86,26 @@ def test_workload_errors_and_repeated_lines_quarantine_nothing(cluster: Cluster)
     assert events["GPUXid13"]["count"] == 1
 
 
+BLIND = "[999999999.000001] NVRM: Xid (PCI:0000:03:00): 13, pid=1, name=x, blind"
+
+
+def test_nobody_speaks_for_a_node_from_another_namespace(cluster: Cluster) -> None:
+    refused = cluster.metric("ignored_lines_total", why="impossible stamp")
+    for line in (BLIND, stamped(LOST)):
+        cluster.push(line, k8s_namespace_name="tenant-a")
+    await_handled(cluster)
+    assert cluster.taints("n1") == []
+    assert cluster.metric("ignored_lines_total", why="impossible stamp") == refused
+
+
+def test_a_line_from_the_future_is_counted_and_its_node_still_watched(cluster: Cluster) -> None:
+    refused = cluster.metric("ignored_lines_total", why="impossible stamp") or 0
+    cluster.push(BLIND)
+    eventually(lambda: cluster.metric("ignored_lines_total", why="impossible stamp") == refused + 1)
+    cluster.push(stamped(LOST))
+    await_taint(cluster)
+
+
 @pytest.mark.parametrize("there", [{**TAINT, "value": "by-hand"}, {**TAINT, "effect": "NoExecute"}])
 def test_a_foreign_taint_of_our_key_is_left_alone_and_reported(cluster: Cluster, there: dict[str, str]) -> None:
     cluster.patch_node("n1", {"spec": {"taints": [there]}})

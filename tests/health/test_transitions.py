@@ -29,7 +29,7 @@ from gameday.health.model import (
 )
 from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.xid.catalogue import Remedy
-from gameday.xid.lines import Kind, format_xid, recognise
+from gameday.xid.lines import BEAT, Kind, format_xid, recognise
 
 POLICY = load_policy().policy
 KEY = "trainy.konduktor.ai/faulty"
@@ -119,6 +119,10 @@ def s(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
+def beat(state: NodeState, uptime_s: float, at: datetime = NOW) -> bool:
+    return transitions.apply_beat(state, LogLine(nanoseconds(at), (), f"[{uptime_s:.2f}] {BEAT}"), uptime_s)
+
+
 def test_a_shipper_that_starts_again_repeats_every_line_however_many_there_were() -> None:
     state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     lines = [stamped(100), stamped(107), *(stamped(200 + number, 45) for number in range(300))]
@@ -179,14 +183,66 @@ def test_a_late_line_of_the_old_boot_does_not_silence_the_new_one() -> None:
 def test_lines_from_before_anything_was_known_of_a_node_are_history() -> None:
     state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
     state.has_unknown_past = True
-    transitions.apply_beat(state, 90_000)
+    beat(state, 90_000)
     old, new = recognise(stamped(5_000)), recognise(stamped(89_900))
     assert old and new
     assert transitions.is_history(state, old) and not transitions.is_history(state, new)
-    transitions.apply_beat(state, 99_000)
+    beat(state, 99_000)
     assert not transitions.is_history(state, new)
     transitions.update_view(state, view("b2"), KEY, s(1))
     assert not transitions.is_history(state, old)
+
+
+BLIND = "[999999999.000001] NVRM: Xid (PCI:0000:03:00): 13, pid=1, name=x, blind"
+
+
+@pytest.mark.parametrize("uptime_s", [None, 600.0, 400 * 86_400.0])
+def test_a_line_from_the_future_blinds_nobody(uptime_s: float | None) -> None:
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
+    if uptime_s is not None:
+        assert beat(state, uptime_s)
+    assert feed(state, BLIND, s(1)) == "impossible stamp"
+    assert feed(state, stamped((uptime_s or 0) + 2), s(2)) is None
+
+
+@pytest.mark.parametrize("uptime_s", [60.0, 86_400.0, 400 * 86_400.0])
+@pytest.mark.parametrize("ppm", [-400, 400])
+def test_a_clock_that_drifts_as_far_as_clocks_do_is_no_forged_stamp(uptime_s: float, ppm: int) -> None:
+    state = transitions.initial_state(view(), LogProgress(), KEY, NOW)
+    assert beat(
+        state, uptime_s, s(600)
+    )  # its clock was ten minutes ahead, which Loki just lets pass, and is right again
+    assert feed(state, stamped((uptime_s + 30) * (1 + ppm / 1e6)), s(30)) is None
+
+
+def test_a_stamp_of_the_boot_before_is_refused_in_the_new_one() -> None:
+    state = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
+    transitions.update_view(state, view("b2"), KEY, s(300))
+    assert feed(state, stamped(90_000, 79), s(400)) == "impossible stamp"
+    assert feed(state, stamped(110, 79), s(410)) is None
+
+
+def test_a_late_line_of_the_old_boot_is_acted_upon_though_the_new_one_beats() -> None:
+    state = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
+    assert beat(state, 90_000, s(1)) and beat(state, 5, s(300))
+    assert feed(state, stamped(90_100, 79), s(101)) is None
+
+
+def test_a_mark_that_was_set_before_the_first_beat_is_taken_back_by_it() -> None:
+    forged = LogProgress(boot="b1", until_ns=nanoseconds(NOW), until_uptime_s=5e7)
+    state = transitions.initial_state(view(), forged, KEY, s(1))
+    assert feed(state, stamped(90_000), s(2)) == "repeated"
+    assert beat(state, 90_001, s(3))
+    assert feed(state, stamped(90_010, 79), s(12)) is None
+    assert not beat(state, 999_999_999.0, s(13))
+    assert feed(state, BLIND, s(14)) == "impossible stamp"
+
+
+def test_the_first_beat_of_a_new_boot_does_not_take_back_the_mark_of_the_old_one() -> None:
+    state = transitions.initial_state(view("b1"), LogProgress(), KEY, NOW)
+    feed(state, stamped(90_000), s(1))
+    beat(state, 5, s(300))
+    assert state.progress.until_uptime_s == 90_000
 
 
 def test_an_annotation_silences_no_line_yet_to_come() -> None:

@@ -156,9 +156,9 @@ def test_a_line_of_every_gpu_node_is_awaited_once_one_shipper_beats() -> None:
     worker = start(api, metrics)
     read_line(worker, "n1", "[1.0] gameday: marker 0123abcd")
     assert last_line("n1") is None, "of a shipper that does not beat nobody knows when it should speak"
-    read_line(worker, "n1", beat(DAY_S), 5_000_000_000)
-    assert last_line("n1") == 5.0
-    assert (last_line("n2") or 0) > 5.0
+    read_line(worker, "n1", beat(DAY_S), 1_600_000_000 * 10**9)
+    assert last_line("n1") == 1_600_000_000
+    assert (last_line("n2") or 0) > 1_600_000_000
     worker.handle_deleted_node("n2")
     assert last_line("n2") is None
 
@@ -173,6 +173,31 @@ def test_a_line_of_no_known_node_is_counted_even_if_it_is_only_a_beat() -> None:
     assert unknown() == 0
     read_line(worker, "", beat(DAY_S))
     assert unknown() == 1
+
+
+def test_lines_of_no_node_push_out_none_of_a_node_that_joins() -> None:
+    api = ManyNodes("n1")
+    worker = start(api)
+    read_line(worker, "n2", lost(100))
+    for number in range(3000):
+        read_line(worker, "", lost(number))
+        read_line(worker, f"forged-{number % 900}", lost(number))
+    node = {"metadata": {"name": "n2"}, "spec": {}, "status": {"nodeInfo": {"bootID": "b1"}}}
+    api.nodes["n2"] = node
+    worker.handle_node(NodeView.of(node))
+    worker.write_due()
+    assert api.tainted == {"n2"}
+
+
+def test_a_beat_from_the_future_is_counted_and_changes_nothing() -> None:
+    api, metrics = ManyNodes("n1"), Metrics(CollectorRegistry())
+    worker = start(api, metrics)
+    read_line(worker, "n1", beat(DAY_S))
+    read_line(worker, "n1", beat(999_999_999))
+    read_line(worker, "n1", f"[999999999.000001] {format_xid(13, '0000:03:00')}")
+    assert metrics.registry.get_sample_value("gameday_health_ignored_lines_total", {"why": "impossible stamp"}) == 2
+    read_line(worker, "n1", lost(DAY_S + 1))
+    assert api.tainted == {"n1"}
 
 
 def test_a_line_read_again_at_the_start_does_not_count_for_the_logs_lag() -> None:

@@ -65,7 +65,7 @@ class KernelLogs:
                 loop.call_soon_threadsafe(connected)
 
         self._store = LogStore(Endpoint(url=loki_url))
-        self._detector = Detector(self._store, selector, label, time.time_ns(), on_connected)
+        self._detector = Detector(self._store, selector, label, time.time_ns(), on_connected, lambda _: None)
 
         def follow() -> None:
             for detection in self._detector.detections():

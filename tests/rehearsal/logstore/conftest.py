@@ -13,6 +13,7 @@ import pytest
 
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import Endpoint
+from tests.support.streams import KERNEL_LOG
 
 
 class Store:
@@ -48,7 +49,7 @@ class Store:
         return status
 
     def push(self, entries: list[tuple[int, str]], node: str = "n1", metadata: dict[str, str] | None = None) -> None:
-        labels = {"k8s_daemonset_name": "dmesg", **({} if metadata else {"k8s_node_name": node})}
+        labels = {**KERNEL_LOG, **({} if metadata else {"k8s_node_name": node})}
         values = [[str(ns), line, *([metadata] if metadata else [])] for ns, line in entries]
         answer = self.http.post("/loki/api/v1/push", json={"streams": [{"stream": labels, "values": values}]})
         assert answer.status_code == 204, answer.text

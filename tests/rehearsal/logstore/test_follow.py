@@ -1,11 +1,14 @@
 """The adapter against the store: pages that lose nothing, and a tail that survives restarts."""
 
+import json
 import queue
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Self
 
 import pytest
 
@@ -156,6 +159,39 @@ def test_a_tail_that_falls_silent_is_rechecked(store: Store, monkeypatch: pytest
         assert seen.connected.wait(60)
         store.push([(time.time_ns(), "only in the range")])
         assert seen.take(1) == ["only in the range"]
+
+
+class Tail:
+    """A tail whose frames have come already; after them it is closed."""
+
+    def __init__(self, *frames: dict[str, Any]) -> None:
+        self.frames = list(frames)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def recv(self, timeout: float | None = None) -> str:
+        if self.frames:
+            return json.dumps(self.frames.pop(0))
+        raise TimeoutError if timeout == 0 else OSError("closed")
+
+
+def test_what_the_tail_brings_does_not_wait_until_a_flood_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = time.time_ns()
+    flood = [LogLine(base + number, (), "loud") for number in range(5000)]
+    stream = {"stream": {"node": "n2"}, "values": [[str(base + 9000), "quiet"]]}
+    tail = Tail({"dropped_entries": [{"timestamp": "1"}]}, {"streams": [stream], "dropped_entries": [{}]})
+    ranges = [[], flood, [*flood, LogLine(base + 5000, (), "dropped meanwhile")]]
+    client = LogStore(Endpoint(url="http://127.0.0.1:9"))
+    monkeypatch.setattr(client, "open_tail", lambda *_: tail)
+    monkeypatch.setattr(client, "query_range", lambda *_, **__: iter(ranges.pop(0)))
+    follower = LogFollower(client, DMESG, 0)
+    seen = [line.text for line in islice(follower.lines(), 5002)]
+    client.close()
+    assert seen.index("quiet") == 1000
+    assert seen[-1] == "dropped meanwhile"
 
 
 class DoesNotWait(threading.Event):

@@ -8,6 +8,7 @@ from gameday.errors import TooManyStreamsError
 from gameday.rehearsal.logstore.logql import parse
 from gameday.rehearsal.logstore.store import Entry, Store
 from tests.rehearsal.logstore.conftest import Store as Process
+from tests.support.streams import KERNEL_LOG
 
 DMESG = '{k8s_daemonset_name="dmesg"}'
 
@@ -43,15 +44,15 @@ def test_structured_metadata_is_no_index_label(store: Process) -> None:
     store.push([(time.time_ns(), "a")], metadata={"k8s_node_name": "n1"})
     assert lines(store.get("query_range", query='{k8s_node_name="n1"}')) == []
     answer = store.get("query_range", query=DMESG + ' | k8s_node_name="n1"')
-    assert answer.json()["data"]["result"][0]["stream"] == {"k8s_daemonset_name": "dmesg", "k8s_node_name": "n1"}
-    assert store.get("labels").json()["data"] == ["k8s_daemonset_name"]
+    assert answer.json()["data"]["result"][0]["stream"] == {**KERNEL_LOG, "k8s_node_name": "n1"}
+    assert store.get("labels").json()["data"] == sorted(KERNEL_LOG)
 
 
 def test_labels_and_series_and_a_quiet_end_on_sigterm(store: Process) -> None:
     store.push([(time.time_ns(), "a")])
     assert store.get("label/k8s_node_name/values").json()["data"] == ["n1"]
     series = store.get("series", **{"match[]": DMESG}).json()["data"]
-    assert series == [{"k8s_daemonset_name": "dmesg", "k8s_node_name": "n1"}]
+    assert series == [{**KERNEL_LOG, "k8s_node_name": "n1"}]
     assert store.http.get("/ready").text == "ready\n"
     assert store.stop() == 0
 
