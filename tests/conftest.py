@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import sys
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +21,9 @@ __all__ = ["mock_nvml", "new_run", "nvml_library", "reaper", "runner", "server",
 # Set before any test imports Prefect, and inherited by what a test starts: without a server's address Prefect refuses,
 # where its default is to start a server that may outlive the test, on the user's own database.
 os.environ["PREFECT_SERVER_EPHEMERAL_ENABLED"] = "false"
+# A flow that loses its server, as some tests mean it to, writes why into Prefect's storage: not into the user's own.
+os.environ["PREFECT_LOCAL_STORAGE_PATH"] = tempfile.mkdtemp(prefix="gameday-test-storage-")
+atexit.register(shutil.rmtree, os.environ["PREFECT_LOCAL_STORAGE_PATH"], ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)
