@@ -274,6 +274,8 @@ def status(folder: Folder = _FOLDER) -> int:
 
 
 def _print_how_to(out: Console, cluster: RehearsalCluster) -> None:
+    from gameday.rehearsal.observability import ALERTMANAGER_USER  # noqa: PLC0415 - it costs a start
+
     profile = shlex.quote(str(cluster.profile))
     lines = [
         "the cluster is up; Ctrl-C ends it. In another terminal:",
@@ -284,4 +286,5 @@ def _print_how_to(out: Console, cluster: RehearsalCluster) -> None:
         f"  gameday run {DEFAULT_PLAN} --profile {profile}",
     ]
     lines += [f"  {name:<13} {url}" for name, url in cluster.urls.items()]
+    lines.append(f"  (alertmanager: user {ALERTMANAGER_USER}, password in {cluster.alertmanager_password_file})")
     out.print("\n".join(lines), soft_wrap=True)

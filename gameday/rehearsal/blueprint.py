@@ -10,6 +10,7 @@ from gameday.cluster.lab_control import SOCKET
 from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.models import DetectorProfile
 from gameday.guests.load import LoadedGuest
+from gameday.rehearsal.folder import ALERTMANAGER_PASSWORD
 from gameday.rehearsal.lab.settings import STOCK, LabSettings
 from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 from gameday.rehearsal.nodes.gpu_operator import GpuOperator
@@ -111,6 +112,11 @@ class Blueprint:
     def admin_kubeconfig(self) -> Path:
         """The kubeconfig that may do everything."""
         return self.credentials / "admin.kubeconfig"
+
+    @property
+    def alertmanager_password_file(self) -> Path:
+        """The file with the password that the cluster's Alertmanager asks for."""
+        return self.folder / ALERTMANAGER_PASSWORD
 
     @property
     def detector_profiles(self) -> Path:

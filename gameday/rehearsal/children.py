@@ -152,13 +152,21 @@ class Child:
             raise self.error(f"printed {buffer[:80]!r} in place of its ready line") from None
         return self.ready
 
-    def await_url(self, url: str, tls: ssl.SSLContext | None = None, stalled_after_s: float = STALLED_AFTER_S) -> None:
+    def await_url(
+        self,
+        url: str,
+        tls: ssl.SSLContext | None = None,
+        stalled_after_s: float = STALLED_AFTER_S,
+        auth: tuple[str, str] | None = None,
+    ) -> None:
         """Wait until a foreign program answers 200 there, for as long as the process gets on.
+
+        `auth` is a user and his password.
 
         Raises:
             ChildError: It ended, or hung for `stalled_after_s`.
         """
-        with httpx.Client(timeout=1.0, trust_env=False, verify=tls or True) as client:
+        with httpx.Client(timeout=1.0, trust_env=False, verify=tls or True, auth=auth) as client:
             self.await_condition(
                 lambda: client.get(url).status_code == httpx.codes.OK, f"does not answer {url}", stalled_after_s
             )

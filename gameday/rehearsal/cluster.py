@@ -23,6 +23,7 @@ from gameday.rehearsal.children import Child
 from gameday.rehearsal.cluster_files import write_detector_profile, write_guest_order, write_profile, write_state
 from gameday.rehearsal.command_lines import KUBE_STATE_METRICS, PORTS, CommandLines
 from gameday.rehearsal.folder import HeldFolder, private_files
+from gameday.rehearsal.observability import ALERTMANAGER_USER
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
     AUTH_FILE,
@@ -51,6 +52,7 @@ class RehearsalCluster:
         self.urls: dict[str, str] = {}
         self.prefect_password = new_password()
         self.prefect_password_file = self.folder / AUTH_FILE
+        self.alertmanager_password_file = self._blueprint.alertmanager_password_file
         self._children: dict[str, Child] = {}
         self._held: HeldFolder | None = None
         self._is_up = False
@@ -258,8 +260,9 @@ class RehearsalCluster:
             seeder.await_training(jobs)  # its start keeps the nodes' process busy for a minute
 
     def _await_programs(self) -> None:
-        for name in ("prometheus", "alertmanager"):
-            self.child(name).await_url(f"{self.urls[name]}/-/ready")
+        self.child("prometheus").await_url(f"{self.urls['prometheus']}/-/ready")
+        password = self.alertmanager_password_file.read_text(encoding="ascii")
+        self.child("alertmanager").await_url(f"{self.urls['alertmanager']}/-/ready", auth=(ALERTMANAGER_USER, password))
         if self._blueprint.has_kube_state_metrics:
             self.child(KUBE_STATE_METRICS).await_url(self.urls[KUBE_STATE_METRICS])
         if self._blueprint.prefect:

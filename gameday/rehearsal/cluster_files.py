@@ -17,6 +17,7 @@ from gameday.guests.order import GuestOrder
 from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector
 from gameday.rehearsal.folder import STATE
 from gameday.rehearsal.nodes.gpu_operator import RUNTIME_CLASS
+from gameday.rehearsal.observability import ALERTMANAGER_USER
 
 
 def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kubeconfig: Path) -> None:
@@ -43,7 +44,12 @@ def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kub
         "agent_image": "ghcr.io/gpu-gameday/agent:rehearsal",
         "quarantine_taint_keys": blueprint.quarantine_keys,
         "prometheus_node_label": blueprint.exporter.node_label,
-        **{server: {"url": urls[server]} for server in ("prometheus", "alertmanager", "loki")},
+        **{server: {"url": urls[server]} for server in ("prometheus", "loki")},
+        "alertmanager": {
+            "url": urls["alertmanager"],
+            "username": ALERTMANAGER_USER,
+            "password_file": str(blueprint.alertmanager_password_file),
+        },
     }
     if blueprint.gpu_operator.runtime_classes:
         profile["agent_runtime_class"] = RUNTIME_CLASS

@@ -89,7 +89,7 @@ class CommandLines:
         )
 
     def observability(self) -> tuple[Program, ...]:
-        """Write the configurations of Prometheus and Alertmanager, and return the two.
+        """Write the configurations of Prometheus and Alertmanager, and a password for the latter; return the two.
 
         The lab's components have their ports and certificates by now. Raises ProgramMissingError, or OSError where
         the folder cannot be written.
@@ -111,12 +111,15 @@ class CommandLines:
                 *(self._component_jobs() if blueprint.control_plane is ControlPlane.LAB else ()),
             ],
             alertmanager_port=ports["alertmanager"],
+            alertmanager_password=blueprint.alertmanager_password_file,
             rule_files=(
                 node_rules(folder, has_controller=not blueprint.has_other_detector),
                 control_plane_rules(folder, blueprint.lab.api_server_memory),
             ),
         )
-        return prometheus, alertmanager_program(folder, port=ports["alertmanager"])
+        password = new_token()
+        blueprint.alertmanager_password_file.write_text(password, encoding="ascii")
+        return prometheus, alertmanager_program(folder, port=ports["alertmanager"], password=password)
 
     def _component_jobs(self) -> tuple[ComponentJob, ...]:
         folder = self._blueprint.credentials

@@ -23,6 +23,9 @@ from gameday.rehearsal.children import PRIVATE
 from gameday.rehearsal.prefect_server import AUTH_FILE
 
 STATE = "state.json"
+ALERTMANAGER_PASSWORD = "alertmanager-password"  # noqa: S105 - the file's name
+"""The file with the password that the cluster's Alertmanager asks for."""
+_OF_THE_LIVING = (STATE, AUTH_FILE, ALERTMANAGER_PASSWORD)
 _LEFTOVERS = (
     "control-plane",
     "logstore",
@@ -56,7 +59,7 @@ class HeldFolder:
 
     def empty(self) -> None:
         """Remove what an ended cluster left. Raises OSError."""
-        for name in (STATE, ENDED, AUTH_FILE):
+        for name in (*_OF_THE_LIVING, ENDED):
             (self.folder / name).unlink(missing_ok=True)
         for stale in _LEFTOVERS:
             shutil.rmtree(self.folder / stale, ignore_errors=True)
@@ -65,7 +68,7 @@ class HeldFolder:
 
     def release(self) -> None:
         """Unlock the folder. Its logs stay."""
-        for name in (STATE, AUTH_FILE):
+        for name in _OF_THE_LIVING:
             (self.folder / name).unlink(missing_ok=True)
         self._lock.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import bcrypt
 from ruamel.yaml import YAML
 
 from gameday.observe.api_server_metrics import (
@@ -50,6 +51,10 @@ _RETENTION = "6h"
 # A scrape may take no longer than its interval. An API server's page of 2.5 MB takes an idle server 0.2 s. In a LIST
 # storm on two busy cores every other scrape took more than one second, and nearly every one more than two.
 _COMPONENT_EVERY_S = 5.0
+
+
+ALERTMANAGER_USER = "gameday"
+"""The user whom an Alertmanager with a password knows."""
 
 
 @dataclass(frozen=True)
@@ -223,14 +228,19 @@ def prometheus_program(
     nodes: int,
     jobs: Sequence[ScrapeJob | ComponentJob],
     alertmanager_port: int,
+    alertmanager_password: Path | None = None,
     rule_files: Sequence[Path] = (RULES, CONTROL_PLANE_RULES),
 ) -> Program:
     """Write Prometheus' configuration into `folder` and say how to start it; keeps its data there too.
 
+    `alertmanager_password` is the file with the password that Alertmanager asks for, if it does.
     Raises ProgramMissingError where there is no Prometheus, OSError where `folder` cannot be written.
     """
     at = pace(nodes)
     folder = folder.resolve()
+    alertmanager: dict[str, object] = {"static_configs": [{"targets": [f"127.0.0.1:{alertmanager_port}"]}]}
+    if alertmanager_password:
+        alertmanager["basic_auth"] = {"username": ALERTMANAGER_USER, "password_file": str(alertmanager_password)}
     own = ScrapeJob("prometheus", f"127.0.0.1:{port}", max(5.0, at.scrape_s))
     config = folder / "prometheus.yml"
     _write_yaml(
@@ -242,7 +252,7 @@ def prometheus_program(
                 "evaluation_interval": _duration(at.evaluation_s),
             },
             "rule_files": [str(path.resolve()) for path in rule_files],
-            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager_port}"]}]}]},
+            "alerting": {"alertmanagers": [alertmanager]},
             "scrape_configs": [job.configuration(at.scrape_s) for job in (*jobs, own)],
         },
     )
@@ -304,10 +314,13 @@ def control_plane_rules(folder: Path, budget_bytes: int | None) -> Path:
     return copy
 
 
-def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = None) -> Program:
+def alertmanager_program(
+    folder: Path, *, port: int, webhook_url: str | None = None, password: str | None = None
+) -> Program:
     """Write Alertmanager's configuration into `folder` and say how to start it; keeps its data there too.
 
-    Alerts are passed on at once and one by one, to `webhook_url` or, without one, to nobody.
+    Alerts are passed on at once and one by one, to `webhook_url` or, without one, to nobody. With a password it answers
+    ALERTMANAGER_USER only, and the file holds no more than the password's hash.
     Raises ProgramMissingError where there is no Alertmanager, OSError where `folder` cannot be written.
     """
     folder = folder.resolve()  # the program may run in another working directory
@@ -335,8 +348,17 @@ def alertmanager_program(folder: Path, *, port: int, webhook_url: str | None = N
         f"--web.listen-address=127.0.0.1:{port}",
         "--cluster.listen-address=",  # alone: no gossip, no second port
         "--log.level=warn",
+        *([f"--web.config.file={_asks_for(password, folder)}"] if password else []),
     )
     return Program("alertmanager", argv, f"http://127.0.0.1:{port}/-/ready", folder / "alertmanager.log")
+
+
+def _asks_for(password: str, folder: Path) -> Path:
+    # The least work factor, 2**4: the password is 256 random bits, and every request would wait for the hash.
+    hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=4)).decode()
+    config = folder / "alertmanager-web.yml"
+    _write_yaml(config, {"basic_auth_users": {ALERTMANAGER_USER: hashed}})
+    return config
 
 
 def _read_metrics() -> tuple[str, ...]:

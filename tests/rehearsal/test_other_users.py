@@ -19,6 +19,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from gameday.cluster.alertmanager import Alertmanager
+from gameday.cluster.profile import load_profile
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.cluster import RehearsalCluster
 from tests.support.prefect_api import prefect_api
@@ -172,7 +174,10 @@ def test_prometheus_is_only_read(cluster: RehearsalCluster) -> None:
     assert httpx.get(f"{url}/-/healthy", trust_env=False).status_code == 200
 
 
-def test_alertmanager_takes_alerts_from_everybody(cluster: RehearsalCluster) -> None:
-    """A limit that docs/safety.md states."""
-    alerts = f"{cluster.urls['alertmanager']}/api/v2/alerts"
-    assert httpx.post(alerts, json=[{"labels": {"alertname": "Forged"}}], trust_env=False).status_code == 200
+def test_nobody_else_raises_or_silences_an_alert(cluster: RehearsalCluster) -> None:
+    forged, url = [{"labels": {"alertname": "Forged"}}], f"{cluster.urls['alertmanager']}/api/v2"
+    for method, path in (("POST", "alerts"), ("GET", "alerts"), ("POST", "silences"), ("DELETE", "silence/x")):
+        answer = httpx.request(method, f"{url}/{path}", json=forged, trust_env=False)
+        assert answer.status_code == httpx.codes.UNAUTHORIZED, (method, path)
+    with Alertmanager(load_profile(cluster.profile).alertmanager) as alertmanager:
+        assert "Forged" not in [one.name for one in alertmanager.alerts()]
