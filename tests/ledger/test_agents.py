@@ -14,7 +14,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
 from gameday.faults.xid import XidParameters
-from gameday.ledger.entries import Entry, Header, TakeOutFault
+from gameday.ledger.entries import Entry, Header, TakeOutFault, object_prefix
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import undo_entry
 from gameday.reaper.reap import reap
@@ -42,7 +42,8 @@ class Injection:
     """A fault that is in, with its intent in the ledger."""
 
     def __init__(self, runner: Kubernetes, node: str) -> None:
-        self.run, self.pod = unique("run"), unique("inject")
+        self.run = unique("run")
+        self.pod = f"{object_prefix(self.run)}inject"
         header = Header(run_id=self.run, plan="p", started=datetime.now(UTC), operator="ada", host="here")
         self.ledger = Ledger(runner, header)
         undo = TakeOutFault(pod=self.pod, gpu=0, fault=FAULT)

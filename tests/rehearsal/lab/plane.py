@@ -94,7 +94,7 @@ class Plane(Part):
             check=False,
             timeout=60,
         )
-        assert not check or done.returncode == 0, done.stderr
+        assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
 

@@ -65,7 +65,7 @@ class JobWorker:
             YAML(typ="safe", pure=True).dump(plan, folder / f"plans/{name}.yaml")
         arguments = ("--profile", str(arena.cluster.profile), "--plans", "plans", "--reports", "reports")
         self._run([sys.executable, "-m", "gameday.cli", "deploy", *arguments])
-        (manifest,) = documents(FOLDER / "worker.yaml")
+        (manifest,) = (one for one in documents(FOLDER / "worker.yaml") if one["kind"] == "Deployment")
         (container,) = manifest["spec"]["template"]["spec"]["containers"]
         argv = [sys.executable, "-m", *(word for word in container["command"] if word != "--with-healthcheck")]
         self.child = Child("worker", argv, folder / "worker.log", self._environment, says_ready=False)
@@ -82,7 +82,7 @@ class JobWorker:
             self.kubeconfig = seeder.service_account_kubeconfig(ACCOUNT, self.folder / "worker.kubeconfig")
 
     def _environment_of_the_manifest(self) -> dict[str, str]:
-        (manifest,) = documents(FOLDER / "worker.yaml")
+        (manifest,) = (one for one in documents(FOLDER / "worker.yaml") if one["kind"] == "Deployment")
         (container,) = manifest["spec"]["template"]["spec"]["containers"]
         found = {one["name"]: one.get("value", "gameday") for one in container["env"]}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
