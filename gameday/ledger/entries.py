@@ -196,8 +196,8 @@ class Entry(LedgerModel):
             case DeletePod(pod=name) | TakeOutFault(pod=name) | DeleteJob(job=name):
                 return [] if name.startswith(object_prefix(run_id)) else [name]
             case EndApiCanary(pod=name, lease=lease):
-                ours = (name.startswith(object_prefix(run_id)), lease == api_canary_lease(run_id))
-                return [one for one, is_ours in zip((name, lease), ours, strict=True) if not is_ours]
+                foreign_pod = [] if name.startswith(object_prefix(run_id)) else [name]
+                return foreign_pod if lease == api_canary_lease(run_id) else [*foreign_pod, lease]
         return []
 
 

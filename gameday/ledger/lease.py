@@ -301,8 +301,7 @@ def holder_of(lease: Any) -> str:
 
 def as_held(lease: Any | None) -> LeaseHeldError | None:
     """Return the error that a lease (V1Lease) means for everybody but its holder; None where nobody holds it."""
-    owner = holder_of(lease) if lease is not None else ""
-    if lease is None or not owner:
+    if lease is None or not (owner := holder_of(lease)):
         return None
     return LeaseHeldError(
         lease.metadata.name, owner, lease.spec.renew_time, timedelta(seconds=lease.spec.lease_duration_seconds or 0)
@@ -318,10 +317,10 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
     """Observe a lease for its own duration by our clock.
 
     Returns:
-        True as soon as its holder or its renewal changes; False where neither does, or the lease goes.
+        True as soon as its holder or its renewal changes; False where neither does, or nobody holds it any more.
 
     Raises:
-        KubernetesError: The lease cannot be read.
+        KubernetesError: The lease cannot be read; its status is 404 where it is gone.
     """
     name, seen = lease.metadata.name, _last_renewal(lease)
     duration_s = min(float(lease.spec.lease_duration_seconds or 0), _LONGEST_OBSERVATION_S)
@@ -330,12 +329,7 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
     while True:
         left = deadline - clock.monotonic()
         sleep(max(0.0, min(left, duration_s / _LOOKS_PER_DURATION)))
-        try:
-            now = read_lease(kubernetes, name)
-        except KubernetesError as error:
-            if error.status == _NOT_FOUND_STATUS:
-                return False
-            raise
+        now = read_lease(kubernetes, name)
         if _last_renewal(now) != seen:
             return bool(holder_of(now))
         if left <= 0:

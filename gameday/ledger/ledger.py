@@ -320,10 +320,9 @@ class Ledger:
 
     @classmethod
     def from_stored(cls, kubernetes: Kubernetes, stored: StoredLedger) -> Ledger:
-        """Return the ledger of a dead run, to go on from where that run ended."""
+        """Return the ledger of a dead run, to settle what is open in it; a dead run intends nothing more."""
         ledger = cls(kubernetes, stored.header)
         ledger._entries = {entry.id: entry for entry in stored.entries}
-        ledger._next_seq = max((entry.seq for entry in stored.entries), default=-1) + 1
         ledger._created = True
         ledger._unreadable, ledger.created = stored.unreadable, stored.created
         return ledger
@@ -392,5 +391,5 @@ def _why_not_ours(key: str, entry: Entry, header: Header, before: Iterable[Entry
 
 
 def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
+    first = error.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

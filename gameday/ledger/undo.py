@@ -263,7 +263,10 @@ def _take_out_fault(
     after_signal: bool,
 ) -> UndoResult:
     if fault.goes_with_node and kubernetes.node_or_none(entry.node or "") is None:
-        return _fault_gone_with_node(kubernetes, entry.node or "", fault.pod, pods)
+        # No kubelet is left to end the injector's pod.
+        kubernetes.delete_pod(fault.pod, grace_period_s=0)
+        why = f"node {entry.node} is no longer there: the cluster took the fault away with it"
+        return UndoResult(Cleanliness.CLEAN, (why,))
     before = pods.seen(fault.pod)
     by_deadline = before is not None and before.reason == "DeadlineExceeded"
     message = termination_message(pods, fault.pod)
@@ -287,12 +290,6 @@ def _take_out_fault(
     state |= outcome.undo_state if outcome else {}
     timeout_s = _SECOND_AGENT_AFTER_SIGNAL_S if after_signal else _SECOND_AGENT_TIMEOUT_S
     return _send_second_agent(kubernetes, entry, fault, run_id, pods, state, why, timeout_s)
-
-
-def _fault_gone_with_node(kubernetes: Kubernetes, node: str, pod: str, pods: PodFollower) -> UndoResult:
-    """Remove the injector's pod of a node that the cluster has taken away; no kubelet is left to end it."""
-    pods.wait_gone(pod, kubernetes.delete_pod(pod, grace_period_s=0), _GONE_WITHIN_S)
-    return UndoResult(Cleanliness.CLEAN, (f"node {node} is no longer there: the cluster took the fault away with it",))
 
 
 def _logged_undo_state(kubernetes: Kubernetes, pod: str) -> dict[str, str]:

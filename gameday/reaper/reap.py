@@ -194,7 +194,7 @@ def reap_run(kubernetes: Kubernetes, run_id: str) -> ReapResult:
     """
     left = _find_leftovers(kubernetes, None)
     ledgers = [ledger for ledger in left.stored.ledgers if ledger.header.run_id == run_id]
-    reaped = [one for ledger in ledgers for one in _reap_ledger(kubernetes, ledger, ())]
+    reaped = [one for ledger in ledgers for one in _reap_ledger(kubernetes, ledger)]
     strays = [] if ledgers else [pod for pod in left.pods if pod.metadata.labels[RUN_LABEL] == run_id]
     reaped += [_undo_stray(kubernetes, run_id, pod) for pod in strays]
     for lease in left.leases:
@@ -259,7 +259,7 @@ def _undo_of_stray(pod: Any) -> Undo:
     return DeletePod(pod=name)
 
 
-def _reap_ledger(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tuple[()]) -> list[Reaped]:
+def _reap_ledger(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] | tuple[()] = ()) -> list[Reaped]:
     run_id, ledger = stored.header.run_id, Ledger.from_stored(kubernetes, stored)
     dirty = [entry for entry in stored.entries if entry.settled is Cleanliness.DIRTY]
     found = [_kept_if_it_fails(run_id, one, partial(_look_again, kubernetes, ledger, one)) for one in dirty]

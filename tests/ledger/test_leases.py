@@ -11,7 +11,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError
+from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, SeasonGoneError
 from gameday.ledger.lease import CLUSTER_LEASE, LEASE_DURATION, Leases, lease_duration, node_lease
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.scripted.cluster import ScriptedCluster
@@ -248,6 +248,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_once_its_time_is_up(
 def test_a_failure_that_passes_is_no_loss(
     world: ScriptedWorld, runner: Kubernetes, leases: Leases, lost: Losses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    world.clock.sleep(3600)  # the machine has been up for longer than a lease lasts
     leases.acquire(CLUSTER_LEASE)
     first = spec(world).renew_time
 
@@ -289,6 +290,78 @@ def test_a_server_that_is_away_does_not_keep_a_run_from_ending(
     assert len(asked) == 2
 
 
+# --- a season's run ---
+
+
+@pytest.fixture
+def season(world: ScriptedWorld, runner: Kubernetes) -> Iterator[Leases]:
+    held = Leases(runner, "season-1", lambda _: None)
+    held.acquire(CLUSTER_LEASE)
+    yield held
+    held.release()
+
+
+@pytest.fixture
+def member(runner: Kubernetes, lost: Losses) -> Iterator[Leases]:
+    ours = Leases(runner, "season-1-01", lost)
+    yield ours
+    ours.release()
+
+
+def test_a_run_relies_on_its_season_for_as_long_as_that_renews(
+    world: ScriptedWorld, season: Leases, member: Leases, lost: Losses
+) -> None:
+    season.keep_renewing()
+    member.rely_on("season-1")
+    for _ in range(10):
+        world.clock.sleep(RENEWED_EVERY_S)
+        member.check()
+    assert lost.said == []
+    assert world.holders() == {CLUSTER_LEASE: "season-1"}
+    season.release()
+    assert lost.next() == "season season-1 holds no cluster lease: it has ended"
+
+
+def test_a_season_is_dead_once_it_has_not_renewed_for_its_duration(
+    world: ScriptedWorld, season: Leases, member: Leases, lost: Losses
+) -> None:
+    began = world.clock.monotonic()
+    member.rely_on("season-1")
+    assert lost.next() == "season season-1 renews its cluster lease no more: it is dead"
+    assert world.clock.monotonic() - began == LEASE_DURATION.total_seconds()
+    with pytest.raises(LeaseLostError, match="it is dead"):
+        member.check()
+
+
+def test_a_season_that_cannot_be_looked_at_is_lost_once_its_time_is_up(
+    world: ScriptedWorld,
+    runner: Kubernetes,
+    season: Leases,
+    member: Leases,
+    lost: Losses,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = world.clock.monotonic()
+    member.rely_on("season-1")
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise ApiException(status=503, reason="away")
+
+    monkeypatch.setattr(runner.coordination, "read_namespaced_lease", away)
+    assert lost.next().startswith("could not look at the cluster lease for 30 s: ")
+    assert 30 <= world.clock.monotonic() - began < 33, "a tenth of its time is between two looks"
+
+
+@pytest.mark.parametrize(("held", "why"), [(False, "holds no cluster lease"), (True, "run run-b holds")])
+def test_a_run_of_a_season_that_does_not_hold_the_lease_does_not_begin(
+    others: Leases, member: Leases, held: bool, why: str
+) -> None:
+    if held:
+        others.acquire(CLUSTER_LEASE)
+    with pytest.raises(SeasonGoneError, match=why):
+        member.rely_on("season-1")
+
+
 # --- clocks that are wrong ---
 
 
@@ -316,6 +389,66 @@ def test_a_dead_holder_whose_clock_was_an_hour_ahead_is_found_dead_by_the_patien
         ours.acquire(CLUSTER_LEASE)
     ours.acquire(CLUSTER_LEASE, always_observe=True)
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
+
+
+def test_a_living_holder_is_met_when_it_renews_and_not_only_when_its_whole_time_is_over(
+    world: ScriptedWorld, runner: Kubernetes, others: Leases
+) -> None:
+    others.acquire(CLUSTER_LEASE)
+    others.keep_renewing()
+    before = world.clock.now()
+    with pytest.raises(LeaseHeldError):
+        Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE, always_observe=True)
+    assert world.clock.now() - before == timedelta(seconds=RENEWED_EVERY_S)
+    others.release()
+
+
+@pytest.mark.parametrize("times", [{"leaseDurationSeconds": None}, {"renewTime": None}])
+def test_a_lease_that_says_nothing_of_its_time_is_observed_and_taken(
+    world: ScriptedWorld, runner: Kubernetes, others: Leases, times: dict[str, None]
+) -> None:
+    """By somebody's hand: our own leases say both."""
+    others.acquire(CLUSTER_LEASE)
+    world.coordination.patch_namespaced_lease(CLUSTER_LEASE, NAMESPACE, {"spec": times})
+    world.clock.sleep(NEVER_WHOLE.total_seconds())  # no longer renewed in the future
+    before = world.clock.now()
+    Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
+    assert world.holders() == {CLUSTER_LEASE: "run-a"}
+    assert world.clock.now() - before == (timedelta() if "leaseDurationSeconds" in times else LEASE_DURATION)
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_lease_that_goes_or_is_emptied_while_it_is_observed_is_taken(
+    world: ScriptedWorld, runner: Kubernetes, others: Leases, emptied: bool
+) -> None:
+    others.acquire(CLUSTER_LEASE)
+    lapse(world)
+
+    def goes(_: float) -> None:
+        if emptied:
+            world.coordination.patch_namespaced_lease(CLUSTER_LEASE, NAMESPACE, {"spec": None})
+        else:
+            others.release()
+
+    Leases(runner, "run-a", lambda _: None, sleep=goes).acquire(CLUSTER_LEASE)
+    assert world.holders() == {CLUSTER_LEASE: "run-a"}
+
+
+def test_a_lease_that_cannot_be_observed_is_not_taken(
+    world: ScriptedWorld, runner: Kubernetes, others: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others.acquire(CLUSTER_LEASE)
+    lapse(world)
+
+    def away(*_: Any) -> Any:
+        raise ApiException(status=500, reason="etcd is away")
+
+    def goes_away(_: float) -> None:
+        monkeypatch.setattr(runner.coordination, "read_namespaced_lease", away)
+
+    with pytest.raises(KubernetesError, match="etcd is away"):
+        Leases(runner, "run-a", lambda _: None, sleep=goes_away).acquire(CLUSTER_LEASE)
+    assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
 
 def test_an_observer_that_is_stopped_takes_nothing(world: ScriptedWorld, runner: Kubernetes, others: Leases) -> None:

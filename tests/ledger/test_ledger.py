@@ -132,6 +132,23 @@ def test_open_entries_are_the_unsettled_newest_first(runner: Kubernetes, ledger:
     assert not ledger.all_clean()
 
 
+def test_a_ledger_knows_whose_cordon_it_is_and_which_nodes_it_gave_back(ledger: Ledger) -> None:
+    def restore(id: str, node: str, *, cordon: bool) -> None:
+        undo = RestoreNode(keys=(TAINT.key,), unschedulable=False if cordon else None)
+        entry = ledger.intend(id=id, act="quarantine", node=node, undo=undo, expires=LATER)
+        if node == "given-back":
+            ledger.settle(entry, Cleanliness.CLEAN, "flow", [])
+
+    intend(ledger, "pod")
+    restore("a", "cordoned", cordon=True)
+    restore("b", "tainted", cordon=False)
+    restore("c", "given-back", cordon=True)
+    ledger.settle(intend(ledger, "gone"), Cleanliness.CLEAN, "flow", [])
+    nodes = ("n1", "cordoned", "tainted", "given-back")
+    assert [node for node in nodes if ledger.cordons(node)] == ["cordoned", "given-back"]
+    assert [(node, one.id) for node in nodes for one in ledger.restorations_of(node)] == [("given-back", "c")]
+
+
 def test_two_writers_lose_no_entry(world: ScriptedWorld, runner: Kubernetes, ledger: Ledger, run: str) -> None:
     first, second = intend(ledger, "a"), intend(ledger, "b")
     other = Ledger.from_stored(runner, only(runner))
@@ -210,6 +227,18 @@ def test_a_second_ledger_of_the_same_run_is_refused(ledger: Ledger, runner: Kube
     assert caught.value.status == 409
 
 
+def test_a_copy_of_our_ledger_under_another_name_does_not_make_the_one_of_our_name_ours(
+    world: ScriptedWorld, ledger: Ledger, runner: Kubernetes, run: str
+) -> None:
+    intend(ledger, "a")
+    ours = world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data
+    world.core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "copy"}, "data": ours})
+    world.core.patch_namespaced_config_map(ledger_name(run), NAMESPACE, {"data": {"0000-a.json": "another's"}})
+    with pytest.raises(KubernetesError) as caught:
+        intend(Ledger(runner, header(run)), "a")
+    assert caught.value.status == 409
+
+
 def test_deletion(world: ScriptedWorld, ledger: Ledger) -> None:
     ledger.delete()
     entry = intend(ledger, "a")
@@ -269,7 +298,8 @@ def test_a_ledger_that_does_not_say_whose_it_is_is_named(
     odd = {"metadata": {"name": "odd", "labels": {"gameday.dev/ledger": "true"}}, "data": content}
     world.core.create_namespaced_config_map(NAMESPACE, odd)
     found = stored_ledgers(runner)
-    assert [one.config_map for one in found.unreadable] == ["odd"]
+    assert [(one.config_map, one.key) for one in found.unreadable] == [("odd", "run.json")]
+    assert found.unreadable[0].why
     assert len(found.ledgers) == 1
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from gameday.agent.task import AgentResult, PriorNote, UndoTask
+from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask
+from gameday.api_clients.lists import NAMESPACE as LOAD
+from gameday.cluster.gpu_class import change_gpu_class
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.operands import AWAY
 from gameday.cluster.pods import PodFollower
+from gameday.errors import KubernetesError
+from gameday.faults.webhook_unreachable import WebhookUnreachableFault
 from gameday.ledger import undo
 from gameday.ledger.entries import (
     BringBackOperands,
     DeleteJob,
     DeletePod,
+    EndApiCanary,
     Entry,
     Header,
+    RestoreGpuClasses,
     RestoreNode,
     TakeOutFault,
     Undo,
@@ -27,9 +34,12 @@ from gameday.ledger.entries import (
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import UndoResult, undo_entry
 from gameday.run.agents import AGENT_START_TIMEOUT
+from gameday.values.api_requests import api_canary_lease
+from gameday.values.gpu_class import GPU_CLASS_LABEL
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 from tests.support.scripted.administrator import ScriptedWorld
+from tests.support.scripted.api_server import ADMINISTRATOR
 from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, termination_message, unique
 
 TAINT = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")
@@ -155,6 +165,76 @@ def test_nothing_is_said_of_a_jobs_pods_without_a_watch(reaper: Kubernetes, run:
     assert undo_entry(reaper, entry(DeleteJob(job="j")), run, blind).cleanliness is Cleanliness.UNKNOWN
 
 
+@pytest.fixture
+def canary(world: ScriptedWorld, run: str) -> EndApiCanary:
+    """An API canary whose pod has its Lease."""
+    lease = api_canary_lease(run)
+    world.core.create_namespace({"metadata": {"name": LOAD}})
+    world.coordination.create_namespaced_lease(LOAD, {"metadata": {"name": lease}, "spec": {}})
+    world.add_pod("p", run, node="n1")
+    return EndApiCanary(pod="p", lease=lease)
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_the_api_canarys_lease_goes_after_its_pod(
+    world: ScriptedWorld, pods: PodFollower, run: str, canary: EndApiCanary, left: bool
+) -> None:
+    if not left:
+        world.coordination.delete_namespaced_lease(canary.lease, LOAD)
+    with Kubelet(world, run, {}), world.connected(ADMINISTRATOR) as kubernetes:
+        done = undo_entry(kubernetes, entry(canary), run, pods)
+    assert (done.cleanliness, done.evidence[0]) == (Cleanliness.CLEAN, "pod p deleted")
+    assert canary.lease in done.evidence[1]
+    assert world.pods(run) == []
+    assert world.coordination.list_namespaced_lease(LOAD).items == []
+
+
+@pytest.mark.usefixtures("soon")
+def test_the_api_canarys_lease_stays_as_long_as_its_pod_may_write_it(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, canary: EndApiCanary
+) -> None:
+    assert undo_entry(reaper, entry(canary), run, pods).cleanliness is Cleanliness.UNKNOWN
+    assert len(world.coordination.list_namespaced_lease(LOAD).items) == 1
+
+
+# --- labels of GPU classes ---
+
+
+def test_gpu_classes_are_as_before_where_nobody_has_changed_them_since(
+    world: ScriptedWorld, reaper: Kubernetes, runner: Kubernetes, pods: PodFollower, run: str
+) -> None:
+    had, had_none, others, later = (world.add_node() for _ in range(4))
+    for node in (had, had_none, others):
+        change_gpu_class(runner, node, lambda _: "slow")
+    change_gpu_class(runner, later, lambda _: "fast")  # by a later run of ours
+    world.core.patch_node(others, {"metadata": {"labels": {GPU_CLASS_LABEL: "typical"}}})
+    nodes = ("gone", had, had_none, others, later, "gone-too")
+    undo = RestoreGpuClasses(before={had: "fast"}, set_to=dict.fromkeys(nodes, "slow"))
+    done = undo_entry(runner, entry(undo, None), run, pods)
+    assert done.cleanliness is Cleanliness.CLEAN
+    assert set(done.evidence) == {
+        "2 nodes as before",
+        "2 nodes gone",
+        "2 nodes left alone: somebody else has set them",
+    }
+    labels = [world.core.read_node(node).metadata.labels.get(GPU_CLASS_LABEL) for node in nodes[1:-1]]
+    assert labels == ["fast", None, "typical", "fast"]
+
+
+def test_gpu_classes_that_cannot_be_written_are_unknown(
+    world: ScriptedWorld, runner: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> Any:
+        raise ApiException(status=500, reason="etcd is away")
+
+    node = world.add_node()
+    change_gpu_class(runner, node, lambda _: "slow")
+    monkeypatch.setattr(runner.core, "patch_node", away)
+    done = undo_entry(runner, entry(RestoreGpuClasses(before={}, set_to={node: "slow"}), None), run, pods)
+    assert done.cleanliness is Cleanliness.UNKNOWN
+    assert world.core.read_node(node).metadata.labels[GPU_CLASS_LABEL] == "slow"
+
+
 # --- nodes ---
 
 
@@ -225,11 +305,17 @@ def test_a_fault_that_is_not_out_keeps_no_node_that_is_not_quarantined_nor_anoth
     world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, ledger: Ledger
 ) -> None:
     bare, other = world.add_node(), world.add_node(taints=[TAINT.model_dump()])
-    ledger.intend(id="inject", act="inject", node=bare, undo=take_out("i"), expires=LATER)
-    for node in (bare, other):
+    for number, node in enumerate((bare, "gone")):
+        ledger.intend(id=f"inject-{number}", act="inject", node=node, undo=take_out("i"), expires=LATER)
+    evidence = {}
+    for node in (bare, other, "gone"):
         restore = entry(RestoreNode(keys=(TAINT.key,), unschedulable=False), node)
-        assert undo_entry(reaper, restore, run, pods, ledger=ledger).cleanliness is Cleanliness.CLEAN
+        done = undo_entry(reaper, restore, run, pods, ledger=ledger)
+        assert done.cleanliness is Cleanliness.CLEAN
+        evidence[node] = done.evidence
     assert world.taints(other) == []
+    assert evidence[bare] == ("nothing to remove", "read: taints none, unschedulable False")
+    assert evidence["gone"] == ("node gone is no longer there",)
 
 
 # --- faults ---
@@ -328,6 +414,10 @@ def test_a_second_agent_gets_the_prior_values_from_the_ledger(
     assert sent[0]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent", "the registry may be away"
 
 
+PRINTED = {"watts": "650", "mode": "1", "clock": "9"}
+"""All that the killed injector had printed of what it found, in several notes."""
+
+
 def killed(
     world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +425,12 @@ def killed(
     world.add_pod("k", run, node="n1", role="inject")
     world.report("k", "", "Failed", "OOMKilled")
     assert pods.wait(lambda: (seen := pods.seen("k")) is not None and seen.ended, PATIENCE_S)
-    log = "noise\n" + PriorNote(undo_state={"watts": "650"}).model_dump_json() + "\n{}"
+    notes = (
+        PriorNote(undo_state={"watts": "650"}),
+        PriorNote(undo_state={"mode": "1"}),
+        InjectedNote(undo_state={"clock": "9"}, written_at=LATER, evidence=()),
+    )
+    log = "\n".join(["noise", *(note.model_dump_json() for note in notes), "{}"])
     monkeypatch.setattr(reaper, "pod_log", {"k": log}.__getitem__)
 
 
@@ -350,7 +445,7 @@ def test_a_second_agent_gets_the_state_that_the_killed_first_one_printed(
     killed(world, reaper, pods, run, monkeypatch)
     with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "650 W again", role="undo")}):
         done = undo_entry(reaper, entry(take_out("k")), run, pods)
-    assert prior_values(sent[0]) == {"watts": "650"}
+    assert prior_values(sent[0]) == PRINTED
     assert done.cleanliness is Cleanliness.CLEAN
 
 
@@ -381,9 +476,9 @@ def test_what_a_killed_agent_printed_is_in_the_ledger_before_its_log_goes_with_i
     with Kubelet(world, run, {}):
         done = undo_entry(reaper, injected, run, pods, ledger=ledger)
     assert done.cleanliness is Cleanliness.UNKNOWN
-    assert known[0] == {"watts": "650"}
+    assert known[0] == PRINTED
     ledger.settle(injected, done.cleanliness, "reaper", done.evidence)
-    assert prior_in_cluster(world, run) == {"watts": "650"}, "for the next attempt"
+    assert prior_in_cluster(world, run) == PRINTED, "for the next attempt"
 
 
 def test_what_a_dying_agent_said_of_the_prior_values_outlives_a_second_one_that_does_not_answer(
@@ -431,13 +526,41 @@ def test_a_second_attempt_does_not_believe_the_first_ones_agent(
     assert (first.cleanliness, second.cleanliness) == (Cleanliness.UNKNOWN, Cleanliness.CLEAN)
 
 
+@pytest.mark.usefixtures("soon")
+def test_a_second_attempt_whose_agent_says_nothing_does_not_repeat_the_first_ones_word(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
+    with Kubelet(world, run, {"undo": termination_message(Cleanliness.DIRTY, "still in", role="undo")}):
+        assert undo_entry(reaper, entry(take_out("i")), run, pods).cleanliness is Cleanliness.DIRTY
+    second = undo_entry(reaper, entry(take_out("i")), run, pods)
+    assert (second.cleanliness, second.evidence[-1]) == (Cleanliness.UNKNOWN, "a second agent left no message")
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_second_agent_has_the_rights_at_the_api_server_that_its_fault_needs(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, sent: list[dict[str, Any]]
+) -> None:
+    for account in (WebhookUnreachableFault.api_account, "gameday-agent"):
+        with suppress(ApiException):  # of the same account as another's
+            world.core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": account}})
+    outage = TakeOutFault(pod="w", gpu=0, fault={"type": "webhook_unreachable", "hold": "2m"})
+    for fault in (outage, take_out("i")):
+        done = undo_entry(reaper, entry(fault), run, pods)
+        assert done.evidence[-1] == "a second agent left no message", done.evidence
+    accounts = [one["spec"]["serviceAccountName"] for one in sent]
+    assert accounts == [WebhookUnreachableFault.api_account, "gameday-agent"]
+    assert [one["spec"]["automountServiceAccountToken"] for one in sent] == [True, False]
+
+
 def test_another_reapers_agent_is_believed(
     world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:
+    began = world.clock.monotonic()
     world.add_pod("i-undo", run, node="n1", role="undo")
     with Kubelet(world, run, {"undo": termination_message(Cleanliness.CLEAN, "theirs", role="undo")}):
         done = undo_entry(reaper, entry(take_out("i")), run, pods)
     assert (done.cleanliness, done.evidence[-1]) == (Cleanliness.CLEAN, "theirs")
+    assert world.clock.monotonic() - began < 1, "and nobody waits longer than for its end"
 
 
 @pytest.mark.usefixtures("soon")
@@ -527,6 +650,61 @@ def test_operands_are_away_while_the_fault_comes_out_and_back_once_that_is_known
     done = undo_entry(reaper, entry(fault), run, pods)
     assert (done.cleanliness, done.evidence[-1]) == (reported, f"label {PLUGIN}: true")
     assert (meanwhile, plugin(world)) == ([AWAY], "true")
+
+
+def test_operands_that_somebody_else_pauses_meanwhile_are_not_called_back(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: "true"}}})
+    paused = f"{AWAY}_paused-for-driver-upgrade"
+
+    def out(*_: Any, **__: Any) -> UndoResult:
+        world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: paused}}})
+        return UndoResult(Cleanliness.CLEAN, ("out",))
+
+    monkeypatch.setattr(undo, "_take_out_fault", out)
+    fault = take_out("i").model_copy(update={"operands": (PLUGIN,)})
+    done = undo_entry(reaper, entry(fault), run, pods)
+    assert (done.cleanliness, done.evidence) == (Cleanliness.UNKNOWN, ("out", f"label {PLUGIN}: {paused}"))
+
+
+def test_operands_are_not_sent_away_for_a_fault_that_took_itself_out(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.core.patch_node("n1", {"metadata": {"labels": {PLUGIN: "true"}}})
+    world.add_pod("i", run, node="n1", role="inject")
+    world.report("i", termination_message(Cleanliness.CLEAN, "out"))
+    assert pods.wait(lambda: (seen := pods.seen("i")) is not None and seen.ended, PATIENCE_S)
+    monkeypatch.setattr(undo, "send_away", lambda *_: pytest.fail("sent away"))
+    fault = take_out("i").model_copy(update={"operands": (PLUGIN,)})
+    with Kubelet(world, run, {"inject": termination_message(Cleanliness.CLEAN, "out")}):
+        assert undo_entry(reaper, entry(fault), run, pods).cleanliness is Cleanliness.CLEAN
+    assert plugin(world) == "true"
+
+
+@pytest.mark.parametrize(
+    ("status", "tried", "cleanliness"), [(404, True, Cleanliness.CLEAN), (500, False, Cleanliness.UNKNOWN)]
+)
+def test_only_on_a_node_that_is_gone_may_a_fault_be_taken_out_with_its_operands_there(
+    reaper: Kubernetes,
+    pods: PodFollower,
+    run: str,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    tried: bool,
+    cleanliness: Cleanliness,
+) -> None:
+    def refused(*_: Any) -> None:
+        raise KubernetesError("https://server", "patch node: refused", status=status)
+
+    tries = list[int]()
+    monkeypatch.setattr(undo, "send_away", refused)
+    monkeypatch.setattr(
+        undo, "_take_out_fault", lambda *_, **__: tries.append(1) or UndoResult(Cleanliness.CLEAN, ("out",))
+    )
+    fault = take_out("i").model_copy(update={"operands": (PLUGIN,)})
+    node = "gone" if status == 404 else "n1"
+    assert (undo_entry(reaper, entry(fault, node), run, pods).cleanliness, bool(tries)) == (cleanliness, tried)
 
 
 def test_operands_stay_away_while_it_is_not_known_whether_the_fault_is_out(

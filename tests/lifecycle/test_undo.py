@@ -32,6 +32,7 @@ from gameday.ledger.undo import UndoResult
 from gameday.lifecycle import closing
 from gameday.reaper.reap import reap, reap_under
 from gameday.rehearsal.folder import HeldFolder
+from gameday.run import run_ledger
 from gameday.run.abort import Abort
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
@@ -79,6 +80,7 @@ def test_what_a_virtual_cluster_took_with_it_is_not_undone(
 
     def aborts(run: Run) -> None:
         run.record.begin_step(Step.INJECT)
+        run.intend("pod", "a pod on a node", DeletePod(pod=f"gd-{run.id}-pod"), "n1", LONG)
         if ends == "under a step":
             end()
             run.record.abort.sleep(30)
@@ -89,9 +91,9 @@ def test_what_a_virtual_cluster_took_with_it_is_not_undone(
     held.release()
     (aborted,) = opened.history.of(Aborted)
     assert ("nodes died" in aborted.why) is (ends == "under a step")
-    assert opened.history.of(FaultUndone)[-1].evidence == (
-        "the virtual cluster has ended, and everything in it with it",
-    )
+    gone = [one for one in opened.history.of(FaultUndone) if one.cleanliness is Cleanliness.CLEAN]
+    assert {(one.intent, one.node) for one in gone} == {("mark", None), ("pod", "n1")}
+    assert {one.evidence for one in gone} == {("the virtual cluster has ended, and everything in it with it",)}
     assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
     assert opened.history.of(PrometheusFellBehind), "alerts may have fired that nobody saw"
     assert opened.world.pods(opened.id), "nobody asks a cluster that has ended"
@@ -251,8 +253,27 @@ def test_a_flow_without_qa_gives_a_quarantined_node_back_only_if_it_asks_for_tha
     assert [taint.key for taint in snapshot(opened.world.core.read_node(sleeper.node)).taints] == left
     state = Cleanliness.DIRTY if left else Cleanliness.CLEAN
     assert opened.history.of(RunEnded) == [RunEnded(cleanliness=state)]
-    outcomes = {one.step: one.outcome for one in opened.history.of(StepEnded)}
-    assert outcomes[Step.QA_NODE] is StepOutcome.NOT_ASKED
+    ended = {one.step: one for one in opened.history.of(StepEnded)}
+    assert ended[Step.QA_NODE].outcome is StepOutcome.NOT_ASKED
+    assert "leaves out" in ended[Step.QA_NODE].why
+
+
+def test_a_node_goes_back_after_qa_whatever_other_step_the_flow_leaves_out(
+    world: ScriptedWorld, opened: OpenedRun
+) -> None:
+    sleeper = Sleeper(world, opened)
+
+    def with_qa(run: Run) -> None:
+        follow_as_target(run, sleeper.node)
+        undo = RestoreNode(keys=(KEY,), unschedulable=False)
+        run.intend("quarantine", "let the detector quarantine the node", undo, sleeper.node, LONG)
+        sleeper.taint()
+        with step(run, Step.QA_NODE):
+            pass
+
+    opened.play(with_qa, return_without_qa=False)
+    assert world.taints(sleeper.node) == []
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.CLEAN)]
 
 
 def test_an_exception_thrown_into_a_run_is_recorded_and_the_run_undone(opened: OpenedRun) -> None:
@@ -263,6 +284,62 @@ def test_an_exception_thrown_into_a_run_is_recorded_and_the_run_undone(opened: O
         opened.play(thrown)
     assert [one.why for one in opened.history.of(Aborted)] == ["broken off from outside, by CancelledError"]
     assert opened.is_as_if_it_never_was()
+
+
+@pytest.mark.parametrize(
+    ("failing", "fault_is_out", "attempts"),
+    [(DeletePod, True, 3), (RestoreNode, True, 3), (RestoreNode, False, 1)],
+    ids=["a pod", "a node", "a node with its fault in"],
+)
+def test_an_undo_is_tried_again_unless_the_node_has_to_stay_out_of_service(
+    world: ScriptedWorld,
+    opened: OpenedRun,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: type[DeletePod] | type[RestoreNode],
+    fault_is_out: bool,
+    attempts: int,
+) -> None:
+    node, real, tries = world.add_node(), run_ledger.undo_entry, list[str]()
+
+    def fails_twice(kubernetes: Kubernetes, entry: Any, *about: Any, **more: Any) -> UndoResult:
+        if isinstance(entry.undo, TakeOutFault):
+            return UndoResult(Cleanliness.CLEAN if fault_is_out else Cleanliness.UNKNOWN, ("as the agent said",))
+        if isinstance(entry.undo, failing):
+            tries.append(entry.id)
+            if len(tries) < attempts:
+                return UndoResult(Cleanliness.UNKNOWN, ("no answer",))
+        return real(kubernetes, entry, *about, **more)
+
+    monkeypatch.setattr(run_ledger, "undo_entry", fails_twice)
+
+    def quarantined(run: Run) -> None:
+        follow_as_target(run, node)
+        run.intend("quarantine", "quarantine", RestoreNode(keys=(KEY,), unschedulable=None), node, LONG)
+        fault = TakeOutFault(pod=f"gd-{run.id}-inject", gpu=0, fault={"type": "xid", "xid": 95})
+        run.intend("inject", "inject", fault, node, LONG)
+        world.taint(node, {"key": KEY, "value": "true", "effect": "NoSchedule"})
+
+    opened.play(quarantined)
+    assert len(tries) == attempts
+    assert (world.taints(node) == []) is fault_is_out
+
+
+def test_an_undo_that_is_broken_is_tried_once_named_and_left_to_the_reaper(
+    opened: OpenedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = list[str]()
+
+    def broken(_: Kubernetes, entry: Any, *__: Any, **___: Any) -> UndoResult:
+        tries.append(entry.id)
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(run_ledger, "undo_entry", broken)
+    opened.play(lambda _: None)
+    assert tries == ["mark"]
+    (problem,) = [one for one in opened.history.of(Problem) if "not foreseen" in one.what]
+    assert "mark" in problem.what
+    assert "gameday reap" in problem.hint
+    assert opened.history.of(RunEnded) == [RunEnded(cleanliness=Cleanliness.UNKNOWN)]
 
 
 # --- what a dead run left in for good ---

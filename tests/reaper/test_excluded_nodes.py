@@ -52,6 +52,11 @@ def test_what_is_unknown_on_a_node_that_is_down_keeps_others_off_that_node(
     assert excluded[node].startswith(f"Ready is {ready}; run r: put the cap in: unknown")
 
 
+def test_a_node_whose_kubelet_never_reported_is_down(world: ScriptedWorld, runner: Kubernetes) -> None:
+    world.core.create_node({"metadata": {"name": "new"}, "spec": {}})
+    assert excluded_nodes(runner, left("new"))["new"].startswith("Ready is not reported; run r")
+
+
 def test_what_is_unknown_on_a_node_that_is_gone_keeps_nobody_off_the_others(runner: Kubernetes) -> None:
     assert excluded_nodes(runner, left("gone"))["gone"].startswith("is gone; run r")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +13,18 @@ from kubernetes.client.exceptions import ApiException
 from gameday.agent.task import AgentResult
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import LeaseHeldError
+from gameday.history.events import FaultUndone, Problem
+from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, node_lease
-from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.reaper.reap import ReapResult, reap, reap_under
+from gameday.ledger.ledger import Ledger, ledger_name, stored_ledgers
+from gameday.reaper.histories import reap_season_member
+from gameday.reaper.reap import ReapResult, reap, reap_run, reap_under
+from gameday.run.record import HISTORY_FILE, start_record
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 from tests.ledger.test_leases import lapse
+from tests.support.runs import quick_plan
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.world import NAMESPACE, unique
 
@@ -181,6 +187,37 @@ def test_a_reaper_whose_lease_is_gone_stops(reaper: Kubernetes, dead: GameDay) -
     assert dead.untouched
 
 
+def test_a_reaper_that_loses_its_lease_while_it_works_leaves_the_rest_to_the_one_that_took_it(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = reaper.delete_pod
+
+    def taken_over(name: str) -> str | None:
+        world.coordination.patch_namespaced_lease(CLUSTER_LEASE, NAMESPACE, {"spec": {"holderIdentity": "run-x"}})
+        world.clock.sleep(reaper.profile.lease_duration_s)
+        return delete(name)
+
+    monkeypatch.setattr(reaper, "delete_pod", taken_over)
+    assert [one.entry.id for one in reap(reaper).reaped] == ["canary"]
+    assert dead.tainted
+    assert world.holders()[CLUSTER_LEASE] == "run-x"
+
+
+def test_a_reapers_lease_lasts_as_long_as_the_clusters_profile_says(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaper.profile = reaper.profile.model_copy(update={"lease_duration_s": 77})
+    delete, lasts = reaper.delete_pod, list[int]()
+
+    def deleted(name: str) -> str | None:
+        lasts.append(world.coordination.read_namespaced_lease(CLUSTER_LEASE, NAMESPACE).spec.lease_duration_seconds)
+        return delete(name)
+
+    monkeypatch.setattr(reaper, "delete_pod", deleted)
+    assert reap(reaper).is_clean
+    assert lasts == [77]
+
+
 def test_leases_of_a_run_that_died_before_it_wrote_anything_are_given_back(
     world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes
 ) -> None:
@@ -282,6 +319,7 @@ def test_what_cannot_be_noted_is_unknown_and_the_rest_is_undone(
 ) -> None:
     monkeypatch.setattr(reaper.core, "patch_namespaced_config_map", away)
     result = reap(reaper)
+    assert [(one.run_id, one.entry.id) for one in result.reaped] == [(dead.id, "canary"), (dead.id, "quarantine")]
     assert [one.cleanliness for one in result.reaped] == [Cleanliness.UNKNOWN, Cleanliness.UNKNOWN]
     assert "500 etcd is away" in result.reaped[0].evidence[-1]
     assert not dead.tainted
@@ -325,6 +363,154 @@ def test_two_reapers_do_not_trip_over_each_other(
     monkeypatch.setattr(reaper.core, "list_namespaced_config_map", overtaken)
     assert reap(reaper) == ReapResult()
     assert dead.undone
+
+
+def quarantine_left_dirty(day: GameDay) -> None:
+    """Settle the quarantine as one that came back, beside a canary that a person has to look at."""
+    for entry in day.ledger.open_entries():
+        day.ledger.settle(entry, Cleanliness.DIRTY, "flow", ["it came back"])
+
+
+def test_a_quarantine_that_a_person_has_lifted_is_settled_and_other_dirty_entries_stay(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay
+) -> None:
+    quarantine_left_dirty(dead)
+    world.taint(dead.node)
+    canary, quarantine = sorted(reap(reaper).reaped, key=lambda one: one.entry.id)
+    assert (canary.run_id, canary.entry.id, canary.cleanliness) == (dead.id, "canary", Cleanliness.DIRTY)
+    assert (quarantine.run_id, quarantine.entry.id, quarantine.cleanliness) == (
+        dead.id,
+        "quarantine",
+        Cleanliness.CLEAN,
+    )
+    assert quarantine.evidence == (f"read: {dead.node} is quarantined no more",)
+    (ledger,) = stored_ledgers(reaper).ledgers
+    stored = next(entry for entry in ledger.entries if entry.id == "quarantine")
+    assert (stored.settled, stored.by, stored.evidence) == (Cleanliness.CLEAN, "reaper", quarantine.evidence)
+
+
+@pytest.mark.parametrize("fault", [Cleanliness.UNKNOWN, Cleanliness.DIRTY])
+def test_a_quarantine_that_was_lifted_with_its_fault_in_stays_dirty(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay, fault: Cleanliness
+) -> None:
+    quarantine_left_dirty(dead)
+    # On a node without a kubelet nothing takes it out.
+    undo = TakeOutFault(pod=f"gd-{dead.id}-inject", gpu=0, fault={"type": "power_cap", "watts": 300})
+    injected = dead.ledger.intend(id="inject", act="inject", node=dead.node, undo=undo, expires=LATER)
+    dead.ledger.settle(injected, fault, "flow", ["the power limit is still 300 W"])
+    world.taint(dead.node)
+    found = {one.entry.id: one for one in reap(reaper).reaped}
+    assert found["quarantine"].cleanliness is Cleanliness.DIRTY
+    assert found["quarantine"].evidence == ("it came back",)
+
+
+def test_a_quarantine_that_cannot_be_looked_at_again_stays_dirty_and_says_why(
+    reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarantine_left_dirty(dead)
+    monkeypatch.setattr(reaper.core, "read_node", away)
+    quarantine = next(one for one in reap(reaper).reaped if one.entry.id == "quarantine")
+    assert (quarantine.run_id, quarantine.cleanliness) == (dead.id, Cleanliness.DIRTY)
+    assert quarantine.evidence[0] == "it came back"
+    assert "500 etcd is away" in quarantine.evidence[1]
+
+
+def test_a_dirty_entry_over_which_something_unforeseen_happens_is_named_and_the_next_one_goes_on(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarantine = dead.ledger.open_entries()[1]
+    dead.ledger.settle(quarantine, Cleanliness.DIRTY, "flow", ["it came back"])
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr("gameday.reaper.reap.snapshot", broken)
+    named, canary = reap(reaper).reaped
+    assert (named.run_id, named.entry.id, named.cleanliness) == (dead.id, "quarantine", Cleanliness.UNKNOWN)
+    assert "not foreseen" in named.evidence[0]
+    assert (canary.entry.id, canary.cleanliness) == ("canary", Cleanliness.CLEAN)
+
+
+# --- one run of a season that goes on ---
+
+
+@pytest.fixture
+def sibling(world: ScriptedWorld, runner: Kubernetes) -> GameDay:
+    """Another run of the season: it lives."""
+    day = GameDay(world, runner)
+    day.leases.acquire(node_lease(day.node), timedelta(minutes=20))
+    day.write()
+    world.add_pod(f"gd-{day.id}-more", day.id)
+    return day
+
+
+def test_one_run_is_undone_and_its_siblings_are_left_alone(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay, sibling: GameDay
+) -> None:
+    world.core.patch_namespaced_config_map(
+        ledger_name(sibling.id), NAMESPACE, {"data": {"0009-odd.json": "a sibling's, which is not ours to judge"}}
+    )
+    result = reap_run(reaper, dead.id)
+    assert [(one.run_id, one.entry.id) for one in result.reaped] == [(dead.id, "canary"), (dead.id, "quarantine")]
+    assert result.is_clean
+    assert dead.undone
+    assert sibling.untouched
+    assert world.holders() == {node_lease(sibling.node): sibling.id}
+
+
+def test_what_cannot_be_read_of_one_runs_ledger_is_named(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay
+) -> None:
+    odd = {"data": {"0009-odd.json": "no json"}}
+    world.core.patch_namespaced_config_map(ledger_name(dead.id), NAMESPACE, odd)
+    assert [one.key for one in reap_run(reaper, dead.id).unreadable] == ["0009-odd.json"]
+
+
+def test_one_runs_pods_without_a_ledger_are_deleted_and_no_siblings(
+    world: ScriptedWorld, reaper: Kubernetes, sibling: GameDay
+) -> None:
+    late, siblings = unique("late"), unique("late")
+    for run in (late, siblings):
+        world.add_pod(f"gd-{run}-inject", run)
+    (stray,) = reap_run(reaper, late).reaped
+    assert (stray.run_id, stray.entry.object, stray.cleanliness) == (late, f"pod/gd-{late}-inject", Cleanliness.CLEAN)
+    assert (world.pods(late), world.pods(siblings)) == ([], [f"gd-{siblings}-inject"])
+    assert sibling.untouched
+
+
+@pytest.mark.parametrize("found", [Cleanliness.CLEAN, Cleanliness.DIRTY, Cleanliness.UNKNOWN])
+def test_what_was_undone_of_one_run_is_in_its_history_and_the_worst_is_returned(
+    world: ScriptedWorld,
+    reaper: Kubernetes,
+    dead: GameDay,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: Cleanliness,
+) -> None:
+    if found is Cleanliness.DIRTY:
+        dead.ledger.settle(dead.ledger.open_entries()[0], found, "flow", ["still there"])
+    if found is Cleanliness.UNKNOWN:
+        monkeypatch.setattr(reaper.core, "patch_node", away)
+    record = start_record(dead.id, quick_plan(), tmp_path)
+    record.journal.close()
+    assert reap_season_member(reaper, dead.id, tmp_path) is found
+    history = read_history(tmp_path / dead.id / HISTORY_FILE)
+    (problem,) = history.of(Problem)
+    assert problem.what == "the run ended without proof that it was undone; its season undid 2 open changes"
+    assert {one.intent for one in history.of(FaultUndone)} == {"canary", "quarantine"}
+    assert {one.at for one in history.records if isinstance(one.event, Problem | FaultUndone)} == {world.clock.now()}
+
+
+def test_one_run_whose_cluster_does_not_answer_is_unknown(
+    world: ScriptedWorld, reaper: Kubernetes, dead: GameDay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper.core, "list_namespaced_pod", away)
+    start_record(dead.id, quick_plan(), tmp_path).journal.close()
+    assert reap_season_member(reaper, dead.id, tmp_path) is Cleanliness.UNKNOWN
+    (noted,) = [one for one in read_history(tmp_path / dead.id / HISTORY_FILE).records if one.event.kind == "problem"]
+    assert noted.at == world.clock.now()
+    assert "500 etcd is away" in noted.event.what
+    assert dead.untouched
 
 
 class Late:
@@ -391,6 +577,14 @@ def test_a_late_detectors_taint_is_taken_off_by_the_next_reap(
 def test_a_detector_whose_time_is_over_is_not_waited_for(reaper: Kubernetes, late: Late) -> None:
     late.write(within=timedelta(seconds=5))
     late.inject(timedelta(seconds=10))
+    assert reap(reaper).is_clean
+    assert late.settled
+
+
+def test_the_detectors_time_is_over_when_its_last_moment_has_come(
+    world: ScriptedWorld, reaper: Kubernetes, late: Late
+) -> None:
+    late.write(within=HOUR, until=world.clock.now())
     assert reap(reaper).is_clean
     assert late.settled
 

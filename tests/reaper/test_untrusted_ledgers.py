@@ -169,6 +169,7 @@ def test_what_no_such_run_can_have_made_is_left_alone_and_reported(cluster: Clus
     (kept,) = result.unreadable
     assert (kept.config_map, kept.key) == (ledger_name(BAD), "0000-f.json")
     assert str(kept).startswith(f"ConfigMap {ledger_name(BAD)}, entry 0000-f.json: ")
+    assert kept.text, "of which a fault's node is read"
     assert [one.run_id for one in result.reaped] == [cluster.run] * 2
     assert cluster.world.pods(BAD) == []
     cluster.check()
@@ -185,6 +186,14 @@ def test_a_quarantine_that_is_older_than_the_ledger_is_not_lifted(cluster: Clust
     cluster.check()
     cluster.world.core.patch_node(cluster.others, {"spec": {"taints": None, "unschedulable": None}})
     assert cluster.reaped().is_clean, "its owner has lifted it"
+
+
+def test_a_cordon_that_the_entry_does_not_lift_is_no_quarantine_of_its(cluster: Cluster) -> None:
+    """Somebody cordoned the node long ago, and the plan expects a taint only, which has gone by now."""
+    cluster.entries(BAD, entry({"kind": "restore-node", "keys": ["x"], "unschedulable": None}, cluster.others))
+    (done,) = [one for one in cluster.reaped().reaped if one.run_id == BAD]
+    assert done.cleanliness is Cleanliness.CLEAN
+    assert cluster.world.core.read_node(cluster.others).spec.unschedulable is True
 
 
 def test_a_node_stays_quarantined_for_a_fault_that_cannot_be_read(cluster: Cluster) -> None:

@@ -26,8 +26,13 @@ LAB = Path("/lab/control.sock")
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The settings that the lab was asked for."""
     asked: list[dict[str, Any]] = []
+
+    def configure(lab: Path, rehearsal: dict[str, Any]) -> None:
+        assert lab == LAB
+        asked.append(rehearsal)
+
     for module in (undo, lab_settings):
-        monkeypatch.setattr(module, "configure_lab", lambda _, rehearsal: asked.append(rehearsal))
+        monkeypatch.setattr(module, "configure_lab", configure)
     return asked
 
 

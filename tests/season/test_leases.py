@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import signal
 import threading
 from contextlib import suppress
@@ -16,7 +15,7 @@ from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile, GuestAddress
-from gameday.errors import RefusedError, SeasonGoneError, StopRunError
+from gameday.errors import RefusedError, StopRunError
 from gameday.history.events import Aborted, FaultUndone, IntentRecorded, Refused, RunEnded
 from gameday.history.journal import read_history
 from gameday.ledger.entries import DeletePod, Header
@@ -36,7 +35,6 @@ from tests.support.opened import BY_HAND
 from tests.support.runs import quick_plan
 from tests.support.world import PATIENCE_S, World, unique
 
-QUICK = timedelta(seconds=0.2)
 pytestmark = pytest.mark.timeout(60)
 
 
@@ -108,32 +106,6 @@ def test_a_run_whose_season_does_not_hold_the_lease_is_refused(world: World, tmp
         pytest.fail("the run began")
     refused = read_history(tmp_path / "season-9-01" / "history.jsonl").of(Refused)
     assert refused[0].why == "season season-9 holds no cluster lease: it has ended"
-
-
-def test_a_run_notices_that_its_season_has_ended(world: World, runner: Kubernetes) -> None:
-    season = Leases(runner, "season-1", lambda _: None)
-    season.acquire(CLUSTER_LEASE)
-    lost: queue.Queue[str] = queue.Queue()
-    ours = Leases(runner, "season-1-01", lost.put, QUICK)
-    ours.rely_on("season-1")
-    season.release()
-    assert lost.get(timeout=PATIENCE_S) == "season season-1 holds no cluster lease: it has ended"
-    ours.release()
-
-
-def test_a_run_notices_that_its_season_no_longer_renews(world: World, runner: Kubernetes) -> None:
-    Leases(runner, "season-1", lambda _: None).acquire(CLUSTER_LEASE)
-    lost: queue.Queue[str] = queue.Queue()
-    ours = Leases(runner, "season-1-01", lost.put, QUICK)
-    ours.rely_on("season-1")
-    assert lost.get(timeout=PATIENCE_S) == "season season-1 renews its cluster lease no more: it is dead"
-    ours.release()
-
-
-def test_another_seasons_run_cannot_rely_on_this_one(world: World, runner: Kubernetes) -> None:
-    Leases(runner, "season-1", lambda _: None).acquire(CLUSTER_LEASE)
-    with pytest.raises(SeasonGoneError, match="run season-1 holds the cluster lease of season season-2"):
-        Leases(runner, "season-2-01", lambda _: None).rely_on("season-2")
 
 
 def test_a_living_seasons_runs_are_not_reaped(world: World, runner: Kubernetes) -> None:

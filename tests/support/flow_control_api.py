@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,9 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.flow_control import FlowControlKind
 from gameday.cluster.kubernetes import MANAGER
-from gameday.errors import KubernetesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 
 class FakeFlowControl:
@@ -87,33 +85,6 @@ class FakeFlowControl:
         stock = [("system", 30), ("node-high", 40), ("leader-election", 10), ("workload-high", 40), ("catch-all", 5)]
         levels = [*stock, ("workload-low", 100), ("global-default", 20), *ours]
         return SimpleNamespace(items=[_level(name, shares) for name, shares in levels])
-
-
-class FakeKubernetes:
-    """As much of the Kubernetes adapter as flow control needs, and the Leases' API."""
-
-    def __init__(self) -> None:
-        self.api = None
-        self.coordination = FakeLeases()
-
-    @contextmanager
-    def explained(self, act: str) -> Iterator[None]:
-        try:
-            yield
-        except ApiException as error:
-            raise KubernetesError("https://fake", f"{act}: {error.reason}", status=error.status) from None
-
-
-class FakeLeases:
-    """Keeps names of Leases."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def delete_namespaced_lease(self, name: str, namespace: str) -> None:
-        if name not in self.names:
-            raise ApiException(status=404, reason="Not Found")
-        self.names.remove(name)
 
 
 def _level(name: str, shares: int) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +17,14 @@ from gameday.errors import KubernetesError, StepFailedError
 from gameday.guard.flow_control import nominal_seats
 from gameday.history.events import FlowControlRead, FlowControlSet, SeatsRead
 from gameday.ledger import undo
-from gameday.ledger.entries import DeleteFlowControl, EndApiCanary
+from gameday.ledger.entries import DeleteFlowControl
 from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import FlowControl, Settings
 from gameday.run.run import Run
 from gameday.tasks import control_plane_settings
 from gameday.tasks.control_plane_settings import _shares, note_flow_control_after, put_in_settings
 from gameday.values.results import Cleanliness
-from tests.support.flow_control_api import FakeFlowControl, FakeKubernetes
+from tests.support.flow_control_api import FakeFlowControl
 from tests.support.runs import quick_plan, with_plan
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.script import Script
@@ -219,6 +218,7 @@ def test_the_schema_goes_before_its_levels(api: FakeFlowControl, seats: dict[str
     assert done.cleanliness is Cleanliness.CLEAN
     assert [kind for kind, _ in api.deleted] == [FlowControlKind.SCHEMA, FlowControlKind.LEVEL, FlowControlKind.LEVEL]
     assert api.objects == {}
+    assert all(line.endswith(" deleted") for line in done.evidence)
     again = undone(run, undos(run)[0])
     assert again.cleanliness is Cleanliness.CLEAN
     assert all(line.endswith("is no longer there") for line in again.evidence)
@@ -244,16 +244,3 @@ def test_a_schema_that_stays_keeps_its_levels_and_is_not_called_clean(api: FakeF
     assert done.cleanliness is Cleanliness.UNKNOWN
     assert "still there" in done.evidence[-1]
     assert [kind for kind, _ in api.deleted] == [FlowControlKind.SCHEMA]
-
-
-@pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("gone", [True, False])
-def test_the_api_canarys_lease_goes_after_its_pod(monkeypatch: pytest.MonkeyPatch, *, gone: bool, left: bool) -> None:
-    kubernetes: Any = FakeKubernetes()
-    kubernetes.delete_pod = lambda _: "uid"
-    kubernetes.coordination.names = {"lease"} if left else set()
-    pods: Any = SimpleNamespace(wait_gone=lambda *_: gone)
-    entry = EndApiCanary(pod="canary", lease="lease")
-    done = undo._end_api_canary(kubernetes, entry.pod, entry.lease, pods)
-    assert done.cleanliness is (Cleanliness.CLEAN if gone else Cleanliness.UNKNOWN)
-    assert kubernetes.coordination.names == ({"lease"} if left and not gone else set())
