@@ -203,22 +203,22 @@ def test_the_api_canarys_lease_stays_as_long_as_its_pod_may_write_it(
 def test_gpu_classes_are_as_before_where_nobody_has_changed_them_since(
     world: ScriptedWorld, reaper: Kubernetes, runner: Kubernetes, pods: PodFollower, run: str
 ) -> None:
-    had, had_none, others, later = (world.add_node() for _ in range(4))
-    for node in (had, had_none, others):
+    had, had_none, had_none_either, others, later = (world.add_node() for _ in range(5))
+    for node in (had, had_none, had_none_either, others):
         change_gpu_class(runner, node, lambda _: "slow")
     change_gpu_class(runner, later, lambda _: "fast")  # by a later run of ours
     world.core.patch_node(others, {"metadata": {"labels": {GPU_CLASS_LABEL: "typical"}}})
-    nodes = ("gone", had, had_none, others, later, "gone-too")
+    nodes = ("gone", had, had_none, had_none_either, others, later, "gone-too")
     undo = RestoreGpuClasses(before={had: "fast"}, set_to=dict.fromkeys(nodes, "slow"))
     done = undo_entry(runner, entry(undo, None), run, pods)
     assert done.cleanliness is Cleanliness.CLEAN
     assert set(done.evidence) == {
-        "2 nodes as before",
+        "3 nodes as before",
         "2 nodes gone",
         "2 nodes left alone: somebody else has set them",
     }
     labels = [world.core.read_node(node).metadata.labels.get(GPU_CLASS_LABEL) for node in nodes[1:-1]]
-    assert labels == ["fast", None, "typical", "fast"]
+    assert labels == ["fast", None, None, "typical", "fast"]
 
 
 def test_gpu_classes_that_cannot_be_written_are_unknown(
