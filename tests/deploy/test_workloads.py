@@ -265,13 +265,13 @@ def test_every_workload_lets_in_only_who_has_to_reach_it(workload: dict[str, Any
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     if name != "gameday-prefect":
         let_in = [{"from": [peer], "ports": [{"port": port}]} for peer, port in LET_IN[name]]
-        assert policy["spec"]["ingress"] == let_in
+        assert policy["spec"].get("ingress", []) == let_in
 
 
 def test_nobody_reaches_the_pods_of_flow_runs() -> None:
     policy = _policy("gameday-flow-run")["spec"]
     labels = JOB["spec"]["template"]["metadata"]["labels"]
-    assert policy["podSelector"]["matchLabels"].items() <= labels.items() and policy["ingress"] == []
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items() and "ingress" not in policy
 
 
 def test_the_controllers_webhook_asks_for_a_token_that_need_not_be_there() -> None:
