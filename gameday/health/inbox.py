@@ -21,7 +21,7 @@ from gameday.xid.decide import Response
 from gameday.xid.lines import Kind
 
 _MOST_OF_NODE = 1000
-"""Lines of one node that wait, whatever they say. Our choice: the worker is through with them within a second."""
+"""Lines of one node that wait, of any kind. Our choice: the worker is through with them within a second."""
 _MOST_UNSORTED = 50_000
 """Lines of one node that wait to be sorted, 15 MB: to look at one takes three times as long as to read it, and other
 nodes' lines are behind it in the store."""

@@ -75,7 +75,7 @@ class HeldFolder:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Make files and folders in the block for our own user alone, whatever his umask; children do by themselves."""
+    """Make files and folders in the block for our own user alone, with any umask; children do by themselves."""
     before = os.umask(PRIVATE)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What waits for the worker: every node gets its turn, and a flood hides no fault."""
+"""The lines that wait for the worker: every node gets its turn, and a flood hides no fault."""
 
 from __future__ import annotations
 

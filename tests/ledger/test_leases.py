@@ -24,7 +24,7 @@ RENEWED_EVERY_S = LEASE_DURATION.total_seconds() / 2
 
 
 class Losses:
-    """What `lost` was called with."""
+    """The reasons that `lost` was given."""
 
     def __init__(self, world: ScriptedWorld) -> None:
         self._clock = world.clock

@@ -1,4 +1,4 @@
-"""What the reaper takes from a ledger that it cannot trust: nothing that a run of ours could not have left."""
+"""Undo from ledgers that the reaper cannot trust: only of what a run of ours could have left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another user of the same machine, or a web page in this user's browser, gets from a cluster that runs.
+"""Answers of a running cluster to another user of the machine, and to a web page in this user's browser.
 
 The machine's loopback lets everybody in, so a request here without a password is every other user's.
 """

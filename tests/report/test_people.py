@@ -19,7 +19,7 @@ from tests.report.page import Page, drawn
 from tests.report.test_report_survives import HOSTILE
 
 SECTIONS = ("verdict", "people", "timeline", "learning", "actions")
-"""Where notes are shown, beside the problems."""
+"""The places that show notes, beside the problems."""
 
 
 def rendered(folder: Path, notes: str) -> tuple[Page, dict]:

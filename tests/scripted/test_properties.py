@@ -50,7 +50,7 @@ class Accidents:
 
     jumps: tuple[tuple[float, int], ...] = ()
     fates: Mapping[int, Fate] = field(default_factory=dict)
-    """What becomes of the nth request."""
+    """The fate of the nth request."""
     node_goes_s: float | None = None
     aborts_s: float | None = None
 

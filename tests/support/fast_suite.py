@@ -22,7 +22,7 @@ RECORDED = TESTS / "seconds.txt"
 NOT_RECORDED_S = 0.2
 """For a file that is new, or whose tests are all slow: about what its import takes."""
 LIMIT_S = 5.0
-"""Of processor time, which a busy machine hardly stretches; no test here takes half of it."""
+"""Seconds of processor time, which a busy machine hardly stretches; no test here takes half of it."""
 
 _seconds: defaultdict[str, float] = defaultdict(float)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.flow_control import FlowControlKind
 from gameday.cluster.kubernetes import MANAGER
-
-if TYPE_CHECKING:
-    pass
 
 
 class FakeFlowControl:

@@ -94,7 +94,7 @@ class KernelLog:
     def write(self, record: str) -> None:
         """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
 
-        Rate limiting counts per open file, and every write here opens anew, so only `off` swallows. A record that does
+        Rate limiting counts per open file, and each write here opens one, so only `off` swallows. A record that does
         not end with a newline stays open for continuation: no reader sees it before the next record is written.
         """
         size = len(record.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""What the agent's pods print and report, in the agent's own models."""
+"""The output and reports of the agent's pods, in the agent's own models."""
 
 from __future__ import annotations
 
