@@ -145,7 +145,7 @@ FIELDS: dict[str, Bounds] = {
     "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT": Bounds(
         1218, "bit errors per bit", 0.001, 1, 0.001, "Azure's health agent reports an error", whole=False
     ),
-    "DCGM_FI_DEV_GPU_RECOVERY_ACTION": Bounds(1523, "action", 0, 4, 1, "DCGM's health check fails the GPU"),
+    "DCGM_FI_DEV_GPU_RECOVERY_ACTION": Bounds(1523, "action", 0, 7, 1, "DCGM's health check fails the GPU"),
 }
 """The fields of docs/sources.md, DCGM fields, by the names that dcgm-exporter's metrics have. DCGM 4.6 renamed many and
 keeps these as aliases; the id is what counts."""

@@ -23,7 +23,15 @@ from gameday.xid.lines import KernelEvent, Kind, Severity
 
 # The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. An
 # action that is neither a reset nor a reboot needs support, as in NVSentinel (docs/sources.md, NVSentinel).
-_REMEDY_BY_NUMBER = {1: Remedy.GPU_RESET, 2: Remedy.REBOOT, 3: Remedy.CONTACT_SUPPORT, 4: Remedy.GPU_RESET}
+_REMEDY_BY_NUMBER = {
+    1: Remedy.GPU_RESET,
+    2: Remedy.REBOOT,
+    3: Remedy.CONTACT_SUPPORT,
+    4: Remedy.GPU_RESET,
+    6: Remedy.GPU_RESET,
+    7: Remedy.REBOOT,
+}
+_RECOVER_IMEX_DOMAIN = 5
 _REMEDY_BY_TEXT = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
 
 
@@ -83,6 +91,10 @@ def _by_stated_action(event: KernelEvent) -> Decision:
         return Decision(Response.EVENT, Remedy.NONE, "Xid 154 without a readable recovery action")
     if event.recovery_number == 0:
         return Decision(Response.EVENT, Remedy.NONE, "the driver states no recovery action")
+    if event.recovery_number == _RECOVER_IMEX_DOMAIN:
+        return Decision(
+            Response.EVENT, Remedy.NONE, "the driver asks for its IMEX domain, not this GPU, to be recovered"
+        )
     by_text = (remedy for text, remedy in _REMEDY_BY_TEXT.items() if text in event.recovery.lower())
     remedy = _REMEDY_BY_NUMBER.get(event.recovery_number) or next(by_text, Remedy.CONTACT_SUPPORT)
     return Decision(Response.QUARANTINE, remedy, f"the driver states: {event.recovery}")

@@ -16,14 +16,14 @@ from gameday.rehearsal.programs import find_program
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("label", ["Hostname", "hostname"])
-def test_the_owners_probe_and_the_example_policy_find_the_node(label: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("labels", ['Hostname="n1"', 'hostname="n1"', 'Hostname="dcgm-exporter-abcde", hostname="n1"'])
+def test_the_owners_probe_and_the_example_policy_find_the_node(labels: str, tmp_path: Path) -> None:
     probes = load_complete_plan(find_plan("probes-of-the-owners"), (), None).plan.expect.probes
     asked = next(probe.promql.query for probe in probes if probe.promql)
     policy = load_policy(str(ROOT / "examples" / "every-signal.yaml")).policy
     metric = next(rule.metric for rule in policy.rules if rule.metric)
-    series = f'{{{label}="n1", pci_bus_id="0000:4e:00"}}'
-    found = f'{{{label}="n1", {metric.node_label}="n1", pci_bus_id="0000:4e:00"}}'
+    series = f'{{{labels}, pci_bus_id="0000:4e:00"}}'
+    found = f'{{{labels}, {metric.node_label}="n1", pci_bus_id="0000:4e:00"}}'
     tests = {
         "rule_files": [],
         "tests": [

@@ -71,7 +71,9 @@ def test_the_reason_names_codes_that_are_unknown_or_unused() -> None:
      ("0x2 (Node Reboot Required)", "quarantine", "reboot"), ("0x4 (Drain and Reset)", "quarantine", "gpu-reset"),
      ("0x3 (Drain P2P)", "quarantine", "contact-support"), ("0x1 (PF FLR)", "quarantine", "gpu-reset"),
      ("0x2 (Bus Reset)", "quarantine", "reboot"), ("0x0 (No Action)", "event", "none"),
-     ("0x9 (Node Reboot Required)", "quarantine", "reboot"), ("0x9 (Call)", "quarantine", "contact-support")],
+     ("0x9 (Node Reboot Required)", "quarantine", "reboot"), ("0x9 (Call)", "quarantine", "contact-support"),
+     ("0x5 (Recover IMEX Domain)", "event", "none"), ("0x6 (Bus Reset)", "quarantine", "gpu-reset"),
+     ("0x7 (System Reboot)", "quarantine", "reboot")],
 )  # fmt: skip
 def test_xid_154_follows_the_recovery_action_that_it_states(action: str, response: str, remedy: str) -> None:
     line = format_xid(154, "0000:4e:00", text=f"GPU recovery action changed from 0x0 (None) to {action}")
