@@ -13,6 +13,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 from gameday.cluster.http import Answer, HttpAdapter
+from gameday.cluster.http_errors import excerpt
 from gameday.errors import AdapterError
 
 T = TypeVar("T")
@@ -110,6 +111,19 @@ class BuildInfo(Answer):
 class _Envelope(Answer, Generic[T]):
     status: Literal["success"]
     data: T
+    warnings: tuple[str, ...] = ()
+    is_partial: bool = Field(default=False, alias="isPartial")
+    """True where VictoriaMetrics misses some of its storage."""
+
+    @property
+    def missing(self) -> str:
+        """Why the answer lacks a part of the data; empty for a whole one.
+
+        Prometheus' remote reads, Thanos, Mimir and Cortex say it as a warning. A remark on the expression is one, too,
+        which Prometheus begins with its name.
+        """
+        lost = [text for text in self.warnings if not text.startswith("PromQL ")]
+        return "; ".join(lost) or ("isPartial is true" if self.is_partial else "")
 
 
 class _Element(Answer):
@@ -161,7 +175,10 @@ _Range = _Envelope[_Matrix]
 
 
 class Prometheus(HttpAdapter):
-    """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
+    """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked, refuses, or answers in part.
+
+    What is not in a partial answer may be there all the same, so that nothing could be judged by it.
+    """
 
     def query(self, promql: str, at: datetime | None = None) -> list[Sample]:
         """Evaluate an expression at one moment; a scalar comes as one sample without labels.
@@ -171,7 +188,7 @@ class Prometheus(HttpAdapter):
             at: The moment; None for now by the server's clock.
         """
         params = {"query": promql} | ({"time": _unix(at)} if at else {})
-        answer = self.http.get_as(_Instant, "api/v1/query", params).data
+        answer = self._ask(_Instant, "api/v1/query", params).data
         if isinstance(answer, _Scalar):
             return [Sample("", {}, _moment(answer.result[0]), answer.result[1])]
         return [
@@ -183,7 +200,7 @@ class Prometheus(HttpAdapter):
     def query_range(self, promql: str, start: datetime, end: datetime, step: timedelta) -> list[Series]:
         """Evaluate an expression every `step`; Prometheus refuses more than 11,000 points a series."""
         params = {"query": promql, "start": _unix(start), "end": _unix(end), "step": f"{step.total_seconds():g}"}
-        return _series(self.http.get_as(_Range, "api/v1/query_range", params).data)
+        return _series(self._ask(_Range, "api/v1/query_range", params).data)
 
     def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
         """Return the samples of a plain selector as they are stored, with their own times.
@@ -194,11 +211,11 @@ class Prometheus(HttpAdapter):
             end: The last moment.
         """
         params = {"query": f"{selector}[{max(1, round(window.total_seconds() * 1000))}ms]", "time": _unix(end)}
-        return _series(self.http.get_as(_Range, "api/v1/query", params).data)
+        return _series(self._ask(_Range, "api/v1/query", params).data)
 
     def rule_groups(self) -> tuple[RuleGroup, ...]:
         """Return all groups with their alerting rules, and the alerts of each that are pending or firing."""
-        return self.http.get_as(_Envelope[_Rules], "api/v1/rules", {"type": "alert"}).data.groups
+        return self._ask(_Envelope[_Rules], "api/v1/rules", {"type": "alert"}).data.groups
 
     def rule(self, name: str) -> AlertingRule | None:
         """Return the alerting rule of that name; None if there is none.
@@ -217,7 +234,7 @@ class Prometheus(HttpAdapter):
 
     def recording_rules(self) -> tuple[RecordingRule, ...]:
         """Return all recording rules of all groups."""
-        groups = self.http.get_as(_Envelope[_RecordingRules], "api/v1/rules", {"type": "record"}).data.groups
+        groups = self._ask(_Envelope[_RecordingRules], "api/v1/rules", {"type": "record"}).data.groups
         return tuple(rule for group in groups for rule in group.rules)
 
     def exposes(self, metric: str) -> bool | None:
@@ -232,7 +249,7 @@ class Prometheus(HttpAdapter):
 
     def _metadata(self, params: dict[str, str]) -> dict[str, Any]:
         try:
-            return self.http.get_as(_Envelope[dict[str, Any]], "api/v1/metadata", params).data
+            return self._ask(_Envelope[dict[str, Any]], "api/v1/metadata", params).data
         except AdapterError as error:
             if error.status is None:
                 raise
@@ -240,11 +257,22 @@ class Prometheus(HttpAdapter):
 
     def alerts(self) -> tuple[ActiveAlert, ...]:
         """Return every alert that is pending or firing now."""
-        return self.http.get_as(_Envelope[_Alerts], "api/v1/alerts").data.alerts
+        return self._ask(_Envelope[_Alerts], "api/v1/alerts").data.alerts
 
     def build_info(self) -> BuildInfo:
         """Return the server's version."""
-        return self.http.get_as(_Envelope[BuildInfo], "api/v1/status/buildinfo").data
+        return self._ask(_Envelope[BuildInfo], "api/v1/status/buildinfo").data
+
+    def _ask(self, shape: type[_Envelope[T]], path: str, params: Mapping[str, Any] | None = None) -> _Envelope[T]:
+        """Return a whole answer; raises AdapterError for a partial one, too."""
+        answer = self.http.get_as(shape, path, params)
+        if answer.missing:
+            raise self.http.error(
+                path,
+                f"the answer is only a part of the data: {excerpt(answer.missing.encode())}",
+                "bring back the store or replica that the warning names, or give the profile the Prometheus itself",
+            )
+        return answer
 
 
 def _series(matrix: _Matrix) -> list[Series]:

@@ -80,14 +80,18 @@ class _Reading:
         try:
             answer = ask()
         except AdapterError as error:
-            self.sources.append(SourceReading(name=name, state=SourceState.FAILED, detail=str(error)))
-            self.events.append(Problem(step=None, what=f"{name} could not be read: {error}", hint=error.hint))
+            self.failed(name, error)
             return None
         said = found(answer)
         self.sources.append(
             SourceReading(name=name, state=SourceState.READ if said else SourceState.EMPTY, detail=said)
         )
         return answer
+
+    def failed(self, name: str, error: AdapterError) -> None:
+        """Note a source that could not be read."""
+        self.sources.append(SourceReading(name=name, state=SourceState.FAILED, detail=str(error)))
+        self.events.append(Problem(step=None, what=f"{name} could not be read: {error}", hint=error.hint))
 
 
 def collect_incident(
@@ -227,7 +231,8 @@ def _alerts(reading: _Reading) -> None:
         taints = taint_history(prometheus, node, reading.start, reading.end)
         scraped = prometheus.query(f"count(last_over_time(kube_node_info[{window}]))", reading.end)
     except AdapterError as error:
-        reading.sources[-1] = SourceReading(name=ALERTS, state=SourceState.FAILED, detail=str(error))
+        reading.sources.pop()
+        reading.failed(ALERTS, error)
         return
     state = SourceState.READ if scraped else SourceState.EMPTY
     detail = f"{scraped[0].value:g} nodes" if scraped else "kube-state-metrics is not scraped"
