@@ -7,10 +7,8 @@ from typing import Any
 from kubernetes import client
 from pydantic import BaseModel, ConfigDict
 
-from gameday.cluster.nodes import GPU_RESOURCE
+from gameday.cluster.nodes import GPU_PART_RESOURCES, GPU_RESOURCE
 
-# The device plugin's names for shares of time (nvidia.com/gpu.shared) and, under the mixed strategy, for MIG slices.
-_PARTIAL_GPU_RESOURCES = (f"{GPU_RESOURCE}.", "nvidia.com/mig-")
 # The API server's default terminationGracePeriodSeconds.
 _DEFAULT_GRACE_S = 30
 
@@ -83,7 +81,7 @@ def _gpu_limit(container: client.V1Container) -> int:
 
 
 def _asks_for_parts(container: client.V1Container) -> bool:
-    return any(name.startswith(_PARTIAL_GPU_RESOURCES) for name in _limits(container))
+    return any(name.startswith(GPU_PART_RESOURCES) for name in _limits(container))
 
 
 def _limits(container: client.V1Container) -> dict[str, str]:

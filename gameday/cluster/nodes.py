@@ -14,13 +14,17 @@ GPU_RESOURCE = "nvidia.com/gpu"
 """The device plugin's name for whole GPUs, in a node's allocatable and in a container's limits."""
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 """GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
+GPU_PART_RESOURCES = (f"{GPU_RESOURCE}.", "nvidia.com/mig-")
+"""Beginnings of the device plugin's names for shares of time (nvidia.com/gpu.shared) and, under the mixed strategy, for
+MIG slices."""
 REASON_ANNOTATION = "gameday.dev/faulty-reason"
 """The annotation in which our node-health controller says why and when it quarantined a node."""
 
 
 def snapshot(node: client.V1Node) -> NodeSnapshot:
     """Return the parts of a Node that a game-day may change, or may be blamed for changing."""
-    gpus = (node.status.allocatable or {}).get(GPU_RESOURCE)
+    offered: dict[str, str] = node.status.allocatable or {}
+    gpus = offered.get(GPU_RESOURCE)
     return NodeSnapshot(
         node=node.metadata.name,
         resource_version=node.metadata.resource_version or "",
@@ -31,6 +35,9 @@ def snapshot(node: client.V1Node) -> NodeSnapshot:
         conditions={condition.type: condition.status for condition in node.status.conditions or []},
         boot_id=node.status.node_info.boot_id if node.status.node_info else "",
         allocatable_gpus=int(gpus) if gpus is not None else None,
+        gpu_parts=tuple(
+            sorted(name for name, n in offered.items() if name.startswith(GPU_PART_RESOURCES) and n != "0")
+        ),
     )
 
 

@@ -117,7 +117,7 @@ class _Envelope(Answer, Generic[T]):
 
     @property
     def missing(self) -> str:
-        """Why the answer lacks a part of the data; empty for a whole one.
+        """The reason for which the answer lacks a part of the data; empty for a whole one.
 
         Prometheus' remote reads, Thanos, Mimir and Cortex say it as a warning. A remark on the expression is one, too,
         which Prometheus begins with its name.

@@ -23,6 +23,10 @@ _RULE_BUSY = " and running GPU pods"
 _RULE_SEASON = "by season {season} (seed {seed})"
 _RULE_DOMAIN = "from the GPU nodes of {domain} (seed {seed}), {share:g} % of them"
 _RULE_NAMED = "named by the plan"
+# What the GPU operator hands a node's GPUs to (container, vm-passthrough, vm-vgpu); without the label containers.
+_WORK_LABEL, _CONTAINERS = "nvidia.com/gpu.workload.config", "container"
+# GPU feature discovery's label, and its mark in the product's name where MIG's strategy is `single`.
+_PRODUCT_LABEL, _MIG_PRODUCT = "nvidia.com/gpu.product", "-MIG-"
 # Each node that is looked at costs a watch: after this many unfit ones the cluster, not the choice, is the problem.
 _MOST_UNFIT = 5
 
@@ -208,7 +212,22 @@ def why_unfit(
         return "is cordoned"
     if quarantine:
         return f"already carries {', '.join(quarantine)}, which only the detector may set"
-    return f"carries {', '.join(unexpected)}" if unexpected else ""
+    return f"carries {', '.join(unexpected)}" if unexpected else _without_whole_gpus(seen)
+
+
+def _without_whole_gpus(seen: NodeSnapshot) -> str:
+    """Return why our pods, which ask for whole GPUs, could not run there; empty where they can.
+
+    Dynamic resource allocation offers GPUs by no resource of the node: a node that reports none is fit.
+    """
+    work, product = seen.labels.get(_WORK_LABEL, _CONTAINERS), seen.labels.get(_PRODUCT_LABEL, "")
+    if work != _CONTAINERS:
+        return f"gives its GPUs to virtual machines ({_WORK_LABEL}={work}), and a game-day's pods need them"
+    if seen.gpu_parts:
+        return f"offers parts of GPUs ({', '.join(seen.gpu_parts)}), and a game-day's pods ask for whole ones"
+    if _MIG_PRODUCT in product:
+        return f"offers MIG slices as GPUs ({_PRODUCT_LABEL}={product}), and a game-day's pods ask for whole ones"
+    return "offers no GPU (allocatable nvidia.com/gpu is 0)" if seen.allocatable_gpus == 0 else ""
 
 
 def why_never_fit(plan: Plan, labels: Mapping[str, str]) -> str:

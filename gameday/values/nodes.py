@@ -82,6 +82,9 @@ class NodeSnapshot(BaseModel):
     conditions: dict[str, str] = Field(description="condition type -> status")
     boot_id: str
     allocatable_gpus: int | None = Field(description="None where the node reports none")
+    gpu_parts: tuple[str, ...] = Field(
+        default=(), description="resources of MIG slices or shares of time that it offers"
+    )
 
     @property
     def lingering_cordon(self) -> Taint | None:

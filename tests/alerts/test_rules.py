@@ -57,7 +57,7 @@ def test_unit_tests(file: Path, tmp_path: Path) -> None:
     _unit_test(file, file.read_text(encoding="utf-8"), tmp_path)
 
 
-# Of a series and of an expected alert: the name after 4.5.3-4.8.2, and relabellings beside a Hostname that is the pod's.
+# Of a series and of an alert: the name after 4.5.3-4.8.2, and relabellings beside a Hostname that is the pod's.
 OTHER_NODE_LABELS = {
     "hostname": (r'hostname="\1"', r'hostname: "\1"'),
     "hostname beside Hostname": (r'Hostname="pod", hostname="\1"', r'Hostname: "pod", hostname: "\1"'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -208,16 +209,35 @@ def test_a_named_node_that_is_not_there(new_run: NewRun) -> None:
         ({"unschedulable": True}, "is cordoned"),
         ({"taints": [FAULTY]}, "already carries trainy.konduktor.ai/faulty=mine:NoSchedule, which only the"),
         ({"taints": [USUAL, ODD]}, "carries example.com/maintenance:NoSchedule"),
+        (
+            {"offers": {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb": "2"}},
+            "offers parts of GPUs (nvidia.com/mig-1g.10gb, nvidia.com/mig-3g.40gb)",
+        ),
+        ({"offers": {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7"}}, "offers parts of GPUs (nvidia.com/mig-1g"),
+        ({"offers": {"nvidia.com/gpu.shared": "32"}}, "offers parts of GPUs (nvidia.com/gpu.shared)"),
+        ({"offers": {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "0"}}, "offers no GPU (allocatable"),
+        ({"of": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}}, "offers MIG slices as GPUs"),
+        ({"of": {"nvidia.com/gpu.workload.config": "vm-passthrough"}}, "gives its GPUs to virtual machines"),
     ],
-    ids=["not-ready", "unknown", "cordoned", "faulty", "odd-taint"],
+    ids=[
+        *("not-ready", "unknown", "cordoned", "faulty", "odd-taint", "mig-mixed", "mig-beside-whole", "shared"),
+        *("none", "mig-single", "vfio"),
+    ],
 )
 def test_an_unfit_node_says_why(
-    world: ScriptedWorld, new_run: NewRun, group: dict[str, str], how: dict[str, object], why: str
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str], how: dict[str, Any], why: str
 ) -> None:
-    node = world.add_node(labels=group, **how)  # type: ignore[arg-type]
+    node = world.add_node(labels={**group, **how.pop("of", {})}, **how)
     error = refused(new_run(selector=group))
     assert error.why.startswith(f"0 of 1 targets found; {node}: {why}")
     assert error.hint == "mend the nodes, or change targets in the plan"
+
+
+def test_a_node_that_offers_its_gpus_by_claims_is_fit(
+    world: ScriptedWorld, new_run: NewRun, group: dict[str, str]
+) -> None:
+    node = world.add_node(labels=group, offers={"cpu": "64"})
+    assert choose_targets(new_run(selector=group), {})[0].node == node
 
 
 def test_too_few_fit_nodes_say_how_many(world: ScriptedWorld, new_run: NewRun, group: dict[str, str]) -> None:

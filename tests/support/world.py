@@ -92,14 +92,15 @@ class Administrator(ABC):
         unschedulable: bool = False,
         ready: str = "True",
         annotations: dict[str, str] | None = None,
+        offers: dict[str, str] | None = None,
     ) -> str:
-        """Add a node of eight GPUs; return its name, which no other has."""
+        """Add a node of eight GPUs, or of what it `offers`; return its name, which no other has."""
         name = unique(_NODE_PREFIX)
         metadata = {"name": name, "labels": {**OPT_IN, **(labels or {})}, "annotations": annotations or {}}
         self.core.create_node({"metadata": metadata, "spec": {}})
         # Admission gives a new node the not-ready taint.
         self.core.patch_node(name, {"spec": {"taints": taints or None, "unschedulable": unschedulable or None}})
-        status = {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": ready}]}
+        status = {"allocatable": offers or {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": ready}]}
         self.core.patch_node_status(name, {"status": status})
         return name
 
