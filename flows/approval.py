@@ -16,6 +16,7 @@ from gameday.guard.check import guard_before
 from gameday.guard.preview import approval_question, escape_markdown
 from gameday.history.events import ApprovalAnswered, ApprovalAsked
 from gameday.history.journal import Journal
+from gameday.history.room import refused_where_not_written
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.season_member import Approval
@@ -139,14 +140,18 @@ def _ask_for_run(run: Run, targets: Targets, timeout: timedelta) -> None:
 
 
 def _ask_for_season(season: OpenSeason, question: str, timeout: timedelta, folder: Path) -> Answer:
-    folder.mkdir(parents=True, exist_ok=True)
-    journal = Journal(folder / APPROVAL_FILE, season.kubernetes.clock)
+    with refused_where_not_written(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        journal = Journal(folder / APPROVAL_FILE, season.kubernetes.clock)
     try:
         answer = ask(season.id, question, timeout, partial(_wait_in_season, season, timeout, journal))
         given = {"by": answer.name, "comment": answer.comment, "season": season.id}
         journal.append(ApprovalAnswered(approved=answer.approved, via="Prefect", **given))
     finally:
         journal.close()
+    with refused_where_not_written(folder):
+        if journal.failed:
+            raise journal.failed
     return answer
 
 

@@ -22,6 +22,7 @@ from gameday.flows.invocation import invocation
 from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state
+from gameday.history.room import refused_where_not_written
 from gameday.ledger.entries import Header
 from gameday.run.record import new_run_id
 from gameday.season.record import SeasonResult
@@ -101,7 +102,8 @@ def fleet(
             record = record.model_copy(
                 update={"nodes": len(nodes), "against": str(Path(earlier).resolve()) if earlier else None}
             )
-            record.save(folder)
+            with refused_where_not_written(folder):
+                record.save(folder)
             header = Header.of_this_process(id, "fleet", started, asked.process_flow_run)
             left = probe_fleet(opened, record, nodes, header, permission, folder)
             labels = None
@@ -114,7 +116,6 @@ def fleet(
         return refused_state(error)
     finally:
         permission.close()
-    judged = judge_probes(folder).fleet
-    return judged_state(
-        judged.exit_code, judged.headline, SeasonResult(exit_code=judged.exit_code, why=judged.headline)
-    )
+    judged = judge_probes(folder)
+    result = SeasonResult(exit_code=judged.fleet.exit_code, why=judged.fleet.headline).with_also(judged.unwritten)
+    return judged_state(result.exit_code, result.why, result)

@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import State
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
 from gameday.detectors.resolve import load_complete_plan
-from gameday.errors import DocumentError, ProfileError, StopRunError
+from gameday.errors import DocumentError, ProfileError, RefusedError, StopRunError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.hooks import reap_flow_run
@@ -26,6 +26,7 @@ from gameday.flows.live_progress import LiveProgress
 from gameday.flows.run_page import describe_flow_run, plan_name
 from gameday.flows.schedule import refuse_overdue
 from gameday.guard.check import under_guardrails
+from gameday.history.room import refused_where_not_written
 from gameday.lifecycle.opening import open_run
 from gameday.lifecycle.undo import undo_at_the_end
 from gameday.plan.catalogue import find_plan
@@ -83,11 +84,12 @@ def game_day(
         watching = None if guest else cluster.detector
         loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, watching).of_arm(arm)
         loaded = played_by_guest(loaded, cluster) if guest else loaded
-    except (DocumentError, ProfileError) as error:
+        with refused_where_not_written(Path(reports)):
+            record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
+    except (DocumentError, ProfileError, RefusedError) as error:
         refused, clean, code = RunOutcome.REFUSED, Cleanliness.CLEAN, ExitCode.REFUSED
-        result = RunResult(outcome=refused, cleanliness=clean, exit_code=code, why=str(error))
+        result = RunResult(outcome=refused, cleanliness=clean, exit_code=code, why=str(error), has_report=False)
         return judged_state(code, result.why, result)
-    record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     with (
         LiveLog(record.folder / HISTORY_FILE),
         LiveProgress(record.folder / HISTORY_FILE),
@@ -108,5 +110,6 @@ def game_day(
     # A second Ctrl-C comes now as often as in the undo, and must not cost the report.
     with record.abort.on_signals():
         result = report(record)
-    publish_run(cluster, record.folder)
+    if result.has_report:
+        publish_run(cluster, record.folder)
     return judged_state(result.exit_code, result.why, result)

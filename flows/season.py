@@ -28,6 +28,7 @@ from gameday.flows.hooks import reap_flow_run
 from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
+from gameday.history.room import refused_where_not_written
 from gameday.run.record import new_run_id
 from gameday.season.assignment import assign
 from gameday.season.draw import (
@@ -122,7 +123,8 @@ def season(
                 left_out=(*left_out, *without_lab, *placed.left_out, *approved.left_out),
                 random=placed.random,
             )
-            record.save(folder / id)
+            with refused_where_not_written(folder):
+                record.save(folder / id)
             died = SeasonRuns(record, chosen, approved.approval, profile, folder).play(opened)
             record.as_ended(opened.stopped, opened.taken_out, opened.late).save(folder / id)
     except (DocumentError, RefusedError) as error:

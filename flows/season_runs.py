@@ -15,6 +15,7 @@ from gameday.checks.outcome import RunResult
 from gameday.errors import ControlError, KubernetesError
 from gameday.flows.game_day import game_day
 from gameday.flows.invocation import invocation
+from gameday.history.room import refused_where_not_written
 from gameday.ledger.entries import Header
 from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
@@ -48,8 +49,9 @@ class SeasonRuns:
         record, lab = self.record, season.kubernetes.profile.lab_control
         fresh = {one.plan.name for one in self.chosen if lab and one.begins_fresh}
         compared = comparisons(self.record, self.chosen, fresh)
-        for one in compared:
-            one.save(self.reports / one.id)
+        with refused_where_not_written(self.reports):
+            for one in compared:
+                one.save(self.reports / one.id)
         queue = RunQueue(record.places, record.at_once, plans_that_run_alone(self.chosen))
         changed = ChangedLab(lab, season.kubernetes, self._header(), self._longest()) if lab and fresh else None
         run_all(season, queue, record.at_once, partial(self._play_one, changed), self.reports)

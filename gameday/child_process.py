@@ -5,6 +5,7 @@ The process leads a session of its own, so that a Ctrl-C reaches only the game-d
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 
+_ENDS_WITHIN_S = 900.0
+"""Seconds, our own choice: what takes longer waits for a file system that hangs."""
 _OS_ERROR = 74
 """EX_IOERR of sysexits.h: the answer is an OSError."""
 
@@ -24,11 +27,16 @@ def ask(module: str, request: bytes) -> bytes:
         request: What its standard input is.
 
     Raises:
-        OSError: The work ended with it, or the process cannot be started.
+        OSError: The work ended with it or not at all, or the process cannot be started.
         RuntimeError: The work ended with another error, which is a bug of ours, or something killed the process.
     """
     argv = [sys.executable, "-m", module]
-    done = subprocess.run(argv, input=request, capture_output=True, start_new_session=True, check=False)
+    try:
+        done = subprocess.run(
+            argv, input=request, capture_output=True, start_new_session=True, check=False, timeout=_ENDS_WITHIN_S
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(errno.ETIMEDOUT, f"no end after {_ENDS_WITHIN_S:g} s: its file system hangs") from None
     if done.returncode == _OS_ERROR:
         raise OSError(*json.loads(done.stdout))
     said = done.stderr.decode(errors="replace")

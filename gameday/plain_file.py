@@ -8,12 +8,26 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BufferedReader, FileIO
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import BinaryIO
 
+NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE})
+"""The errors of a disk that takes nothing more, whichever file is asked for."""
+_TO_DO = {
+    errno.ENOSPC: "make room there (`df -h` and `df -i` show what is used up)",
+    errno.EDQUOT: "make room there, or ask for a larger quota",
+    errno.EFBIG: "raise the limit of a file's size (`ulimit -f`)",
+    errno.EROFS: "mount it writable, or name another folder",
+    errno.EACCES: "let this user write there, or name another folder",
+    errno.EPERM: "let this user write there, or name another folder",
+    errno.EIO: "its disk fails (`dmesg`): name another folder",
+    errno.ENOENT: "make its folder, or name another that stays",
+    errno.ESTALE: "make its folder, or name another that stays",
+    errno.ETIMEDOUT: "look at its file system, or name another folder",
+}
 _IS_LINK = "it is a symbolic link, and none is followed here: put a copy in its place, or remove it"
 _IS_NO_FILE = "not a regular file: remove it"
 
@@ -29,9 +43,12 @@ def open_plain(path: Path) -> BufferedReader:
     return os.fdopen(_descriptor(path, os.O_RDONLY), "rb")
 
 
-def open_to_append(path: Path) -> FileIO:
-    """Open a file, unbuffered, to add to its end; it is made where it is missing. Raises OSError as `open_plain`."""
-    return os.fdopen(_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
+def open_to_append(path: Path) -> BufferedWriter:
+    """Open a file to add to its end; it is made where it is missing. Raises OSError as `open_plain`.
+
+    Buffered: of an unbuffered write a disk that becomes full takes a part, and says nothing.
+    """
+    return os.fdopen(_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
 def read_plain(path: Path) -> bytes:
@@ -54,17 +71,47 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             yield file
         beside.replace(path)
     except OSError as error:
-        if error.filename == str(beside):
+        if error.filename in (None, str(beside)):  # a disk that is full names no file
             error.filename = str(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write the file whole or not at all; text becomes UTF-8. Raises OSError as `written_whole`."""
     with written_whole(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_each(files: Mapping[Path, str | bytes]) -> str:
+    """Write each file as `write_whole` does; return why one is left out on a disk that takes nothing more, else empty.
+
+    Raises OSError for all else.
+    """
+    why = ""
+    for path, content in files.items():
+        try:
+            write_whole(path, content)
+        except OSError as error:
+            if error.errno not in NO_PLACE:
+                raise
+            why = why or f"Not written: {not_written(error, path)}."
+    return why
+
+
+def not_written(error: OSError, path: Path | str) -> str:
+    """Return the place of a file that cannot be written, the system's words, and what to do about it.
+
+    Args:
+        error: The system's.
+        path: The file or the folder, or words for it; counts where the error names none.
+    """
+    place = error.filename or path
+    said = error.strerror or str(error)
+    what = f"{place}: {said[:1].lower()}{said[1:]}"
+    return f"{what}; {_TO_DO[error.errno]}" if error.errno in _TO_DO else what
 
 
 def _descriptor(path: Path, flags: int) -> int:

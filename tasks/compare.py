@@ -33,7 +33,7 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
             render_run(dead, datetime.now(UTC))
     rendered, link = publish_comparison(profile, folder)
     show_page("comparison", escaped(rendered.result.why), link, rendered.result.why)
-    return rendered.result
+    return rendered.result.with_also(rendered.unwritten)
 
 
 def publish_comparison(profile: ClusterProfile, folder: Path) -> tuple[RenderedComparison, str]:

@@ -34,4 +34,4 @@ def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -
         publish_comparison(profile, folder.parent / compared)
     rendered = render_season(folder, datetime.now(UTC))
     show_page("coverage", rendered.markdown, rendered.html.resolve().as_uri(), rendered.result.why)
-    return rendered.result
+    return rendered.result.with_also(rendered.unwritten)

@@ -23,6 +23,7 @@ from gameday.cluster.grafana import Grafana
 from gameday.cluster.otlp import TraceReceiver
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
+from gameday.plain_file import not_written
 from gameday.report.annotation import annotation_of
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.markdown import escaped
@@ -157,6 +158,6 @@ def _renew_timings(folder: Path, file: Path) -> None:
         write_timings(reports, file)
     except OSError as error:
         warn(
-            "no OpenMetrics in %s: %s; later: gameday export %s --openmetrics %s",
-            file, error.strerror, shlex.quote(str(reports)), shlex.quote(str(file)),
+            "no OpenMetrics: %s; later: gameday export %s --openmetrics %s",
+            not_written(error, file), shlex.quote(str(reports)), shlex.quote(str(file)),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
 from gameday.coverage.run_row import render_run
 from gameday.errors import KubernetesError
+from gameday.plain_file import not_written
 from gameday.reaper.histories import describe_reap, note_reaped, note_reaped_elsewhere
 from gameday.reaper.reap import ReapResult
 from gameday.report.message import notice
@@ -45,7 +46,7 @@ def report_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) ->
         try:
             noted = note_reaped(folder, result, describe_reap("the reaper", result, run_id))
         except OSError as error:
-            warn("the history of run %s cannot be written: %s", run_id, error.strerror)
+            warn("the history of run %s cannot be written: %s", run_id, not_written(error, folder))
             noted = False
         if noted:
             _render_again(profile, folder)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 from prefect.artifacts import create_markdown_artifact
 
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
 from gameday.coverage.rendering import RenderedRun, render_apart
 from gameday.history.frames import Frames
+from gameday.plain_file import NO_PLACE, not_written
 from gameday.run.record import RunRecord
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import served_url, where_prefect_answers
@@ -20,20 +23,44 @@ def report(record: RunRecord) -> RunResult:
     Where the folder cannot be written, or the process that renders is killed, the result comes from the history in
     memory: neither must hide a dirty cluster.
     """
+    if not record.journal.is_whole:  # what is on the disk would call it killed
+        result = _result_in_memory(
+            record, "There is no report: the history on the disk stops before its end.", Frames()
+        )
+        return result.model_copy(update={"has_report": False})
+    again = f"`{shlex.join(['gameday', 'report', str(record.folder)])}` draws it"
     try:
-        rendered = render_apart(record.folder, served_url((record.folder / "report.html").resolve()))
+        rendered = _rendered(record)
     except OSError as error:
-        return _result_in_memory(record, f"{error.filename}: {error.strerror}")
+        why = not_written(error, record.folder)
+        return _result_with_frames(record, f"The report cannot be written whole: {why}; then {again}.")
     except RuntimeError as error:
-        return _result_in_memory(record, str(error))
+        return _result_with_frames(record, f"The report cannot be written: {error}; {again}.")
     _publish(rendered)
     return rendered.result
 
 
-def _result_in_memory(record: RunRecord, problem: str) -> RunResult:
+def _rendered(record: RunRecord) -> RenderedRun:
+    """Render the report, in the reserved room where there is no other. Raises OSError and RuntimeError."""
+    url = served_url((record.folder / "report.html").resolve())
+    try:
+        return render_apart(record.folder, url)
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        record.journal.release_reserve()
+        return render_apart(record.folder, url)
+
+
+def _result_with_frames(record: RunRecord, problem: str) -> RunResult:
+    result = _result_in_memory(record, problem, Frames.load(record.folder / "frames"))
+    return result.model_copy(update={"has_report": (record.folder / "report.html").exists()})
+
+
+def _result_in_memory(record: RunRecord, problem: str, frames: Frames) -> RunResult:
     history = record.journal.history()
-    result = fold_outcome(history, run_checks(record.plan, history, Frames.load(record.folder / "frames")))
-    return result.model_copy(update={"why": f"{result.why} The report cannot be written: {problem}."})
+    result = fold_outcome(history, run_checks(record.plan, history, frames))
+    return result.model_copy(update={"why": f"{result.why} {problem}"})
 
 
 def _publish(rendered: RenderedRun) -> None:

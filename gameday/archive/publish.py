@@ -15,7 +15,7 @@ import fsspec
 from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.errors import PublishError
 from gameday.league.record import LEAGUE_FILE, parse_record
-from gameday.plain_file import open_plain, read_plain
+from gameday.plain_file import NO_PLACE, not_written, open_plain, read_plain
 
 _RETRY_HINT = "The local copy is complete: `gameday export FOLDER --publish-to` tries again"
 
@@ -78,6 +78,8 @@ def _copy(folder: Path, files: Sequence[Path], url: str) -> str:
     except ImportError as error:
         raise PublishError(f"{url}: {error}. {_RETRY_HINT}") from None
     except Exception as error:  # every storage has errors of its own; some print the request with its signature
+        if isinstance(error, OSError) and error.errno in NO_PLACE:
+            raise PublishError(f"{url}: {not_written(error, 'its disk')}. {_RETRY_HINT}") from None
         raise PublishError(
             f"{url} cannot be written ({type(error).__name__}): does it exist, and may this user write there? "
             f"{_RETRY_HINT}"

@@ -11,7 +11,7 @@ from gameday.arms.fold import arm_result
 from gameday.arms.record import ArmRecord, ComparisonRecord
 from gameday.arms.redact import cleaner_of
 from gameday.checks.outcome import RunResult
-from gameday.plain_file import read_plain, write_whole
+from gameday.plain_file import read_plain, write_each
 from gameday.report.durations import durations
 from gameday.report.figure import Figure, figures_of
 from gameday.report.page import environment
@@ -28,6 +28,8 @@ class RenderedComparison:
     html: Path
     json: Path
     comparison: Comparison
+    unwritten: str
+    """The reason why page or JSON is not as it should be; empty where both are written."""
 
     @property
     def result(self) -> SeasonResult:
@@ -48,13 +50,11 @@ def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = Fal
         compared = _redacted(compared, folder, rendered_at)
     suffix = "-redacted" if redact else ""
     html, json = folder / f"comparison{suffix}.html", folder / f"comparison{suffix}.json"
-    rendered = RenderedComparison(html, json, compared)
     page = environment("arms").get_template("page.html")
     accent = _ACCENTS.get(compared.result.exit_code, "unknown")
     content = page.render(c=compared, accent=accent, report=f"report{suffix}.html", rendered_at=rendered_at)
-    write_whole(rendered.html, content)
-    write_whole(rendered.json, compared.model_dump_json(indent=1) + "\n")
-    return rendered
+    unwritten = write_each({html: content, json: compared.model_dump_json(indent=1) + "\n"})
+    return RenderedComparison(html, json, compared, unwritten)
 
 
 def _redacted(compared: Comparison, folder: Path, rendered_at: datetime) -> Comparison:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import first_few
 from gameday.checks.node_diff import RESTORES_NODE, differences_left_by_run
@@ -66,6 +66,8 @@ class RunResult(BaseModel):
     cleanliness: Cleanliness
     exit_code: int
     why: str
+    has_report: bool = Field(default=True, exclude=True)
+    """False where its folder took none; a file system that hangs is then not asked a second time."""
 
 
 def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Collection[str] = ()) -> RunResult:
@@ -179,7 +181,7 @@ def _unbroken(
 ) -> tuple[RunOutcome, str]:
     unknown = [verdict for verdict in verdicts if verdict.status is Status.UNKNOWN]
     if history.last(RunEnded) is None:
-        why = "The run's history stops before its end: it was killed or it crashed"
+        why = "The run's history stops before its end: it was killed, it crashed, or its disk took no more"
         return RunOutcome.UNKNOWN, f"{why}{_by_reaper(history)}"
     if unknown:
         return (

@@ -24,6 +24,7 @@ from gameday import __version__
 from gameday.cli.help_page import HelpGroup
 from gameday.errors import CommandError, DocumentError, IncompleteInstallationError, ProfileError, StartError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import NO_PLACE, not_written
 from gameday.text import printable, printable_lines
 
 COMMAND_MODULES = (
@@ -170,6 +171,8 @@ def _internal(error: BaseException) -> int:
 
     if isinstance(error, IncompleteInstallationError):
         return _fail(str(error), ExitCode.INTERNAL)  # our code's traceback would not help
+    if isinstance(error, OSError) and error.errno in NO_PLACE:  # nor here
+        return _fail(not_written(error, "a file that this command writes"), ExitCode.UNKNOWN)
     said = printable(f"{type(error).__name__}: {error}")
     try:
         with tempfile.NamedTemporaryFile(
@@ -177,6 +180,6 @@ def _internal(error: BaseException) -> int:
         ) as file:
             file.writelines(traceback.format_exception(error))
         where = f"the traceback is in {file.name}; please report it with the command you ran"
-    except OSError as not_written:
-        where = f"its traceback could not be written: {not_written.strerror}"
+    except OSError as why:
+        where = f"its traceback could not be written: {why.strerror}"
     return _fail(f"internal error: {said}\n{where}", ExitCode.INTERNAL)

@@ -14,6 +14,7 @@ from gameday.cli.console import console
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.text import shown
 
 PROMETHEUS_ITSELF = "{{ $externalURL }}/user/runbooks"
@@ -55,7 +56,7 @@ def alerts(
         )
         shutil.copytree(shipped("docs") / "runbooks", folder / "runbooks", dirs_exist_ok=True)
     except OSError as error:
-        raise CommandError(f"{shown(str(error.filename or folder))}: {error.strerror}") from None
+        raise CommandError(f"the rules cannot be written: {not_written(error, folder)}") from None
     console().print(f"written: {folder}; its runbook_url is {base}/ALERT.md", soft_wrap=True, markup=False)
     return ExitCode.PASSED
 

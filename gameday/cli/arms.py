@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
     try:
         return render_comparison(folder, datetime.now(UTC), redact=redact)
     except OSError as error:
-        raise CommandError(f"the comparison's page cannot be written: {error.filename}: {error.strerror}") from None
+        raise CommandError(f"the comparison's page cannot be drawn: {not_written(error, folder)}") from None
     except ValueError:
         raise CommandError(f"{folder} is no comparison's folder: its arms.json is damaged") from None
 
@@ -101,5 +102,5 @@ def print_comparison(out: Console, rendered: RenderedComparison) -> int:
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     head = (f"{ExitCode(result.exit_code).name}  ", f"bold {style}")
     out.print(Text.assemble(head, Text(printable(result.why))), soft_wrap=True)
-    out.print(f"comparison: {rendered.html}", soft_wrap=True, highlight=False)
+    out.print(rendered.unwritten or f"comparison: {rendered.html}", soft_wrap=True, highlight=False)
     return result.exit_code

@@ -29,6 +29,7 @@ from gameday.cli.rehearsal_options import (
 )
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
 
     try:
         return print_coverage(out, render_season(folder, datetime.now(UTC)))
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "season.json is damaged"
         raise CommandError(f"{folder} is no season's folder: {why}") from None
+    except OSError as error:
+        raise CommandError(f"the season's page cannot be drawn: {not_written(error, folder)}") from None

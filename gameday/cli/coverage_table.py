@@ -50,7 +50,7 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
     out.print(Text(printable(rendered.result.why)), soft_wrap=True)
     if rendered.drawn:
         out.print(Text(printable(f"{rendered.drawn} Again: {rendered.coverage.record.command}")), soft_wrap=True)
-    out.print(f"coverage: {rendered.html}", soft_wrap=True, highlight=False)
+    out.print(rendered.unwritten or f"coverage: {rendered.html}", soft_wrap=True, highlight=False)
     return ExitCode(rendered.result.exit_code)
 
 

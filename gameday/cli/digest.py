@@ -11,6 +11,7 @@ from gameday.cli.console import console
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def digest(
         rendered = render_digest(reports, made, now)
         render_index(reports, catalog, now)
     except OSError as error:
-        raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
+        raise CommandError(f"the digest cannot be written: {not_written(error, reports)}") from None
     out = console()
     out.print(printable(made.headline), style="bold", soft_wrap=True)
     for mark in made.unclean:
@@ -82,7 +83,7 @@ def index(reports: Reports = Path("reports")) -> int:
     try:
         path = render_index(reports, catalog, datetime.now(UTC))
     except OSError as error:
-        raise CommandError(f"{error.filename or reports}: {error.strerror}") from None
+        raise CommandError(f"the index cannot be written: {not_written(error, reports)}") from None
     console().print(f"{len(catalog.runs)} runs, {len(catalog.incidents)} post-mortems: {path}", soft_wrap=True)
     return ExitCode.PASSED
 
@@ -117,7 +118,7 @@ def prune(
         try:
             without_dead_links(reports, now)
         except OSError as error:
-            raise CommandError(f"the pages still link what is gone: {error.filename}: {error.strerror}") from None
+            raise CommandError(f"the pages still link what is gone: {not_written(error, reports)}") from None
     if failed := words.count("failed"):
         raise CommandError(f"{failed} could not be deleted, or not wholly: mend what is named above, and prune again")
     return ExitCode.PASSED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from gameday.cli.gpu_stack_options import NO_GPU_OPERATOR, exporter_for, operator_of
 from gameday.cli.rehearsal_checks import check_memory
 from gameday.cli.rehearsal_options import control_plane_of, detector_of, hold_outs
+from gameday.cli.temporary import temporary_folder
 from gameday.errors import CommandError, StartError
 from gameday.exit_codes import ExitCode
 
@@ -88,7 +88,7 @@ def embedded(
     if exporter is not exporter_for(None, []):
         out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
-    folder = Path(tempfile.mkdtemp(prefix="gameday-rehearsal-"))
+    folder = temporary_folder("gameday-rehearsal-")
     size = Size(
         nodes,
         gpus,

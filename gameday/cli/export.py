@@ -154,12 +154,12 @@ def _timings_of_all(reports: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from gameday.plain_file import write_whole  # noqa: PLC0415
+    from gameday.plain_file import not_written, write_whole  # noqa: PLC0415
 
     try:
         write_whole(path, content)
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+        raise CommandError(f"not written: {not_written(error, path)}") from None
     console().print(f"written: {path}", soft_wrap=True)
 
 

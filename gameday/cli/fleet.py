@@ -18,6 +18,7 @@ from gameday.cli.play_season import cluster_profile, duration_of
 from gameday.cli.rehearsal_options import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse
 from gameday.errors import CommandError, RefusedError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.rehearsal.nodes import MAX_NODES
 from gameday.text import printable
 
@@ -253,9 +254,11 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
 
     try:
         return _print(out, render_fleet(folder, datetime.now(UTC)))
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "fleet.json is damaged"
         raise CommandError(f"{folder} is no fleet run's folder: {why}") from None
+    except OSError as error:
+        raise CommandError(f"the fleet run's page cannot be drawn: {not_written(error, folder)}") from None
 
 
 def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
@@ -299,7 +302,7 @@ def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
     out.print(printable(judged.headline), style="bold", soft_wrap=True)
     if judged.record.stopped:
         out.print(f"ended early: {printable(judged.record.stopped)}", style="yellow", soft_wrap=True, markup=False)
-    for path in rendered.floors:
+    for path in () if rendered.unwritten else rendered.floors:
         out.print(f"floors for qa: {path}", soft_wrap=True)
-    out.print(f"page: {rendered.html}", soft_wrap=True)
+    out.print(rendered.unwritten or f"page: {rendered.html}", soft_wrap=True)
     return ExitCode(judged.exit_code)

@@ -19,6 +19,7 @@ from gameday.cli.console import console
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -157,7 +158,7 @@ def report(
         rendered = _render_redacted(folder, now) if redact else render_run(folder, now)
         write_form(folder, "gameday report")
     except OSError as error:
-        raise CommandError(f"the report cannot be written: {error.filename}: {error.strerror}") from None
+        raise CommandError(f"the report cannot be written: {not_written(error, folder)}") from None
     out = console()
     if rendered.run.notes_problem:
         out.print(rendered.run.notes_problem, style="yellow", markup=False, soft_wrap=True)
@@ -179,7 +180,7 @@ def _compare(first: Path, second: Path) -> int:
     except RefusedError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
-        raise CommandError(f"the page cannot be written: {error.filename}: {error.strerror}") from None
+        raise CommandError(f"the page cannot be written: {not_written(error, first)}") from None
     console().print(str(page), soft_wrap=True)
     return ExitCode.PASSED
 
@@ -230,7 +231,7 @@ def play(
 
     `loaded` is the plan, or the one arm of it, to play; a plan that has arms is played as a comparison.
     """
-    from gameday.checks.outcome import RunResult  # noqa: PLC0415
+    from gameday.checks.outcome import RunOutcome, RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
@@ -267,12 +268,14 @@ def play(
                 result = error
         if isinstance(result, Exception):
             return _after(result, out, folder)
-        if (folder / "report.html").exists():
-            return print_result(out, folder)
+        judged = result if isinstance(result, RunResult) else None
+        if judged.has_report if judged else (folder / "report.html").exists():
+            return print_result(out, folder, judged)
         if isinstance(result, BaseException):
             raise result
-        assert isinstance(result, RunResult)
-        raise CommandError(result.why, ExitCode(result.exit_code))
+        assert judged
+        ended = "" if judged.outcome is RunOutcome.REFUSED else f"{judged.outcome}, cluster {judged.cleanliness}: "
+        raise CommandError(f"{ended}{judged.why}", ExitCode(judged.exit_code))
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
@@ -388,14 +391,16 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
 def check_reports(reports: Path) -> None:
     """A run whose history cannot be written must not begin."""
+    from gameday.history.durable import RESERVE_BYTES  # noqa: PLC0415
+    from gameday.history.room import room_in  # noqa: PLC0415
+
     try:
         reports.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=reports, prefix=".probe-") as probe:
-            probe.write(b"\0" * 65536)
+        room_in(reports).require()
+        with tempfile.TemporaryFile(dir=reports) as probe:  # the quota of a user shows only so
+            probe.write(b"\0" * RESERVE_BYTES)
             probe.flush()
             os.fsync(probe.fileno())
     except OSError as error:
-        raise CommandError(
-            f"the report folder {reports} cannot be written: {error.strerror}; make room, or name another: --reports",
-            ExitCode.REFUSED,
-        ) from None
+        message = f"the report folder cannot be written: {not_written(error, reports)}; --reports names another"
+        raise CommandError(message, ExitCode.REFUSED) from None

@@ -18,6 +18,7 @@ from gameday.cli.game_day import Reports, check_reports
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import NO_PLACE, not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
@@ -233,6 +234,8 @@ def _drawn(folder: Path) -> RenderedLeague:
 
 
 def _no_folder(folder: Path, error: OSError | ValueError) -> CommandError:
+    if isinstance(error, OSError) and error.errno in NO_PLACE:
+        return CommandError(f"the league's page cannot be written: {not_written(error, folder)}")
     why = error.strerror if isinstance(error, OSError) else "league.json is damaged"
     return CommandError(f"{printable(str(folder))} is no league's folder: {why}")
 
@@ -247,6 +250,6 @@ def _finish(out: Console, rendered: RenderedLeague, markdown: Path | None) -> Ex
         try:
             markdown.write_text(rendered.markdown, encoding="utf-8")
         except OSError as error:
-            raise CommandError(f"{printable(str(markdown))} cannot be written: {error.strerror}") from None
+            raise CommandError(f"the table cannot be written: {printable(not_written(error, markdown))}") from None
     out.print(str(rendered.html), soft_wrap=True)
     return ExitCode.PASSED

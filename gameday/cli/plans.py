@@ -11,6 +11,7 @@ from gameday.cli.completion import complete_plan
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError, DocumentError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def schema(
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"{printable(str(output))} cannot be written: {error.strerror}") from None
+        raise CommandError(f"the schema cannot be written: {printable(not_written(error, output))}") from None
 
 
 def _parameter_models() -> dict[str, type[FaultParameters]]:

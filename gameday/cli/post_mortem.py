@@ -12,6 +12,7 @@ from gameday.cli.game_day import Profile
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def render_again(folder: Path) -> PostMortem:
     except FileNotFoundError:
         raise CommandError(f"{folder} is no incident's folder: it has no incident.json") from None
     except OSError as error:
-        raise CommandError(f"{error.filename or folder}: {error.strerror}") from None
+        raise CommandError(f"the post-mortem cannot be written: {not_written(error, folder)}") from None
     except ValueError as error:
         raise CommandError(f"{folder}/incident.json is damaged: {printable(str(error))}") from None
     return made

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gameday.cli.temporary import temporary_folder
 from gameday.errors import ChildError, CommandError
 from gameday.exit_codes import ExitCode
 from gameday.rehearsal.children import Child
@@ -94,7 +94,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
     if settings.api.url:
         yield None
         return
-    folder = Path(tempfile.mkdtemp(prefix="gameday-prefect-"))
+    folder = temporary_folder("gameday-prefect-")
     url = settings.server.database.connection_url
     is_default = url is None or url.get_secret_value() == f"sqlite+aiosqlite:///{settings.home}/prefect.db"
     home = folder / "home" if is_default and not whole else None

@@ -31,6 +31,7 @@ from gameday.cli.rehearsal_options import (
 )
 from gameday.errors import ChildError, CommandError, DocumentError, StartError
 from gameday.exit_codes import ExitCode
+from gameday.plain_file import not_written
 from gameday.shipped import shipped_prefect_file
 
 if TYPE_CHECKING:
@@ -330,8 +331,8 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         worker.start()
     except OSError as error:
-        why = f"{error.filename or folder}: {error.strerror}"
-        raise StartError(f"the worker's log cannot be written: {why}; name another folder with --folder") from None
+        why = not_written(error, folder)
+        raise StartError(f"the worker's log cannot be written: {why}; --folder names another") from None
     try:
         worker.await_condition(lambda: is_heard(_POOL, _WORKER, began), "is not heard by Prefect", every_s=0.5)
         yield worker

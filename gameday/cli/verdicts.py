@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.checks.outcome import RunOutcome, fold_outcome
+from gameday.checks.outcome import RunOutcome, RunResult, fold_outcome
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RunEnded, RunStarted
 from gameday.history.journal import History, read_history
@@ -26,10 +26,13 @@ _NARROW = 90
 _STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow", Status.NOT_ASKED: "dim"}
 
 
-def print_result(console: Console, folder: Path) -> int:
-    """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code."""
+def print_result(console: Console, folder: Path, judged: RunResult | None = None) -> int:
+    """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code.
+
+    `judged` is what its flow made of it, which knows also what could not be written.
+    """
     history, verdicts = _judged(folder)
-    result = fold_outcome(history, verdicts)
+    result = judged or fold_outcome(history, verdicts)
     if result.outcome is not RunOutcome.REFUSED:  # nothing was measured: every row would say the same
         console.print(_table(verdicts, narrow=console.width < _NARROW))
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"

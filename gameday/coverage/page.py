@@ -16,7 +16,7 @@ from gameday.coverage.drawn import DrawnGameDay, drawn_game_days, drawn_headline
 from gameday.coverage.matrix import CoverageMatrix, FaultNoticed, FaultRow, joined
 from gameday.coverage.run_row import judged_run
 from gameday.detectors.signals import Signal
-from gameday.plain_file import read_plain, write_whole
+from gameday.plain_file import read_plain, write_each, write_whole
 from gameday.report.markdown import markdown
 from gameday.report.outage import RULE, OutageTotal, outage_totals
 from gameday.report.page import environment
@@ -45,6 +45,8 @@ class RenderedSeason:
     json: Path
     result: SeasonResult
     coverage: Coverage
+    unwritten: str
+    """The reason why page or JSON is not as it should be; empty where both are written."""
 
     @property
     def drawn(self) -> str:
@@ -68,7 +70,7 @@ class _Number:
 def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     """Write coverage.html and coverage.json into the season's folder, from season.json and its runs' folders beside it.
 
-    Raises OSError where it cannot be read or written, ValueError where season.json holds something else.
+    Raises OSError where it cannot be read, ValueError where season.json holds something else.
     """
     record = SeasonRecord.load(folder)
     folders = {place.run_id: place.reports(folder.parent) / place.run_id for place in record.places}
@@ -95,10 +97,10 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
         ),
         drawn=drawn_game_days(record, runs),
     )
-    rendered = RenderedSeason(folder / "coverage.html", folder / "coverage.json", result, covered)
-    write_whole(rendered.html, _page(covered, folder.parent, rendered_at))
-    write_whole(rendered.json, covered.model_dump_json(indent=1) + "\n")
-    return rendered
+    html, json = folder / "coverage.html", folder / "coverage.json"
+    page = _page(covered, folder.parent, rendered_at)
+    unwritten = write_each({html: page, json: covered.model_dump_json(indent=1) + "\n"})
+    return RenderedSeason(html, json, result, covered, unwritten)
 
 
 def redraw_season(folder: Path, rendered_at: datetime) -> None:

@@ -11,7 +11,7 @@ from gameday.fleet.floors import floors_file, floors_yaml, learned_floors
 from gameday.fleet.judge import BINS, FigureSpread, Fleet, ModelFleet, judge_fleet
 from gameday.fleet.record import FleetRecord, ProbedGpu, load_probes
 from gameday.fleet.spread import FEWEST, OUTLIER_Z, TITLES
-from gameday.plain_file import read_plain, refuse_link, write_whole, written_whole
+from gameday.plain_file import read_plain, refuse_link, write_each, written_whole
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
 from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
@@ -56,6 +56,8 @@ class RenderedFleet:
     html: Path
     fleet: Fleet
     floors: tuple[Path, ...]
+    unwritten: str
+    """The reason why one of its files is not as it should be; empty where all are written."""
 
     @property
     def markdown(self) -> str:
@@ -79,21 +81,21 @@ class Bar:
 def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
     """Judge the folder's probes, and write page, report, frame and floors.
 
-    Raises OSError where the folder cannot be read or written, ValueError where fleet.json holds something else.
+    Raises OSError where the folder cannot be read, ValueError where fleet.json holds something else.
     """
     record, probes = FleetRecord.load(folder), load_probes(folder)
     fleet = judge_fleet(record, probes.gpus, probes.left_out, _drift(record, probes.gpus))
-    write_whole(folder / REPORT_FILE, fleet.model_dump_json(indent=1) + "\n")
-    _save_frame(folder / "frames", record, probes.gpus)
-    floors = []
-    for model in fleet.models:
-        if learned_floors(model):
-            path = folder / floors_file(model)
-            write_whole(path, floors_yaml(model, record.id, record.started))
-            floors.append(path)
     html = folder / PAGE_FILE
-    write_whole(html, _page(fleet, rendered_at))
-    return RenderedFleet(html, fleet, tuple(floors))
+    floors = {
+        folder / floors_file(model): floors_yaml(model, record.id, record.started)
+        for model in fleet.models
+        if learned_floors(model)
+    }
+    report = fleet.model_dump_json(indent=1) + "\n"
+    unwritten = write_each({folder / REPORT_FILE: report, html: _page(fleet, rendered_at), **floors})
+    if not unwritten:
+        _save_frame(folder / "frames", record, probes.gpus)
+    return RenderedFleet(html, fleet, tuple(floors), unwritten)
 
 
 def read_fleet(folder: Path) -> Fleet:

@@ -26,6 +26,7 @@ from gameday.ledger.entries import DeletePod, Entry, object_prefix
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.termination_message import termination_message
 from gameday.ledger.undo import undo_entry
+from gameday.plain_file import not_written
 from gameday.run.agents import PRIORITY_CLASS_HINT
 from gameday.run.targets import why_unfit
 from gameday.season.run import OpenSeason
@@ -82,7 +83,7 @@ class Probing:
                     self.season.abort.request("guard", f"{self.waiting.who} for {_WAITS_AT_MOST_S / 60:g} min")
                 if not running:
                     if self.season.stopped:
-                        self.on_found([NodeLeftOut(node=node, gpus=0, why=_NOT_BEGUN) for _, node in todo])
+                        self._write_down([NodeLeftOut(node=node, gpus=0, why=_NOT_BEGUN) for _, node in todo])
                         return
                     self._pause.wait(_LOOK_EVERY_S)
                     continue
@@ -93,10 +94,17 @@ class Probing:
     def _take(self, future: Future[list[Found]]) -> None:
         error = future.exception()
         if error is None:
-            self.on_found(future.result())
+            self._write_down(future.result())
         else:
             self.season.abort.request("guard", f"a probe broke off: {type(error).__name__}: {error}"[:300])
             self.left.add(Cleanliness.UNKNOWN)
+
+    def _write_down(self, found: Sequence[Found]) -> None:
+        """Hand the figures on; a disk that does not take them ends the run, and the probes that run are undone."""
+        try:
+            self.on_found(found)
+        except OSError as error:
+            self.season.abort.request("guard", f"the figures are not written: {not_written(error, 'probes.jsonl')}")
 
     def _probe(self, index: int, node: str) -> list[Found]:
         """Return what the node's free GPUs show, or why they show nothing."""

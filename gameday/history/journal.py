@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections import defaultdict
@@ -17,8 +16,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from gameday.clock import Clock
+from gameday.history.durable import DurableLines
 from gameday.history.events import RECORD, Event, Record
-from gameday.plain_file import open_plain, open_to_append, read_plain
+from gameday.plain_file import NO_PLACE, open_plain
 
 E = TypeVar("E")
 
@@ -102,23 +102,20 @@ def read_history(path: Path) -> History:
 
 
 class Journal:
-    """The writing end. Thread-safe; every event is fsynced before `append` returns.
+    """The writing end. Thread-safe; every event is on the disk before `append` returns.
 
     A disk that is full must not cost an undo: an event that cannot be written
     is kept in memory, and `failed` holds the first error for the run to act on.
     """
 
-    def __init__(self, path: Path, clock: Clock = Clock()) -> None:
+    def __init__(self, path: Path, clock: Clock = Clock(), reserve_bytes: int = 0) -> None:
+        """Open the history; raises OSError, also where there are not so many bytes to reserve for its end."""
         self.path = path
         self._clock = clock
         self._boot = uuid.uuid4().hex[:12]
         self._lock = threading.RLock()
         self._records: list[Record] = list(read_history(path).records) if path.exists() else []
-        torn = path.exists() and path.stat().st_size > 0 and not read_plain(path).endswith(b"\n")
-        self._file = open_to_append(path)
-        if torn:  # the next record must not be glued to what a killed process left
-            self._file.write(b"\n")
-        self.failed: OSError | None = None
+        self._lines = DurableLines(path, reserve_bytes)
 
     def append(self, event: Event) -> Record:
         with self._lock:
@@ -130,20 +127,30 @@ class Journal:
                 event=event,
             )
             self._records.append(record)
-            try:
-                self._file.write(RECORD.dump_json(record) + b"\n")
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                self.failed = self.failed or error
+            self._lines.add(RECORD.dump_json(record) + b"\n")
             return record
+
+    @property
+    def failed(self) -> OSError | None:
+        """The first error of a write; None where there was none."""
+        return self._lines.failed
+
+    @property
+    def is_whole(self) -> bool:
+        """True where every event is on the disk by now."""
+        return self._lines.is_whole
 
     def history(self) -> History:
         with self._lock:
             return History(tuple(self._records))
 
+    def release_reserve(self) -> None:
+        """Give the reserved room to whoever writes next."""
+        self._lines.release_reserve()
+
     def close(self) -> None:
-        """Close the file; safe to call again. Events after a failed write are not written."""
-        self._file.close()
+        """Close the file; safe to call again. Events after it are not written."""
+        self._lines.close()
 
 
 class HistoryTail:
@@ -154,13 +161,18 @@ class HistoryTail:
         self._offset = 0
 
     def added(self) -> list[Record]:
-        """The whole lines that were added since the last call; none where there is no file yet. Raises OSError."""
+        """The whole lines that were added since the last call; none where there is no file, or its disk gives none.
+
+        Raises OSError where it is a link.
+        """
         try:
             with open_plain(self._path) as file:
                 file.seek(self._offset)
                 added = file.read()
-        except FileNotFoundError:
-            return []
+        except OSError as error:
+            if error.errno in NO_PLACE or isinstance(error, FileNotFoundError):
+                return []
+            raise
         whole = added[: added.rfind(b"\n") + 1]
         self._offset += len(whole)
         records = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from gameday.cluster.virtual_cluster import why_ended
 from gameday.errors import AdapterError
 from gameday.history.events import (
+    Aborted,
     FaultUndone,
     IntentRecorded,
     NodeSeen,
@@ -24,6 +25,7 @@ from gameday.history.frame_writer import write_frames
 from gameday.history.journal import History
 from gameday.observe.collect import collect
 from gameday.observe.node_states import note_nodes_after
+from gameday.plain_file import not_written
 from gameday.run.quarantine import settle_quarantine_put_back
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
@@ -122,10 +124,13 @@ def save_frames(run: Run) -> None:
         why, hint = "it ended with the virtual cluster", "play the game-day again"
         run.note(PrometheusFellBehind(since=run.record.started, until=run.clock.now(), why=why, hint=hint))
         return
+    if run.record.why_unwritten:  # what room is left is for the history's end and the report
+        run.problem("the frames are left out, to keep the room for the report: no series is in it")
+        return
     try:
         write_frames(collect(run), folder / "frames")
     except OSError as error:
-        run.problem(f"the frames cannot be written: {error.filename or folder}: {error.strerror}")
+        run.problem(f"the frames cannot be written: {not_written(error, folder)}")
 
 
 def close_ledger(record: RunRecord, ledger: RunLedger) -> None:
@@ -155,5 +160,9 @@ def worst_cleanliness(history: History) -> Cleanliness:
 
 
 def _end_history(record: RunRecord) -> None:
-    record.note(RunEnded(cleanliness=worst_cleanliness(record.journal.history())))
+    ended = RunEnded(cleanliness=worst_cleanliness(record.journal.history()))
+    record.note(ended)
+    if record.why_unwritten and not record.journal.history().last(Aborted):  # the last step was over by then
+        record.note(Aborted(by="guard", why=record.why_unwritten))
+        record.note(ended)
     record.journal.close()

@@ -41,6 +41,7 @@ from gameday.lifecycle.closing import (
     save_frames,
     unless_ended,
 )
+from gameday.plain_file import not_written
 from gameday.plan.models import Plan
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import describe_reap, note_reaped
@@ -259,8 +260,8 @@ def _note_reaped(record: RunRecord, result: ReapResult) -> None:
             f"run {one.run_id} left open: {one.entry.act} ({one.entry.object}); after the reap it is {one.cleanliness}"
         )
     for run_id in result.changed:
+        folder = folder_of_run(record.folder.parent, run_id)
         try:
-            folder = folder_of_run(record.folder.parent, run_id)
             note_reaped(folder, result, describe_reap(f"run {record.id}", result, run_id), record.clock)
         except OSError as error:
-            record.problem(f"the history of run {run_id} cannot be written: {error.strerror}")
+            record.problem(f"the history of run {run_id} cannot be written: {not_written(error, folder)}")

@@ -119,7 +119,7 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
         left = [intent for intent in history.of(IntentRecorded) if intent.intent not in settled]
         proof = _proof_by_absence(ledger_name(folder.name))
         undone = [_undone_by_reaper(intent.intent, intent.node, proof) for intent in left]
-        problem = f"the run was killed; a reaper undid {len(undone)} open changes"
+        problem = f"the run's history stops before its end; {len(undone)} open changes were undone all the same"
         with suppress(OSError):
             _append(folder, problem, undone, kubernetes.clock, readable=True)
             noted.append(folder)

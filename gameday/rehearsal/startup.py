@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gameday.errors import ChildError, FolderHeldError, ProgramMissingError, SeedError, StartError
+from gameday.plain_file import not_written
 
 
 @contextmanager
@@ -26,4 +27,4 @@ def start_errors(folder: Path, command: str, *, holder: str, about_files: str = 
             f" `gameday {command} down --folder {shlex.quote(str(folder))}` ends it"
         ) from None
     except OSError as error:
-        raise StartError(f"{about_files}{error.filename or folder}: {error.strerror}") from None
+        raise StartError(f"{about_files}{not_written(error, folder)}") from None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Verdict
-from gameday.plain_file import write_whole
+from gameday.plain_file import not_written, write_whole
 from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
 from gameday.report import sections as own_sections
 from gameday.report.earlier_runs import with_earlier_runs
@@ -60,7 +60,8 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
     `redact`: under names of their own (report-redacted.html …) and without the site's names (gameday.report.redact);
     `clean` as for `redacted`.
     Raises FileNotFoundError when the folder does not exist and OSError when it
-    cannot be written; whatever the files hold is shown, never raised.
+    cannot be written; a run without a report gets one of its first screen then,
+    where that fits. Whatever the files hold is shown, never raised.
     """
     run = load_with_its_past(run_folder)
     run = redacted(run, clean) if redact else run
@@ -68,9 +69,7 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
     sections = [build_section(module, run, templates) for module in section_modules()]
     sections += map(_unloadable, _found().broken)
     sections.sort(key=lambda section: not section.is_open)
-    page = templates.get_template("page.html").render(
-        run=run, sections=sections, result=run.result, rendered_at=rendered_at
-    )
+    page = partial(templates.get_template("page.html").render, run=run, result=run.result, rendered_at=rendered_at)
     suffix = "-redacted" if redact else ""
     rendered = Rendered(
         html=run_folder / f"report{suffix}.html",
@@ -78,10 +77,22 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
         verdicts=run_folder / f"verdicts{suffix}.json",
         run=run,
     )
-    write_whole(rendered.html, page)
-    write_whole(rendered.json, _as_json(run, sections, rendered_at))
-    write_whole(rendered.verdicts, TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
+    try:
+        write_whole(rendered.verdicts, TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
+        write_whole(rendered.html, page(sections=sections))
+        write_whole(rendered.json, _as_json(run, sections, rendered_at))
+    except OSError as error:
+        if not rendered.html.exists():
+            write_whole(rendered.html, page(sections=_brief(sections, not_written(error, run_folder))))
+        raise
     return rendered
+
+
+def _brief(sections: Sequence[Section], why: str) -> list[Section]:
+    """Return the first screen, and the reason why the rest is left out."""
+    said = f"The folder has no room for the rest of this report: {why}; then draw it again with gameday report."
+    note = Section("left-out", "Left out", Markup('<p class="note doubt">{}</p>').format(said), None)
+    return [note, *(section for section in sections if section.is_open)]
 
 
 def load_with_its_past(run_folder: Path) -> RunFolder:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from gameday.clock import Clock
+from gameday.history.durable import RESERVE_BYTES
 from gameday.history.events import Event, Problem, WaitStarted
 from gameday.history.journal import Journal
+from gameday.history.room import room_in
 from gameday.ledger.entries import object_prefix
-from gameday.plain_file import write_whole
+from gameday.plain_file import not_written, write_whole
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.abort import Abort
@@ -53,7 +55,7 @@ class RunRecord:
         self.loaded = loaded
         self.member = member
         self.clock = clock
-        self.journal = Journal(folder / HISTORY_FILE, clock)
+        self.journal = Journal(folder / HISTORY_FILE, clock, RESERVE_BYTES)
         self.abort = Abort(clock)
         self.started = clock.now()
         self.started_boottime_s = clock.boottime()
@@ -82,9 +84,14 @@ class RunRecord:
     def note(self, event: Event) -> None:
         """Write into the history. A history that cannot be written ends the run, after its undo."""
         self.journal.append(event)
-        if self.journal.failed is not None:
-            why = f"the history {self.journal.path} cannot be written: {self.journal.failed.strerror}"
+        if why := self.why_unwritten:
             self.abort.request("guard", why)
+
+    @property
+    def why_unwritten(self) -> str:
+        """The reason why an event could not be written at once, and what to do; empty where each was."""
+        failed = self.journal.failed
+        return f"the history cannot be written: {not_written(failed, self.journal.path)}" if failed else ""
 
     def problem(self, what: str, hint: str = "") -> None:
         """Note that something went wrong which does not end the run."""
@@ -146,10 +153,12 @@ def start_record(
         clock: The time that the run lives by.
 
     Raises:
-        OSError: The folder exists already, or cannot be written; nothing was changed then.
+        OSError: The folder exists already, cannot be written, or has too little room; nothing was changed then.
     """
+    reports.mkdir(parents=True, exist_ok=True)
+    room_in(reports).require()
     folder = reports / run_id
-    folder.mkdir(parents=True)
+    folder.mkdir()
     write_whole(folder / "plan.yaml", loaded.source)
     write_whole(folder / "plan.json", loaded.plan.model_dump_json(indent=1))
     return RunRecord(run_id, folder, loaded, member, clock)

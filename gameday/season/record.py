@@ -150,6 +150,10 @@ class SeasonResult(FrozenModel):
     exit_code: int
     why: str
 
+    def with_also(self, sentence: str) -> SeasonResult:
+        """Return the result with one more sentence, which may be empty."""
+        return self.model_copy(update={"why": f"{self.why} {sentence}".strip()})
+
 
 def refuse_left_out(left_out: Sequence[LeftOut]) -> None:
     """Do nothing where no plan is left out; raises RefusedError with the first one's reason.

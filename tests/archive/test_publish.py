@@ -10,6 +10,7 @@ from gameday.errors import PublishError
 from gameday.history.events import RunStarted
 from tests.archive.builders import run_named
 from tests.report.run_builder import passing, replacing
+from tests.support.tmpfs import fill, tmpfs
 
 
 def test_a_run_is_copied_whole_into_any_file_system(tmp_path: Path) -> None:
@@ -44,3 +45,11 @@ def test_copying_again_renews_the_copy_but_never_replaces_another_run(tmp_path: 
 def test_the_error_names_a_place_that_cannot_be_used(tmp_path: Path, url: str) -> None:
     with pytest.raises(PublishError, match=url[:6]):
         publish(run_named(tmp_path, "r1"), url)
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with tmpfs(tmp_path / "there", "size=4k") as there:
+        fill(there)
+        with pytest.raises(PublishError, match="no space left on device; make room there"):
+            publish(run_named(tmp_path, "r1"), str(there))

@@ -135,7 +135,7 @@ def test_report_where_it_cannot_be_written(tmp_path: Path, capsys: Capture) -> N
     (tmp_path / "history.jsonl").write_bytes(b"")
     (tmp_path / "report.html").mkdir()
     assert run(["report", str(tmp_path)]) == ExitCode.USAGE
-    assert "report.html: Is a directory" in capsys.readouterr().err
+    assert "report.html: is a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [GONE, httpx.ConnectError("refused")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -100,6 +101,15 @@ def test_a_fault_of_ours_where_no_file_can_be_written(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     assert ends_with(_raise(RuntimeError("x"))) == ExitCode.INTERNAL
     assert "its traceback could not be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_no_fault_of_ours(ends_with: Callable[[Callable[[], int | None]], int], capsys: Capture) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", "/r/season.json")
+    assert ends_with(_raise(error)) == ExitCode.UNKNOWN
+    said = (
+        "gameday: /r/season.json: no space left on device; make room there (`df -h` and `df -i` show what is used up)\n"
+    )
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

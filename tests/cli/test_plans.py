@@ -96,7 +96,7 @@ def test_schema_goes_to_stdout_or_a_file(tmp_path: Path, capsys: Capture) -> Non
 
 def test_schema_says_why_it_cannot_write(tmp_path: Path, capsys: Capture) -> None:
     assert run(["schema", "-o", str(tmp_path / "no" / "s.json")]) == ExitCode.USAGE
-    assert "s.json cannot be written: No such file or directory" in capsys.readouterr().err
+    assert "s.json: no such file or directory" in capsys.readouterr().err
 
 
 def test_validate_lists_the_arms_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--guest", "true", "--detector", "default"], ExitCode.USAGE, "leave out --detector, or --guest"),
         (["--guest", "{lab}"], ExitCode.USAGE, "guest of-the-lab needs another control plane than --cluster embedded"),
         (["--repair", "maybe"], ExitCode.USAGE, "choose one of on, off, auto"),
-        (["--reports", "{file}"], ExitCode.REFUSED, "cannot be written: File exists"),
+        (["--reports", "{file}"], ExitCode.REFUSED, "file exists"),
         (["--reports", "/proc/no"], ExitCode.REFUSED, "cannot be written"),
     ],
 )

@@ -24,6 +24,7 @@ from gameday.season.record import (
 )
 from tests.coverage.builders import plan, stored
 from tests.report.run_builder import NODE, START, Timed, at, passing, without, write
+from tests.support.tmpfs import fill, tmpfs
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 
@@ -57,6 +58,17 @@ def place_of(run_id: str) -> Assignment:
 def rendered(tmp_path: Path) -> RenderedSeason:
     write(tmp_path / "s-01", passing(), plan=plan())
     return season(tmp_path / "s", place_of("s-01"), place_of("s-02"), stopped="operator: SIGINT received")
+
+
+def test_a_season_keeps_its_result_where_its_page_finds_no_room(tmp_path: Path) -> None:
+    with tmpfs(tmp_path, "size=1m") as small:
+        write(small / "s-01", passing(), plan=plan())
+        season_record(small / "s", place_of("s-01"), stopped="").save(small / "s")
+        fill(small, leave_bytes=8192)
+        rendered = render_season(small / "s", at(100))
+        assert not rendered.html.exists()
+    assert rendered.result.why.startswith("1 game-day: 1 passed")
+    assert rendered.unwritten.startswith(f"Not written: {rendered.html}: no space left on device; make room there")
 
 
 def test_the_page_links_each_fault_to_its_runs_report(rendered: RenderedSeason) -> None:

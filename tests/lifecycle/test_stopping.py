@@ -239,7 +239,7 @@ def test_a_full_disk_aborts_and_the_undo_still_happens(opened: OpenedRun, monkey
     assert opened.is_as_if_it_never_was()
     events = opened.run.history()
     assert [one.by for one in events.of(Aborted)] == ["guard"]
-    assert "No space left on device" in events.of(Aborted)[0].why
+    assert "no space left on device" in events.of(Aborted)[0].why
     assert [one.cleanliness for one in events.of(RunEnded)] == [Cleanliness.CLEAN]
 
 

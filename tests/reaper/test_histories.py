@@ -88,7 +88,7 @@ def test_another_runs_history_that_cannot_be_written_or_is_of_another_cluster_co
             raise OSError(errno.ENOSPC, "no space left")
         return open_to_append(path)
 
-    monkeypatch.setattr("gameday.history.journal.open_to_append", opened)
+    monkeypatch.setattr("gameday.history.durable.open_to_append", opened)
     assert note_reaped_elsewhere(runner, reports) == [killed]
 
 

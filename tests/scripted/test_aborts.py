@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,22 +62,6 @@ def test_an_opt_in_that_is_taken_back_aborts_the_run(reports: Path) -> None:
     assert [(one.by, "no longer carries" in one.why) for one in played.history.of(Aborted)] == [("guard", True)]
     assert {one.cleanliness for one in played.history.of(FaultUndone)} == {Cleanliness.CLEAN}
     assert (played.result.exit_code, played.cluster.left()) == (3, [])
-
-
-@pytest.mark.parametrize("step", list(Step))
-def test_a_disk_that_becomes_full_ends_the_run_and_undoes_it(
-    step: Step, reports: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(file: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    played = stopped(reports, step, lambda run: monkeypatch.setattr("gameday.history.journal.os.fsync", full))
-    assert (played.outcome, played.result.exit_code) == (RunOutcome.ABORTED, 3)
-    assert "cannot be written: No space left on device" in played.result.why
-    assert (bool(played.history.of(FaultInjected)), played.cluster.left()) == (
-        step not in (Step.BASELINE, Step.INJECT),
-        [],
-    )
 
 
 def test_a_rehearsal_that_runs_short_of_memory_aborts_and_undoes_its_fault(

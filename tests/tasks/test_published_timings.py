@@ -65,5 +65,5 @@ def test_a_folder_that_is_not_there_is_said_with_the_command_for_later(
     file = tmp_path / "no" / "metrics" / "game-days.prom"
     with caplog.at_level("WARNING", "test.publish"):
         publish_folder(profile_of(file), folder)
-    assert f"no OpenMetrics in {file}: No such file or directory" in caplog.text
+    assert f"no OpenMetrics: {file.parent}: no such file or directory" in caplog.text
     assert f"gameday export {tmp_path / 'reports'} --openmetrics {file}" in caplog.text
