@@ -23,7 +23,7 @@ from gameday.cluster.grafana import Grafana
 from gameday.cluster.otlp import TraceReceiver
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
-from gameday.plain_file import not_written
+from gameday.plain_file import NO_PLACE, not_written
 from gameday.report.annotation import annotation_of
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.markdown import escaped
@@ -57,7 +57,14 @@ def publish_run(profile: ClusterProfile, folder: Path) -> None:
     try:
         publish_folder(profile, folder)
     except Exception as error:  # Prefect's server may be gone; the run itself is over and judged
-        warn("the run could not be published: %s", type(error).__name__)
+        warn("the run could not be published: %s", safe_words(error, folder))
+
+
+def safe_words(error: Exception, folder: Path) -> str:
+    """Return what a disk says that takes nothing more; of any other error, whose text may hold a secret, its name."""
+    if isinstance(error, OSError) and error.errno in NO_PLACE:
+        return not_written(error, folder)
+    return type(error).__name__
 
 
 def publish_folder(profile: ClusterProfile, folder: Path) -> None:

@@ -20,7 +20,7 @@ from gameday.report.message import notice
 from gameday.run.record import folder_of_run
 from gameday.tasks.compare import publish_comparison
 from gameday.tasks.flow_run import settle_flow_run
-from gameday.tasks.publish import notify, publish_folder, warn
+from gameday.tasks.publish import notify, publish_folder, safe_words, warn
 from gameday.values.results import Cleanliness
 
 
@@ -73,7 +73,7 @@ def _render_again(profile: ClusterProfile, folder: Path) -> None:
             settle_flow_run(rendered.run.started.flow_run_id, rendered.result)
         publish_folder(profile, folder)
     except Exception as error:  # one run's folder must not cost the others theirs; the text may hold a secret
-        warn("the report of run %s could not be rendered again: %s", folder.name, type(error).__name__)
+        warn("the report of run %s could not be rendered again: %s", folder.name, safe_words(error, folder))
     if (folder.parent / ARMS_FILE).is_file():
         _publish_again(profile, folder.parent)
 
@@ -82,7 +82,8 @@ def _publish_again(profile: ClusterProfile, comparison: Path) -> None:
     try:
         publish_comparison(profile, comparison)
     except Exception as error:  # as above
-        warn("the page of comparison %s could not be rendered again: %s", comparison.name, type(error).__name__)
+        why = safe_words(error, comparison)
+        warn("the page of comparison %s could not be rendered again: %s", comparison.name, why)
 
 
 def notify_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> None:

@@ -21,6 +21,7 @@ from gameday.report.message import message, worth_telling
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary
+from gameday.tasks.publish import safe_words
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import passing, write
 
@@ -168,3 +169,15 @@ def test_a_block_that_cannot_notify_is_reported(
     with caplog.at_level("WARNING", "test.publish"):
         gameday.tasks.publish.notify(profile_with("secret/x"), message(passed, None, LINK))
     assert "not a notification block" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "reports/r1: no space left on device; make room there"),
+        (OSError(13, "token=planted"), "PermissionError"),
+        (ValueError("token=planted"), "ValueError"),
+    ],
+)
+def test_a_full_disk_is_said_and_no_secret_of_another_error(error: Exception, said: str) -> None:
+    assert safe_words(error, Path("reports/r1")).startswith(said)
