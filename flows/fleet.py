@@ -92,7 +92,8 @@ def fleet(
             raise RefusedError(why, "run it when the guardrail allows it")
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
             key, _, value = cluster.required_label(NodeRole.GPU).partition("=")
-            nodes = [one.name for one in opened.kubernetes.all_candidates({key: value})]
+            candidates = opened.kubernetes.all_candidates({key: value})
+            nodes = [one.name for one in candidates]
             if not nodes:
                 label = cluster.required_label(NodeRole.GPU)
                 raise RefusedError(f"no node carries {label}", f"kubectl label node <node> {label} lets probes use it")
@@ -100,7 +101,11 @@ def fleet(
                 raise RefusedError(why, _FEWER_LABELS)
             earlier = against or last_run_before(Path(reports), record)
             record = record.model_copy(
-                update={"nodes": len(nodes), "against": str(Path(earlier).resolve()) if earlier else None}
+                update={
+                    "nodes": len(nodes),
+                    "virtual_nodes": sum(one.virtual for one in candidates),
+                    "against": str(Path(earlier).resolve()) if earlier else None,
+                }
             )
             with refused_where_not_written(folder):
                 record.save(folder)

@@ -118,8 +118,8 @@ class RunCatalog:
 
     def cluster_of(self, run: CatalogRun) -> str:
         """Return the name of the run's cluster, followed by part of its identity where two clusters share the name."""
-        name, id = run.summary.cluster, run.summary.cluster_id
-        return name if len(self._ids_of_name[name]) == 1 else f"{name} ({id[:8]})"
+        one = run.summary
+        return one.place if len(self._ids_of_name[one.cluster]) == 1 else f"{one.place} ({one.cluster_id[:8]})"
 
     @property
     def open_actions(self) -> tuple[tuple[CatalogIncident, ActionItem], ...]:

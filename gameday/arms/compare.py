@@ -15,6 +15,7 @@ from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.checks.verdict import Status, Verdict
 from gameday.plan.arms import ExpectedRatio
 from gameday.report.figure import Figure
+from gameday.report.summary import virtual_words
 from gameday.season.record import Assignment, SeasonResult, fold_season
 from gameday.values.models import FrozenModel
 
@@ -32,6 +33,8 @@ class PlayedRun:
     """The result as in the run's own report, which knows of no arm."""
     verdicts: tuple[Verdict, ...]
     figures: tuple[Figure, ...]
+    virtual: bool = False
+    """Its GPUs are virtual."""
 
     @property
     def repetition(self) -> int:
@@ -126,6 +129,7 @@ class Comparison(FrozenModel):
     ratios: tuple[RatioRow, ...] = Field(description="in the plan's order")
     expectations: tuple[VerdictRow, ...]
     figures: tuple[FigureRow, ...]
+    virtual: str = Field(default="", description="that GPUs of its game-days are virtual; empty where none are")
     problems: tuple[str, ...] = Field(description="sentences about figures that could not be read")
 
 
@@ -150,6 +154,7 @@ def compare(record: ComparisonRecord, played: Sequence[PlayedRun], problems: Seq
         arms=tuple(_column(arm, record, played) for arm in record.arms),
         expectations=tuple(_expectations(record.arms, by_arm)),
         figures=tuple(figures),
+        virtual=virtual_words([run.virtual for run in played]),
         problems=tuple(problems),
     )
 

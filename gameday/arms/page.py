@@ -108,6 +108,7 @@ def _read(record: ComparisonRecord, place: Assignment, run: RunFolder) -> tuple[
             place=place,
             result=arm_result(_arm_of(record, place), run.history, run.verdicts),
             own=run.result,
+            virtual=run.is_virtual,
             verdicts=run.verdicts,
             # A duration that a plan judges is a figure of every plan too.
             figures=tuple({one.name: one for one in (*took, *(measured.figures if measured else ()))}.values()),

@@ -144,6 +144,16 @@ def steps_left_out(history: History) -> dict[Step, str]:
     return {one.step: one.why for one in history.of(StepEnded) if one.outcome is StepOutcome.NOT_ASKED}
 
 
+_DOING = {
+    Step.BASELINE: "looked at the steady state",
+    Step.INJECT: "put the fault in",
+    Step.AWAIT_ALERT: "waited for the alert",
+    Step.VERIFY_TAINT: "looked at the node's taints and pods",
+    Step.RECOVER: "recovered the node",
+    Step.QA_NODE: "tested the node",
+}
+
+
 def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]:
     """Return the verdict, and why, on a `step` that left no record of `what`.
 
@@ -161,7 +171,7 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
         return Status.UNKNOWN, f"'{step}' ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
     if problem := next((p for p in history.of(Problem) if p.step == step), None):
         return Status.UNKNOWN, f"could not be observed: {problem.what}"
-    return Status.BROKEN, f"not seen while '{step}' watched"
+    return Status.BROKEN, f"not seen while the run {_DOING[step]}"
 
 
 def why_alerts_may_be_missing(history: History) -> str:

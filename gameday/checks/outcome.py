@@ -200,7 +200,5 @@ def _unbroken(
 
 
 def _named(verdicts: Sequence[Verdict]) -> str:
-    """Return the first verdict in words, since a sentence has room for one; the table has the rest."""
-    first, more = verdicts[0], len(verdicts) - 1
-    rest = f" (and {more} other{'' if more == 1 else 's'})" if more else ""
-    return f"{first.expectation} — {first.why or first.status}{rest}"
+    """Return the first two verdicts in words, since a sentence has room for no more; the table has the rest."""
+    return first_few([f"{one.expectation} — {one.why or one.status}" for one in verdicts], most=2)

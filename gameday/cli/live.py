@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -106,8 +107,9 @@ class LiveView(BackgroundView):
         waiting, deadline = Text(""), ""
         if self._waiting and self._waiting[1].step == step:
             record, event = self._waiting
-            waiting = Text(printable(event.what))
-            deadline = f"{max(0.0, event.deadline_s - (time.monotonic() - record.monotonic)):.0f} s"
+            left_s = event.deadline_s - (time.monotonic() - record.monotonic)
+            if left_s > 0:  # a step goes on when a wait of it is over, and nobody notes that end
+                waiting, deadline = Text(printable(event.what)), f"{math.ceil(left_s)} s"
         return (
             Text(step, style="bold"),
             Text("running", style="cyan"),

@@ -16,6 +16,7 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RunEnded, RunStarted
 from gameday.history.journal import History, read_history
 from gameday.plain_file import read_plain
+from gameday.report.doctors_word import doctors_word
 from gameday.report.next_command import next_command
 from gameday.report.run_folder import load_run_folder
 from gameday.text import printable
@@ -41,6 +42,9 @@ def print_result(console: Console, folder: Path, judged: RunResult | None = None
         Text(printable(result.why)),
         soft_wrap=True,
     )
+    if said := doctors_word(history, result.outcome):
+        for line in said.lines:
+            console.print(Text(printable(f"doctor: {line}")), soft_wrap=True)
     if following := next_command(history.first(RunStarted), result, ended=history.last(RunEnded) is not None):
         console.print(Text(following.why), soft_wrap=True)
         console.print(Text(f"    {printable(following.command)}", style="bold"), soft_wrap=True)

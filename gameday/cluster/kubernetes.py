@@ -26,7 +26,7 @@ from gameday.cluster.nodes import readiness, snapshot, taints_of, to_taint
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
 from gameday.errors import KubernetesError
-from gameday.values.nodes import NodeReadiness, NodeSnapshot, Taint
+from gameday.values.nodes import VIRTUAL_PROVIDER, NodeReadiness, NodeSnapshot, Taint
 
 MANAGER = "gameday"
 """The field manager of all our writes."""
@@ -59,6 +59,8 @@ class Candidate(BaseModel):
 
     name: str
     status: str
+    virtual: bool = False
+    """No machine is behind it: its container runtime is the rehearsal's."""
 
 
 class Kubernetes:
@@ -140,9 +142,12 @@ class Kubernetes:
         with self.explained("list opted-in nodes"):
             answer = json.loads(send(self.api, "GET", "/api/v1/nodes", query=query, headers={"Accept": _TABLE}).data)
         names = [column["name"].lower() for column in answer["columnDefinitions"]]
-        name, status = names.index("name"), names.index("status")
-        rows = answer.get("rows") or []
-        found = [Candidate(name=row["cells"][name], status=row["cells"][status]) for row in rows]
+        name, status, runtime = (names.index(column) for column in ("name", "status", "container-runtime"))
+        cells = [row["cells"] for row in answer.get("rows") or []]
+        found = [
+            Candidate(name=one[name], status=one[status], virtual=one[runtime].startswith(VIRTUAL_PROVIDER))
+            for one in cells
+        ]
         return found, (answer.get("metadata") or {}).get("continue") or ""
 
     def node(self, name: str) -> client.V1Node:

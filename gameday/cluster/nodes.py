@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes import client
 
-from gameday.values.nodes import NodeReadiness, NodeSnapshot, Taint
+from gameday.values.nodes import VIRTUAL_PROVIDER, NodeReadiness, NodeSnapshot, Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The device plugin's name for whole GPUs, in a node's allocatable and in a container's limits."""
@@ -19,6 +19,7 @@ GPU_PART_RESOURCES = (f"{GPU_RESOURCE}.", "nvidia.com/mig-")
 MIG slices."""
 REASON_ANNOTATION = "gameday.dev/faulty-reason"
 """The annotation in which our node-health controller says why and when it quarantined a node."""
+_KWOK = "kwok.x-k8s.io/node"  # kwok keeps the nodes that carry this annotation
 
 
 def snapshot(node: client.V1Node) -> NodeSnapshot:
@@ -35,10 +36,17 @@ def snapshot(node: client.V1Node) -> NodeSnapshot:
         conditions={condition.type: condition.status for condition in node.status.conditions or []},
         boot_id=node.status.node_info.boot_id if node.status.node_info else "",
         allocatable_gpus=int(gpus) if gpus is not None else None,
+        virtual=_is_virtual(node),
         gpu_parts=tuple(
             sorted(name for name, n in offered.items() if name.startswith(GPU_PART_RESOURCES) and n != "0")
         ),
     )
+
+
+def _is_virtual(node: client.V1Node) -> bool:
+    """Return whether no machine is behind a node: one of a rehearsal's, or one that kwok keeps."""
+    annotations = node.metadata.annotations or {}
+    return (node.spec.provider_id or "").startswith(VIRTUAL_PROVIDER) or _KWOK in annotations
 
 
 def readiness(node: dict[str, Any]) -> NodeReadiness:

@@ -20,6 +20,7 @@ from gameday.plain_file import read_plain, write_each, write_whole
 from gameday.report.markdown import markdown
 from gameday.report.outage import RULE, OutageTotal, outage_totals
 from gameday.report.page import environment
+from gameday.report.summary import virtual_words
 from gameday.season.record import LeftOut, SeasonRecord, SeasonResult, fold_season
 
 _ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
@@ -35,6 +36,8 @@ class Coverage(BaseModel):
     matrix: CoverageMatrix
     left_out: tuple[LeftOut, ...]
     outages: tuple[OutageTotal, ...] = ()
+    virtual: str = ""
+    """The words that GPUs of its game-days are virtual; empty where none are."""
     drawn: tuple[DrawnGameDay, ...] = ()
     """A random season's game-days, with those that were not played."""
 
@@ -87,14 +90,14 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
         if place.run_id not in runs and place.drawn is None
     ]
     matrix = joined(run.row for run in runs.values())
+    summaries = [run.summary for run in runs.values()]
     covered = Coverage(
         record=record,
         result=result,
         matrix=matrix,
         left_out=(*record.left_out, *missing),
-        outages=outage_totals(
-            (record.trigger == "rehearsal", run.summary.out_of_work if run.summary else None) for run in runs.values()
-        ),
+        outages=outage_totals((one.rehearsal, one.out_of_work) if one else (False, None) for one in summaries),
+        virtual=virtual_words([one.rehearsal for one in summaries if one]),
         drawn=drawn_game_days(record, runs),
     )
     html, json = folder / "coverage.html", folder / "coverage.json"
@@ -130,6 +133,7 @@ def _page(covered: Coverage, reports: Path, rendered_at: datetime) -> str:
             drawn=covered.drawn,
             drawn_headline=drawn_headline(record, covered.drawn),
             outages=covered.outages,
+            virtual=covered.virtual,
             outage_rule=RULE,
             headline=headline(matrix.rows),
             numbers=_numbers(matrix),

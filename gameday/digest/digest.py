@@ -109,9 +109,9 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
     """
     past = [run for run in catalog.runs if run.summary.started <= end]
     window = [run for run in past if run.summary.started >= start]
-    groups: dict[tuple[str, str], list[CatalogRun]] = {}
+    groups: dict[tuple[str, str, bool], list[CatalogRun]] = {}
     for run in reversed(past):
-        groups.setdefault((run.summary.plan, run.summary.cluster_id), []).append(run)
+        groups.setdefault(run.summary.series, []).append(run)
     rows = tuple(_row(catalog, group, start) for _, group in sorted(groups.items()))
     actions, unread = _actions(catalog, groups.values(), end)
     coverage, unjudged = _coverage(catalog, [group[-1] for group in groups.values()])

@@ -33,9 +33,9 @@ class PlanTrend:
 
 def plan_trends(catalog: RunCatalog) -> tuple[PlanTrend, ...]:
     """Return the trend of every plan on every cluster: those that regressed first, then by title."""
-    groups: dict[tuple[str, str], list[CatalogRun]] = {}
+    groups: dict[tuple[str, str, bool], list[CatalogRun]] = {}
     for run in reversed(catalog.runs):
-        groups.setdefault((run.summary.plan, run.summary.cluster_id), []).append(run)
+        groups.setdefault(run.summary.series, []).append(run)
     found = [PlanTrend(runs[-1], catalog.cluster_of(runs[-1]), len(runs), _headline(runs)) for runs in groups.values()]
     return tuple(sorted(found, key=lambda one: (not (one.trend and one.trend.regressed), one.newest.summary.title)))
 

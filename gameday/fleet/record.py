@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
 from gameday.agent.task import ProbedNote
 from gameday.plain_file import open_plain, open_to_append, read_plain, write_whole
+from gameday.report.summary import virtual_words
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness, Trigger
 
@@ -84,11 +85,17 @@ class FleetRecord(FrozenModel):
     started: AwareDatetime
     ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
     nodes: int = Field(default=0, description="nodes that opted in")
+    virtual_nodes: int = Field(default=0, description="those of them that no machine is behind")
     stopped: str = Field(default="", description="why it ended early; empty where it did not")
     cleanliness: Cleanliness = Cleanliness.UNKNOWN
     against: str | None = Field(default=None, description="folder of the earlier fleet run; None: none was found")
 
     labels: Labelled | None = Field(default=None, description="None where the profile asks for none, or it ended early")
+
+    @property
+    def virtual(self) -> str:
+        """The words that GPUs of its nodes are virtual; empty where none are."""
+        return virtual_words([at < self.virtual_nodes for at in range(self.nodes)], "nodes")
 
     def save(self, folder: Path) -> None:
         """Write fleet.json; raises OSError."""

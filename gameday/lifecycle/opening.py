@@ -27,6 +27,7 @@ from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.virtual_cluster import why_ended
 from gameday.errors import AdapterError, LeaseHeldError, RefusedError, SeasonGoneError
+from gameday.guard.doctor.after_run import ask_after_run
 from gameday.history.events import AlertChosen, DetectorConsulted, Refused, RunStarted
 from gameday.ledger.entries import Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, lease_duration, lease_refusal
@@ -121,6 +122,8 @@ def _open(
         closing.add("close the servers", servers.close)
         closing.add("note the costs", partial(note_costs, record, servers))
         _note_start(record, profile, servers.kubernetes, invocation)
+        doctor = partial(ask_after_run, record, profile, servers)
+        closing.add("ask doctor why the fault was not noticed", partial(unless_ended, profile.rehearsal, doctor))
         _check_dangers(record.plan, profile)
         if record.loaded.from_detector:
             record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
@@ -203,6 +206,7 @@ def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernet
             role=record.plan.fault.runs_on,
             flow_run_id=invocation.flow_run,
             command=invocation.command,
+            virtual=profile.rehearsal is not None,
             outage_terms=profile.outage_terms,
         )
     )

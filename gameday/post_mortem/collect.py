@@ -30,6 +30,7 @@ from gameday.history.events import (
     FrameRead,
     HopSeen,
     KernelLineSeen,
+    NodeSeen,
     Problem,
     Record,
     TaintSeen,
@@ -134,6 +135,8 @@ def collect_incident(
         cluster=f"{profile.name} ({servers.kubernetes.server})",
         cluster_uid=identity.uid if identity else None,
         cluster_id=profile.identity or (identity.uid if identity else ""),
+        virtual=profile.rehearsal is not None
+        or any(event.snapshot.virtual for event in reading.events if isinstance(event, NodeSeen)),
         server_version=identity.version if identity else None,
         gameday_version=__version__,
         command=command,

@@ -42,7 +42,7 @@ def earlier_runs(folder: Path, now: Summary) -> tuple[Summary, ...]:
 def earlier_folders(folder: Path, now: Summary) -> list[tuple[Path, Summary]]:
     """Return every run that `earlier_runs` chooses from, with its folder, oldest first."""
     beside = ((other, read_summary(other)) for other in _folders_beside(folder)[:MOST_FOLDERS])
-    of_plan = [(at, one) for at, one in beside if one and (one.plan, one.cluster_id) == (now.plan, now.cluster_id)]
+    of_plan = [(at, one) for at, one in beside if one and one.series == now.series]
     found = [(at, one) for at, one in of_plan if one.started < now.started and one.run_id != now.run_id]
     return sorted(found, key=lambda pair: pair[1].started)
 

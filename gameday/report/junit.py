@@ -41,7 +41,8 @@ def junit(run: RunFolder) -> bytes:
         suite.set("timestamp", f"{records[0].at:%Y-%m-%dT%H:%M:%S}")
     _properties(suite, run)
     suite.extend(cases)
-    SubElement(suite, "system-out").text = _text(run.result.why)
+    doctor = [f"doctor: {line}" for line in run.doctors_word.lines] if run.doctors_word else []
+    SubElement(suite, "system-out").text = _text("\n".join([run.result.why, *doctor]))
     SubElement(suite, "system-err")
     root = Element("testsuites")
     root.append(suite)
@@ -56,6 +57,7 @@ def _properties(suite: Element, run: RunFolder) -> None:
     if started:
         values |= {"run": started.run_id, "cluster": started.cluster, "plan-sha256": started.plan_sha256}
         values |= {"trigger": started.trigger, "gameday-version": started.gameday_version}
+        values |= {"virtual-gpus": "yes" if run.is_virtual else "no"}
     for name, value in values.items():
         SubElement(properties, "property", name=name, value=_text(value))
 

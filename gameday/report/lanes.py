@@ -67,7 +67,7 @@ def story_lanes(run: RunFolder) -> Lanes:
     taints = [seen for seen in run.history.of(TaintSeen) if not seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)]
     lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_missed(run)]
     lanes += [*_remediations(run), *_hops(run), *_qa(run)]
-    begin = min((bar.start_s for lane in lanes for bar in lane.bars), default=0.0)
+    begin = min((0.0, *(bar.start_s for lane in lanes for bar in lane.bars)))
     end = max((bar.end_s for lane in lanes for bar in lane.bars), default=0.0)
     return _on_axis(lanes, begin - 0.06 * (end - begin), end)
 

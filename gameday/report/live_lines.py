@@ -144,8 +144,9 @@ def _node(record: Record) -> str:
 def words_of(event: Event) -> Words | None:  # noqa: C901, PLR0911, PLR0912 - one line per kind of event, flat
     """Return the words of an event that deserves a line; None for the rest."""
     match event:
-        case TargetsChosen(targets=targets, domain=domain):
-            of = f" ({len(targets)} of the {domain.nodes} GPU nodes of {domain})" if domain else ""
+        case TargetsChosen(targets=targets, domain=domain, virtual=virtual):
+            of = " (virtual GPUs)" if virtual else ""
+            of += f" ({len(targets)} of the {domain.nodes} GPU nodes of {domain})" if domain else ""
             return Words("target " + ", ".join(map(str, targets)) + of)
         case SteadyStateChecked(seconds=float() as seconds, node=node):
             return Words(f"log path of {node} alive, {seconds:.1f} s from kernel log to log store")

@@ -43,7 +43,7 @@ def message(run: Summary, before: Summary | None, link: str) -> Message:
     measured = [f"{n.measure} {seconds_text(n.seconds)}" for n in run.numbers if n.seconds is not None]
     if measured:
         lines.append(f"Measured: {', '.join(measured)}.")
-    lines.append(_line(f"{run.plan} on {run.cluster}, run {run.run_id}, targets {', '.join(run.targets) or 'none'}"))
+    lines.append(_line(f"{run.plan} on {run.place}, run {run.run_id}, targets {', '.join(run.targets) or 'none'}"))
     return Message(subject=_line(subject), body="\n".join([*lines, link]))
 
 

@@ -100,7 +100,8 @@ def _step_ended(event: StepEnded) -> Sentence:
 
 def _targets(event: TargetsChosen) -> Sentence:
     names = ", ".join(map(str, event.targets))
-    return Sentence("game-day", f"Target{'s' if len(event.targets) > 1 else ''} chosen: {names}, {event.rule}")
+    virtual = " on virtual nodes" if event.virtual else ""
+    return Sentence("game-day", f"Target{'s' if len(event.targets) > 1 else ''} chosen: {names}{virtual}, {event.rule}")
 
 
 def _steady(event: SteadyStateChecked) -> Sentence:

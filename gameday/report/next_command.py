@@ -43,6 +43,9 @@ def next_command(started: RunStarted | None, result: RunResult, *, ended: bool) 
     if started is None:
         return None
     words = _words(started.command)
+    if started.trigger == "rehearsal" and result.outcome in _EXAMINE and (watched := _with_a_detector(words)):
+        why = "Nobody watched this rehearsal (--detector off). To run it with our node-health controller:"
+        return NextCommand(why=why, command=shlex.join(watched))
     if started.trigger != "rehearsal" and result.cleanliness is not Cleanliness.CLEAN:
         why = "To undo what the run may have left, or to prove that nothing is left:"
         return NextCommand(why=why, command=shlex.join(["gameday", "reap", *_profile(words)]))
@@ -59,6 +62,12 @@ def _words(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError:  # a history may hold anything: a quote that nothing closes
         return []
+
+
+def _with_a_detector(words: Sequence[str]) -> list[str]:
+    """Return the command without the option that leaves out every detector; empty where it has none."""
+    at = words.index("--detector") if "--detector" in words else len(words)
+    return [*words[:at], *words[at + 2 :]] if words[at + 1 : at + 2] == ["off"] else []
 
 
 def _profile(words: Sequence[str]) -> Sequence[str]:

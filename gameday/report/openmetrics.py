@@ -27,7 +27,7 @@ def openmetrics(runs: Iterable[Summary]) -> bytes:
     """Return the newest given run of each plan as OpenMetrics; nothing in a summary makes it raise."""
     newest: dict[tuple[str, str], Summary] = {}
     for run in sorted(runs, key=lambda run: run.started):
-        newest[run.plan, run.cluster] = run
+        newest[run.plan, run.place] = run
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Runs(list(newest.values())))
     made: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
@@ -63,7 +63,7 @@ class _Runs(Collector):
             "gameday_run_length_seconds", "From the first record of the plan's newest run to its last.", labels=labels
         )
         for run in self._runs:
-            who = [visible(run.plan), visible(run.cluster)]
+            who = [visible(run.plan), visible(run.place)]
             for number in run.numbers:
                 if number.seconds is not None and math.isfinite(number.seconds):
                     seconds.add_metric([*who, str(number.measure).replace(" ", "_").lower()], number.seconds)

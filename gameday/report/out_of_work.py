@@ -43,7 +43,8 @@ def out_of_work(run: RunFolder) -> OutOfWork:
     terms = run.started.outage_terms if run.started else None
     if run.history.last(Refused) or not breaks_gpu_nodes(run.history):
         return OutOfWork(gpu_hours=0.0, terms=terms)
-    outages = node_outages(run)
+    # The sum over runs is of real GPUs or of virtual ones.
+    outages = [one for one in node_outages(run) if run.is_virtual or one.node not in run.virtual_targets]
     if not outages:
         return OutOfWork(gpu_hours=None, why="the run ended before it chose a node", terms=terms)
     if whys := [f"{one.node}: {one.why}" for one in outages if one.why]:
@@ -86,7 +87,28 @@ def _since(run: RunFolder, node: str) -> datetime | None:
 
 
 def _until(run: RunFolder, node: str, since: datetime) -> datetime | None:
-    """Return when the node took work again, given back by the run or by the cluster; the last time counts."""
+    """Return when the node took work again, given back by the run or by the cluster; the last time counts.
+
+    Where neither said so, as after an abort, it is when the last cordon or taint that kept work off was seen to go.
+    """
     ends = [record.at for record, _ in run.history.about(NodeReturned, node)]
     ends += [seen.at for _, seen in run.history.about(RepairHopSeen, node) if seen.hop is RepairHop.RETURNED]
-    return max((end for end in ends if end >= since), default=None)
+    return max((end for end in ends if end >= since), default=None) or _opened(run, node)
+
+
+def _opened(run: RunFolder, node: str) -> datetime | None:
+    """Return when the last cordon or taint that kept work off went; None while one is there."""
+    opened: datetime | None = None
+    closed: set[str] = set()
+    for record in run.history.records:
+        match record.event:
+            case TaintSeen(node=where, taint=taint, present=there, at=at) if taint.effect in _KEEPS_WORK_OFF:
+                what = str(taint)
+            case CordonSeen(node=where, cordoned=there, at=at):
+                what = "cordon"
+            case _:
+                continue
+        if where == node:
+            closed = closed | {what} if there else closed - {what}
+            opened = None if closed else at
+    return opened

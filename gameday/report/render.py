@@ -52,6 +52,10 @@ class Section:
     failure: str = ""
     is_open: bool = True
     """True for a part of the summary; the others are folded behind their titles."""
+    group: str = "More"
+    """The heading under which folded sections lie together."""
+    absent: str = ""
+    """The reason why there is nothing to show; such a section is not drawn."""
 
 
 def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, clean: Clean | None = None) -> Rendered:
@@ -79,13 +83,23 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
     )
     try:
         write_whole(rendered.verdicts, TypeAdapter(tuple[Verdict, ...]).dump_json(run.verdicts, indent=1))
-        write_whole(rendered.html, page(sections=sections))
+        write_whole(rendered.html, page(sections=sections, groups=_groups(sections)))
         write_whole(rendered.json, _as_json(run, sections, rendered_at))
     except OSError as error:
         if not rendered.html.exists():
-            write_whole(rendered.html, page(sections=_brief(sections, not_written(error, run_folder))))
+            brief = _brief(sections, not_written(error, run_folder))
+            write_whole(rendered.html, page(sections=brief, groups={}))
         raise
     return rendered
+
+
+def _groups(sections: Sequence[Section]) -> dict[str, list[Section]]:
+    """Return the folded sections that have something to show, by their headings."""
+    groups: dict[str, list[Section]] = {}
+    for section in sections:
+        if not section.is_open and not section.absent:
+            groups.setdefault(section.group, []).append(section)
+    return groups
 
 
 def _brief(sections: Sequence[Section], why: str) -> list[Section]:
@@ -126,16 +140,25 @@ def build_section(module: ModuleType, run: RunFolder, templates: Environment) ->
     """Return what the module makes of the run; a section that fails says why in its place.
 
     It is drawn by the module's own `TEMPLATE` (text of Jinja), else by the file of the module's name in
-    `templates/report/`. It is folded unless the module says `OPEN = True`.
+    `templates/report/`. It is folded, under the heading `GROUP`, unless the module says `OPEN = True`. It is not drawn
+    where the model has a property `absent` that says why there is nothing to show.
     """
     name = _name(module)
     try:
         data: BaseModel = module.build(run)
         own = getattr(module, "TEMPLATE", None)
         template = templates.from_string(own) if own else templates.get_template(f"{name}.html")
-        body = Markup(template.render(data=data, run=run))  # noqa: S704 autoescaped
-        is_open = getattr(module, "OPEN", False)
-        return Section(id=name.replace("_", "-"), title=module.TITLE, body=body, data=data, is_open=is_open)
+        absent = getattr(data, "absent", "")
+        body = Markup("" if absent else template.render(data=data, run=run))  # noqa: S704 autoescaped
+        return Section(
+            id=name.replace("_", "-"),
+            title=module.TITLE,
+            body=body,
+            data=data,
+            is_open=getattr(module, "OPEN", False),
+            group=getattr(module, "GROUP", Section.group),
+            absent=absent,
+        )
     except Exception as error:  # one section's bug must not cost the reader the others
         why = f"{type(error).__name__}: {error}".rstrip(".")
         return Section(id=name.replace("_", "-"), title=module.TITLE, body=Markup(), data=None, failure=why)

@@ -19,12 +19,21 @@ from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import NotesError
-from gameday.history.events import DetectorConsulted, FaultInjected, FaultUndone, GuestNamed, Record, RunStarted
+from gameday.history.events import (
+    DetectorConsulted,
+    FaultInjected,
+    FaultUndone,
+    GuestNamed,
+    Record,
+    RunStarted,
+    TargetsChosen,
+)
 from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
 from gameday.plain_file import open_plain, read_plain
 from gameday.plan.models import FaultParameters, Plan
+from gameday.report.doctors_word import DoctorsWord, doctors_word
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
 from gameday.text import printable, without_secrets
@@ -130,6 +139,27 @@ class RunFolder:
     @property
     def started(self) -> RunStarted | None:
         return self.history.first(RunStarted)
+
+    @cached_property
+    def virtual_targets(self) -> tuple[str, ...]:
+        """The targets that no machine is behind: every one of a rehearsal's cluster, elsewhere by the nodes."""
+        chosen = self.history.last(TargetsChosen)
+        return self.target_names if self._in_rehearsal else chosen.virtual if chosen else ()
+
+    @property
+    def is_virtual(self) -> bool:
+        """True where no target is a real node; before any is chosen, where the cluster has none."""
+        return self._in_rehearsal or (bool(self.target_names) and set(self.target_names) == set(self.virtual_targets))
+
+    @property
+    def _in_rehearsal(self) -> bool:
+        # Histories older than `virtual` know it of `gameday rehearse` alone.
+        return self.started is not None and (self.started.virtual or self.started.trigger == "rehearsal")
+
+    @property
+    def doctors_word(self) -> DoctorsWord | None:
+        """Doctor's answer about what was not noticed; None where it was not asked, or the run passed."""
+        return doctors_word(self.history, self.result.outcome)
 
     @property
     def named_detector(self) -> str | None:

@@ -25,6 +25,8 @@ def run_markdown(run: RunFolder, page: Path, url: str | None) -> str:
         "run.md",
         outcome=run.result.outcome.capitalize(),
         result=run.result,
+        virtual=run.is_virtual,
+        doctor=run.doctors_word,
         next=next_command(run.started, run.result, ended=run.history.last(RunEnded) is not None),
         durations=durations(run),
         verdicts=run.verdicts,

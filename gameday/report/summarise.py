@@ -21,7 +21,7 @@ def summarise(run: RunFolder) -> Summary | None:
         plan_sha256=started.plan_sha256,
         cluster=started.cluster_name or started.cluster,
         cluster_id=started.cluster_id or started.cluster_uid,
-        rehearsal=started.trigger == "rehearsal",
+        rehearsal=run.is_virtual,
         detector=run.named_detector,
         fault=run.plan.fault.type if run.plan else None,
         targets=run.target_names,

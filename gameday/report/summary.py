@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class Summary(BaseModel):
     plan_sha256: str
     cluster: str = Field(description="what people call it")
     cluster_id: str = Field(description="alike for runs of one cluster: the UID of its kube-system, or a given word")
-    rehearsal: bool
+    rehearsal: bool = Field(description="no target is a real node, in a rehearsal or in another cluster")
     detector: str | None = Field(description="the detector that the plan names; None: it names none")
     fault: str | None
     targets: tuple[str, ...]
@@ -88,8 +89,30 @@ class Summary(BaseModel):
     checks: dict[str, Status] = Field(description="check -> the worst of its verdicts")
     out_of_work: OutOfWork | None = Field(default=None, description="None in reports made before this was measured")
 
+    @property
+    def place(self) -> str:
+        """The cluster as people call it, with the word that its GPUs are virtual."""
+        return f"{self.cluster} (virtual GPUs)" if self.rehearsal else self.cluster
+
+    @property
+    def series(self) -> tuple[str, str, bool]:
+        """Its plan, its cluster and whether it is virtual: equal for the runs that are compared with each other."""
+        return self.plan, self.cluster_id, self.rehearsal
+
     def seconds_of(self, measure: DurationKind) -> float | None:
         return next((number.seconds for number in self.numbers if number.measure is measure), None)
+
+
+def virtual_words(virtual: Sequence[bool], what: str = "game-days") -> str:
+    """Return that the GPUs were virtual, and of how many game-days or nodes if not of all; empty where all were real.
+
+    Args:
+        virtual: Of each game-day or node whether its GPUs are virtual.
+        what: The word for several of them.
+    """
+    if not any(virtual):
+        return ""
+    return "virtual GPUs" if all(virtual) else f"virtual GPUs in {sum(virtual)} of {len(virtual)} {what}"
 
 
 def read_summary(folder: Path) -> Summary | None:

@@ -109,6 +109,7 @@ def trace_of(run: RunFolder) -> Trace | None:
             ("gameday.fault", run.plan.fault.type if run.plan else None),
             ("gameday.cluster", started.cluster_name or started.cluster),
             ("gameday.targets", run.target_names),
+            ("gameday.virtual-gpus", "yes" if run.is_virtual else "no"),
             ("gameday.trigger", started.trigger),
             ("gameday.outcome", result.outcome),
             ("gameday.cleanliness", result.cleanliness),

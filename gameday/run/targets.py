@@ -123,6 +123,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
             rule=rule,
             seed=seed,
             domain=domain.struck if domain else None,
+            virtual=tuple(chosen.node for chosen in targets if chosen.before.virtual),
         )
     )
     return targets

@@ -11,6 +11,10 @@ GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
 or a restart of its pod, another one, and nothing of the node is another for it."""
 
 
+VIRTUAL_PROVIDER = "virtual://"
+"""The providerID of a rehearsal's nodes begins with this; no cloud has a provider of that name."""
+
+
 class NodeRole(StrEnum):
     """The part of a target in a game-day."""
 
@@ -82,6 +86,7 @@ class NodeSnapshot(BaseModel):
     conditions: dict[str, str] = Field(description="condition type -> status")
     boot_id: str
     allocatable_gpus: int | None = Field(description="None where the node reports none")
+    virtual: bool = Field(default=False, description="no machine is behind it: its GPUs are a model's")
     gpu_parts: tuple[str, ...] = Field(
         default=(), description="resources of MIG slices or shares of time that it offers"
     )

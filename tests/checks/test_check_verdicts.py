@@ -179,7 +179,7 @@ def test_an_alert_resolves_when_the_last_of_its_label_sets_does():
     fired = [*passing(), of_another_gpu("firing", 15.5)]
     still = judge(fired, "alert-resolves")
     assert (still.status, still.seconds) == (Status.BROKEN, None)
-    assert still.why == "1 of its 2 label sets did not resolve: not seen while 'recover' watched"
+    assert still.why == "1 of its 2 label sets did not resolve: not seen while the run recovered the node"
     slow = judge([*fired, of_another_gpu("resolved", 34.4)], "alert-resolves")
     assert (slow.status, slow.seconds) == (Status.HELD, pytest.approx(3.2))
     assert judge([*fired, of_another_gpu("pending", 34.1)], "alert-resolves").seconds == pytest.approx(2.9)

@@ -44,6 +44,20 @@ def test_a_wait_after_the_last_step_is_shown(tmp_path: Path) -> None:
     assert lines == ["inject: aborted: SIGINT received", "waits for the detector until 12:00:00 UTC"]
 
 
+def test_a_wait_that_is_over_has_no_deadline(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "history.jsonl")
+    journal.append(StepStarted(step=Step.BASELINE, deadline_s=None))
+    view, table = LiveView(journal.path, Console(width=200)), io.StringIO()
+    for deadline_s, shown in ((0.0, False), (60.0, True)):
+        journal.append(WaitStarted(step=Step.BASELINE, what="the window", deadline_s=deadline_s))
+        view._read()
+        table.truncate(0)
+        Console(file=table, width=200).print(view._table())
+        assert ("the window" in table.getvalue(), " 60 s" in table.getvalue()) == (shown, shown)
+        assert " 0 s" not in table.getvalue()
+    journal.close()
+
+
 def test_each_hop_of_a_clusters_own_repair_is_a_line_with_its_actor(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "history.jsonl")
     at = datetime(2026, 3, 3, 9, tzinfo=UTC)

@@ -156,14 +156,17 @@ def test_open_actions_come_from_the_notes_overdue_first(tmp_path: Path) -> None:
 def test_two_clusters_of_one_name_are_distinguished(tmp_path: Path) -> None:
     put(tmp_path, -1, passing(), cluster_uid="11111111-a", cluster_name="prod")
     put(tmp_path, 0, passing(), cluster_uid="22222222-b", cluster_name="prod")
-    assert {row.cluster for row in digest(tmp_path).plans} == {"prod (11111111)", "prod (22222222)"}
+    assert {row.cluster for row in digest(tmp_path).plans} == {
+        "prod (virtual GPUs) (11111111)",
+        "prod (virtual GPUs) (22222222)",
+    }
 
 
 def test_a_cluster_made_anew_each_time_is_one_cluster(tmp_path: Path) -> None:
     for days, uid in ((-1, "a"), (0, "b")):
         put(tmp_path, days, passing(), cluster_uid=uid, cluster_id="gameday-rehearsal", cluster_name="rehearsal")
     (row,) = digest(tmp_path).plans
-    assert (row.cluster, row.runs) == ("rehearsal", 2)
+    assert (row.cluster, row.runs) == ("rehearsal (virtual GPUs)", 2)
 
 
 def test_an_action_of_a_run_stays_open_until_a_later_run_of_the_plan_closes_it(tmp_path: Path) -> None:
@@ -178,8 +181,8 @@ def test_the_matrix_has_the_newest_run_of_each_plan_on_each_cluster(tmp_path: Pa
     put(tmp_path, 0, passing(), cluster_name="prod")
     coverage = digest(tmp_path).coverage
     assert [(one.cluster, [row.run_id for row in one.matrix.rows]) for one in coverage] == [
-        ("other", ["run-2"]),
-        ("prod", ["run0"]),
+        ("other (virtual GPUs)", ["run-2"]),
+        ("prod (virtual GPUs)", ["run0"]),
     ]
 
 

@@ -155,6 +155,7 @@ def test_ctrl_c_ends_the_probes_and_leaves_nothing(
     assert code == ExitCode.ABORTED, said
     assert "SIGINT" in report["record"]["stopped"]
     assert report["record"]["cleanliness"] == "clean"
+    assert report["record"]["virtual_nodes"] == report["record"]["nodes"] == 6
 
 
 def test_a_freeze_refuses_it_before_anything_is_changed(

@@ -87,6 +87,8 @@ def test_nobody_watching_turns_the_report_red(tmp_path: Path) -> None:
     played = Played(done.returncode, done.stdout, next((tmp_path / "reports").iterdir()))
     assert {"alert-fires", "taint-set"} <= played.broken()
     assert played.verdicts()["node-as-before"] == "held"
+    assert "doctor: no scraped target has gameday_health_gpu_fault_active; nobody watches this rehearsal" in done.stdout
+    assert "--detector off" not in done.stdout.splitlines()[-2]  # the command to copy
 
 
 @pytest.mark.gate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,7 +51,12 @@ class Scraping:
 
 
 def said_of(
-    alert: str, *prefixes: str, watching: str = "gameday", named: str | None = None, silent: Sequence[SilentSource] = ()
+    alert: str,
+    *prefixes: str,
+    watching: str = "gameday",
+    named: str | None = None,
+    silent: Sequence[SilentSource] = (),
+    rehearsal: Path | None = None,
 ) -> Prerequisite:
     """The doctor's word on whether the rule can fire.
 
@@ -60,11 +66,14 @@ def said_of(
         watching: The cluster profile's detector.
         named: The plan's.
         silent: The sources that do not show the plan's fault.
+        rehearsal: The cluster profile's folder of a virtual cluster.
     """
     run: Any = SimpleNamespace(
         clock=Clock(),
         servers=SimpleNamespace(prometheus=Scraping(prefixes)),
-        profile=SimpleNamespace(detector=watching, prometheus=SimpleNamespace(url="http://p")),
+        profile=SimpleNamespace(
+            detector=watching, prometheus=SimpleNamespace(url="http://p"), rehearsal=rehearsal, guest=None
+        ),
         plan=SimpleNamespace(expect=SimpleNamespace(alerts=[SimpleNamespace(name=alert)])),
         record=SimpleNamespace(
             loaded=SimpleNamespace(
@@ -74,6 +83,15 @@ def said_of(
     )
     (said,) = (one for one in check_prometheus(run) if one.name == f"rule {alert} can fire")
     return said
+
+
+@pytest.mark.parametrize(
+    ("watching", "fix"),
+    [("gameday", "start it without --detector off"), ("konduktor", "rehearse with our controller: --detector default")],
+)
+def test_in_a_rehearsal_the_next_step_is_one_of_a_rehearsal(tmp_path: Path, watching: str, fix: str) -> None:
+    said = said_of("GPUFellOffTheBus", watching=watching, rehearsal=tmp_path)
+    assert said.ok is False and fix in said.fix and "scrape" not in said.fix
 
 
 def test_with_dcgm_exporter_alone_the_rule_of_dcgm_exporter_is_named() -> None:

@@ -62,6 +62,14 @@ def test_a_rehearsals_cluster_is_gone(cleanliness: str) -> None:
     assert told("failed", cleanliness, **again) == "gameday rehearse x"
 
 
+def test_a_rehearsal_in_which_nobody_watched_is_run_again_with_a_detector() -> None:
+    silent = {"trigger": "rehearsal", "command": "gameday rehearse x --detector off --repair auto"}
+    assert told("failed", **silent) == "gameday rehearse x --repair auto"
+    assert told("aborted", **silent) == silent["command"]
+    foreign = {"trigger": "rehearsal", "command": "gameday rehearse x --detector konduktor"}
+    assert told("failed", **foreign) == foreign["command"]
+
+
 def test_a_season_is_run_again() -> None:
     assert told("failed", command="gameday coverage --profile p.yaml") == "gameday coverage --profile p.yaml"
 

@@ -32,7 +32,15 @@ def priced(timed: list[build.Timed], terms: OutageTerms = TERMS) -> list[build.T
 
 
 def never_returned() -> list[build.Timed]:
-    return build.without(build.passing(), lambda e: isinstance(e, NodeReturned))
+    """The taint was not seen to go either."""
+    gone = lambda e: isinstance(e, TaintSeen) and not e.present  # noqa: E731
+    return build.without(build.passing(), lambda e: isinstance(e, NodeReturned), gone)
+
+
+def test_after_an_abort_the_taint_that_goes_is_the_return(tmp_path: Path) -> None:
+    gone = TaintSeen(node=build.NODE, taint=build.TAINT, present=False, manager=None, at=build.at(30.0))
+    found = measured(tmp_path, [*never_returned(), build.Timed(30.0, gone)])
+    assert (found.gpu_hours, found.why) == (pytest.approx(8 * (30.0 - build.FAULT_AT) / 3600), "")
 
 
 def test_every_gpu_of_the_target_counts_from_the_fault_to_the_return(tmp_path: Path) -> None:

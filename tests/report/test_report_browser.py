@@ -117,7 +117,7 @@ def test_one_sheet_holds_the_summary_and_with_a_section_unfolded_all_of_it(opene
     sheet = printed(opened)
     assert len(sheet.pages) == 1
     # The verdict's own heading is for screen readers.
-    assert set(sheet.headings[:-1]) == {"Expectations", "Detection chain", "Actions", "Problems and gaps"}
+    assert set(sheet.headings[:-1]) == {"Expectations", "Detection chain", "Actions"}
     opened.emulate_media(media="print")
     assert opened.get_by_role("status").is_visible()
     assert opened.locator("#verdict .lanes tbody tr").first.is_visible()

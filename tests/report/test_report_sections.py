@@ -206,7 +206,7 @@ def test_what_the_canary_measured_is_set_against_before(tmp_path):
     text = page.text("canary")
     assert "−75.0 %" in text and "out of bounds" in text and "not measured" in text
     page, _ = section_of(build.write(tmp_path, build.passing()), "canary")
-    assert "Not measured" in page.text("canary")
+    assert "Canary (no canary job ran beside this fault)" in page.text()
 
 
 def test_the_appendix_has_log_lines_and_events(tmp_path):

@@ -202,7 +202,7 @@ def test_a_run_that_two_processes_wrote_has_no_jump(tmp_path):
     second = [replace(r, boot="boot-b", monotonic=r.monotonic - 900) if r.seq > 60 else r for r in records]
     folder = build.write(tmp_path, build.passing(), Frames())
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(r) + b"\n" for r in second))
-    assert "None on record" in page_of(folder).text("problems")
+    assert "Problems, and what to do (none on record)" in page_of(folder).text()
 
 
 HOSTILE = [

@@ -20,7 +20,7 @@ def said(folder: Path, timed: Iterable[Timed], url: str | None = None) -> str:
 
 def test_outcome_durations_and_verdicts_are_there(tmp_path: Path) -> None:
     words = said(tmp_path, passing())
-    assert words.startswith("**Passed**, cluster clean. All 14 expectations held")
+    assert words.startswith("**Passed**, cluster clean, virtual GPUs. All 14 expectations held")
     assert "| Time to taint | 0.97 s | ≤ 15 s |\n" in words
     assert "| held | Alert GpuXidCritical fires for gpu-node-03 | ≤ 30 s | 5.4 s |\n" in words
     assert "](" not in words

@@ -131,6 +131,7 @@ def test_the_root_says_which_run_it_is_and_how_it_ended(tmp_path: Path) -> None:
         "gameday.fault": "xid",
         "gameday.cluster": "rehearsal",
         "gameday.targets": [NODE],
+        "gameday.virtual-gpus": "yes",
         "gameday.trigger": "rehearsal",
         "gameday.outcome": "passed",
         "gameday.cleanliness": "clean",

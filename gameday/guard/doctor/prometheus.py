@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator
 
 from gameday.guard.alert_pace import pace_of
+from gameday.guard.doctor.detectors import controller_fix, foreign_detector
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
 from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun
 from gameday.values.alert_families import others_of_meaning, sources_of
-
-_OUR_DETECTOR = "gameday"  # the profile of our node-health controller
 
 
 def check_prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
@@ -67,8 +66,10 @@ def _can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> Prerequisite:
         False: f"rule {rule} can never fire here: {found.why}",
     }
     ok, detail, fix = found.can_fire, details[found.can_fire], found.fix
-    detector = _foreign_detector(run)
-    if detector and series.always_needs(queries, CONTROLLER_METRICS):
+    detector, by_controller = foreign_detector(run), series.always_needs(queries, CONTROLLER_METRICS)
+    if by_controller and run.profile.rehearsal and not ok:
+        fix = controller_fix(run)
+    if detector and by_controller:
         detail += f"; its series come from our node-health controller alone, and {detector} makes none of them"
     silent = [one for one in run.record.loaded.silent_sources if one.source in sources_of(rule)]
     if silent and len(silent) == len(sources_of(rule)) and ok is not False:
@@ -79,13 +80,6 @@ def _can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> Prerequisite:
     if ok is not True and (others := _others_that_can_fire(run, series, rule)):
         fix = f"{fix}; of the same meaning, and able to fire here: {', '.join(others)}"
     return Prerequisite("prometheus", f"rule {rule} can fire", ok, detail, fix)
-
-
-def _foreign_detector(run: ReadOnlyRun) -> str:
-    """Return the detector that the plan names, or the cluster profile; empty where it is our controller."""
-    named = run.record.loaded.from_detector
-    detector = named.detector if named else run.profile.detector
-    return "" if detector == _OUR_DETECTOR else f"detector {detector}"
 
 
 def _others_that_can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> list[str]:

@@ -59,6 +59,8 @@ from gameday.history.events.run import (
     Aborted,
     ApprovalAnswered,
     ApprovalAsked,
+    DoctorAsked,
+    DoctorFinding,
     GuardChecked,
     Problem,
     Refused,
@@ -116,6 +118,8 @@ __all__ = [
     "DetectorConsulted",
     "DeviceTaintSeen",
     "DevicesHeld",
+    "DoctorAsked",
+    "DoctorFinding",
     "Event",
     "FaultInjected",
     "FaultUndone",
@@ -180,7 +184,7 @@ Event = Annotated[
     | GangPlaced | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched | PrometheusFellBehind
+    | SignalUnwatched | PrometheusFellBehind | DoctorAsked
     | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
     | LoadMeasured | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
     | GuestNamed | GuestState | GuestSpoke | BystandersWatched | BystanderChanged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.history.events.model import EventModel
 from gameday.values.nodes import NodeRole, StruckDomain, Target
@@ -29,6 +29,7 @@ class RunStarted(EventModel):
     flow_run_id: str | None = None
     flow_run_url: str | None = None
     command: str = Field(description="shell line that runs the same plan again")
+    virtual: bool = Field(default=False, description="the profile is a rehearsal's, all of whose nodes are virtual")
     outage_terms: OutageTerms | None = Field(default=None, description="the cluster profile's figures for outages")
 
 
@@ -61,6 +62,7 @@ class TargetsChosen(EventModel):
     rule: str
     seed: int
     domain: StruckDomain | None = Field(default=None, description="None: the plan breaks a number of nodes")
+    virtual: tuple[str, ...] = Field(default=(), description="targets that no machine is behind")
 
 
 class SteadyStateChecked(EventModel):
@@ -106,6 +108,28 @@ class ApprovalAnswered(EventModel):
     comment: str = ""
     season: str = Field(default="", description="the season for which it was answered once; empty: for this run alone")
     answered_at: AwareDatetime | None = Field(default=None, description="None: when this was written")
+
+
+class DoctorFinding(BaseModel):
+    """A check of `gameday doctor` that was not passed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    area: str
+    check: str
+    ok: bool | None = Field(description="False: failed; None: unknown")
+    found: str
+    fix: str = Field(description="the next step; empty where there is none")
+
+
+class DoctorAsked(EventModel):
+    """The checks of `gameday doctor` about what was not noticed, asked after the undo."""
+
+    kind: Literal["doctor_asked"] = "doctor_asked"
+    steps: tuple[Step, ...] = Field(description="the steps whose expectations did not hold, or could not be judged")
+    checks: int = Field(description="how many were asked, those that were passed among them")
+    findings: tuple[DoctorFinding, ...] = Field(description="those that failed, then those that are unknown")
+    cut_short: str = Field(default="", description="why the rest was not asked; empty where all were")
 
 
 class Problem(EventModel):

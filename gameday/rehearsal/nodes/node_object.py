@@ -8,6 +8,7 @@ from gameday.rehearsal.nodes.devices import RESOURCE
 from gameday.rehearsal.nodes.gpu_operator import deploy_labels
 from gameday.rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday.rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, KERNEL_VERSION, PRODUCT_LABEL, machine_id
+from gameday.values.nodes import VIRTUAL_PROVIDER
 from kubesim.client import Object
 from kubesim.clock import now_utc, rfc3339
 
@@ -91,7 +92,7 @@ def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
             "labels": {**labels(facts, booted_s), **(deploy_labels() if facts.gpu_operator else {}), use: "true"},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
-        "spec": {"providerID": f"virtual://rehearsal/{facts.name}", **({"taints": taints} if taints else {})},
+        "spec": {"providerID": f"{VIRTUAL_PROVIDER}rehearsal/{facts.name}", **({"taints": taints} if taints else {})},
         "status": status,
     }
 
@@ -119,7 +120,7 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
             "bootID": boot_id,
             "kernelVersion": KERNEL_VERSION,
             "osImage": "Ubuntu 24.04.2 LTS",
-            "containerRuntimeVersion": "virtual://1.0.0",
+            "containerRuntimeVersion": f"{VIRTUAL_PROVIDER}1.0.0",
             "kubeletVersion": facts.version,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from gameday.report.notes import ActionItem
 from gameday.report.run_folder import RunFolder
 
-ORDER = 108
+ORDER = 62
 TITLE = "Actions"
 OPEN = True
 
@@ -25,12 +25,24 @@ class ActionsSection(BaseModel):
     problem: str
     rows: tuple[ActionRow, ...]
     open: int
+    proposed: tuple[str, ...] = Field(description="doctor's next steps, while nobody wrote down any of this run's own")
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.rows or self.proposed else "nobody has written down yet what is to be done"
 
 
 def build(run: RunFolder) -> ActionsSection:
     rows = [_row(run, action, None) for action in run.notes.actions]
     rows += [_row(run, one.action, one.run_id) for one in run.carried]
-    return ActionsSection(problem=run.notes_problem, rows=tuple(rows), open=sum(row.action.is_open for row in rows))
+    asked = None if run.notes.actions else run.doctors_word
+    return ActionsSection(
+        problem=run.notes_problem,
+        rows=tuple(rows),
+        open=sum(row.action.is_open for row in rows),
+        proposed=tuple(dict.fromkeys(one.fix for one in asked.findings if one.fix)) if asked else (),
+    )
 
 
 def _row(run: RunFolder, action: ActionItem, run_id: str | None) -> ActionRow:

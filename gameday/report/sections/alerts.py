@@ -16,6 +16,7 @@ from gameday.values.results import Step
 
 ORDER = 40
 TITLE = "Alerts"
+GROUP = "Fault and signals"
 
 
 class ExpectedRow(BaseModel):

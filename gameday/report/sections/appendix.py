@@ -12,6 +12,7 @@ from gameday.text import without_secrets
 
 ORDER = 125
 TITLE = "Appendix: kernel log and Kubernetes events"
+GROUP = "The run and its files"
 
 MOST_LINES = 200
 """Kernel-log lines shown, half from the start and half from the end; frames/logs.parquet has all of them."""
@@ -29,6 +30,15 @@ class Appendix(BaseModel):
     lines_left_out: int
     events: tuple[KubernetesEventSeen, ...]
     guest: tuple[GuestOutput, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return (
+            ""
+            if self.lines or self.events or self.guest
+            else "no kernel-log line and no Event of a target is on record"
+        )
 
 
 def build(run: RunFolder) -> Appendix:

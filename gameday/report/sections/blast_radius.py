@@ -25,6 +25,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 85
 TITLE = "Blast radius"
+GROUP = "GPUs, node and pods"
 
 PRODUCT_LABELS = {
     "nvidia.com/gpu.product": "GPU model",

@@ -9,6 +9,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 75
 TITLE = "Canary"
+GROUP = "Fault and signals"
 
 
 class Phase(BaseModel):
@@ -33,6 +34,11 @@ class CanaryRow(BaseModel):
 
 class Canaries(BaseModel):
     rows: tuple[CanaryRow, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.rows else "no canary job ran beside this fault"
 
 
 def build(run: RunFolder) -> Canaries:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from gameday.checks.facts import first_fault, target_nodes
 from gameday.checks.verdict import Status
 from gameday.history.events import AlertSeen, CordonSeen, HopSeen, StepStarted
+from gameday.report.doctors_word import DoctorsWord
 from gameday.report.noticed import first_taint, signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.report.ticks import Tick, time_ticks
@@ -81,10 +82,12 @@ class Chain(BaseModel):
 
 class Chains(BaseModel):
     chains: tuple[Chain, ...]
+    doctor: DoctorsWord | None = Field(description="why it breaks; None where no chain does, or nobody was asked")
 
 
 def build(run: RunFolder) -> Chains:
-    return Chains(chains=tuple(_with_pods(run, _chain(run, node)) for node in target_nodes(run.history)))
+    chains = tuple(_with_pods(run, _chain(run, node)) for node in target_nodes(run.history))
+    return Chains(chains=chains, doctor=run.doctors_word if any(chain.breaks for chain in chains) else None)
 
 
 def _chain(run: RunFolder, node: str | None) -> Chain:

@@ -15,6 +15,7 @@ from gameday.report.summary import Summary
 
 ORDER = 105
 TITLE = "Comparison"
+GROUP = "People and earlier runs"
 
 MOST_PLAN_LINES = 600
 """The most lines of a plan that is compared with another: the time of that grows with the product of their lines."""
@@ -39,6 +40,13 @@ class Comparison(BaseModel):
     fewest_runs: int = FEWEST_RUNS
     over_peak: float = OVER_PEAK
     least_s: float = LEAST_S
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return (
+            "" if len(self.runs) > 1 else "no earlier run of this plan has a readable report beside this run's folder"
+        )
 
 
 def build(run: RunFolder) -> Comparison:

@@ -33,6 +33,7 @@ from gameday.values.pod_steps import Allocation
 
 ORDER = 71
 TITLE = "Control plane"
+GROUP = "GPUs, node and pods"
 
 _QUEUED = "apiserver_flowcontrol_current_inqueue_requests"
 _CPU = "process_cpu_seconds_total"
@@ -148,6 +149,15 @@ class ControlPlane(BaseModel):
     returns: tuple[Return, ...]
     scheduling: SchedulingSteps | None
     charts: tuple[PlaneChart, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return (
+            ""
+            if self.calls or self.loads or self.servers or self.pauses or self.returns or self.scheduling
+            else "this game-day loaded no API server"
+        )
 
 
 def build(run: RunFolder) -> ControlPlane:

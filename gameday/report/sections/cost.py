@@ -9,6 +9,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 110
 TITLE = "Probe effect: our own cost"
+GROUP = "The run and its files"
 
 
 class Costs(BaseModel):

@@ -35,6 +35,7 @@ from gameday.report.samples import (
 
 ORDER = 70
 TITLE = "GPUs"
+GROUP = "GPUs, node and pods"
 
 MOST_CHARTS = 12
 MOST_NODES = 6

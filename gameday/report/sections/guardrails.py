@@ -24,6 +24,7 @@ from gameday.values.results import Cleanliness
 
 ORDER = 87
 TITLE = "Safety log"
+GROUP = "Safety"
 
 
 class WorstLook(BaseModel):

@@ -12,6 +12,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 20
 TITLE = "Purpose, hypothesis and fault"
+GROUP = "Fault and signals"
 
 
 class HypothesisAndFault(BaseModel):

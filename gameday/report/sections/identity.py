@@ -9,8 +9,9 @@ from pydantic import BaseModel, Field
 from gameday.history.events import RunEnded, RunStarted, TargetsChosen
 from gameday.report.run_folder import RunFolder
 
-ORDER = 10
+ORDER = 108
 TITLE = "Identity"
+GROUP = "The run and its files"
 
 
 class RunIdentity(BaseModel):

@@ -8,6 +8,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 107
 TITLE = "Learning"
+GROUP = "People and earlier runs"
 
 
 class Learned(BaseModel):
@@ -21,6 +22,11 @@ class Learning(BaseModel):
     problem: str
     said: bool
     parts: tuple[Learned, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.said else "nobody has written down yet what went well, what went wrong and what surprised"
 
 
 def build(run: RunFolder) -> Learning:

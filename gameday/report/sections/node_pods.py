@@ -18,6 +18,7 @@ from gameday.report.sections.gpus import MOST_NODES, Moment, moments_of, scene_o
 
 ORDER = 72
 TITLE = "Node and pods"
+GROUP = "GPUs, node and pods"
 
 MOST_PODS = 60
 _COUNTED = ("Running", "Pending")
@@ -63,6 +64,11 @@ class NodePods(BaseModel):
 class NodesPods(BaseModel):
     nodes: tuple[NodePods, ...]
     nodes_left_out: int
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.nodes else "no target was chosen"
 
 
 def build(run: RunFolder) -> NodesPods:

@@ -12,6 +12,7 @@ from gameday.values.nodes import NodeSnapshot
 
 ORDER = 80
 TITLE = "Taints and node state"
+GROUP = "GPUs, node and pods"
 
 
 _NO_RESIDUE = {

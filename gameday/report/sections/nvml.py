@@ -23,6 +23,7 @@ from gameday.report.sections.gpus import KNOWN, MOST_NODES, Moment, moments_of, 
 
 ORDER = 73
 TITLE = "dcgm-exporter and NVML"
+GROUP = "GPUs, node and pods"
 
 MOST_CHARTS = 6
 MOST_DIFFERENCES = 40
@@ -106,6 +107,11 @@ class NvmlSection(BaseModel):
     pairs: tuple[Pair, ...]
     nodes: tuple[NodeComparison, ...]
     nodes_left_out: int
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.nodes else "the agent took no NVML samples of its own"
 
 
 @dataclass(frozen=True)

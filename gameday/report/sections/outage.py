@@ -12,6 +12,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 109
 TITLE = "What it cost: GPU-hours out of work"
+GROUP = "The run and its files"
 
 
 class NodeCost(BaseModel):
@@ -32,12 +33,17 @@ class Outage(BaseModel):
     money: float | None = Field(description="None without a price, and where the time is unknown")
     nodes: tuple[NodeCost, ...]
 
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.nodes or self.total.why else "no GPU was out of work"
+
 
 def build(run: RunFolder) -> Outage:
     total = out_of_work(run)
     return Outage(
         rule=RULE,
-        virtual=run.started is not None and run.started.trigger == "rehearsal",
+        virtual=run.is_virtual,
         total=total,
         money=total.gpu_hours * total.price if total.gpu_hours is not None and total.price else None,
         nodes=tuple(NodeCost(**one._asdict(), gpu_hours=one.gpu_hours) for one in node_outages(run)),

@@ -13,6 +13,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 102
 TITLE = "People"
+GROUP = "People and earlier runs"
 
 
 class PeopleSection(BaseModel):
@@ -34,6 +35,15 @@ class PeopleSection(BaseModel):
     runbook: Runbook
     runbook_of_alert: str | None = Field(description="the alert's own annotation runbook_url")
     fidelity: float | None = Field(description="share of the judged steps that were followed, 0 to 1")
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return (
+            ""
+            if self.said or self.problem
+            else "nobody has written down yet who was there, and which steps of the runbook were followed"
+        )
 
 
 def build(run: RunFolder) -> PeopleSection:

@@ -10,6 +10,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 76
 TITLE = "Probes"
+GROUP = "Fault and signals"
 
 
 class Phase(BaseModel):
@@ -31,6 +32,11 @@ class ProbeRow(BaseModel):
 
 class Probes(BaseModel):
     rows: tuple[ProbeRow, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.rows else "the plan asks no questions of its own"
 
 
 def build(run: RunFolder) -> Probes:

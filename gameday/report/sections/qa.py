@@ -7,8 +7,9 @@ from pydantic import BaseModel, Field
 from gameday.history.events import QaChecked
 from gameday.report.run_folder import RunFolder
 
-ORDER = 100
+ORDER = 86
 TITLE = "Node QA"
+GROUP = "GPUs, node and pods"
 
 
 class QaRow(BaseModel):
@@ -33,6 +34,11 @@ class QaTable(BaseModel):
 
 class QaTables(BaseModel):
     tables: tuple[QaTable, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.tables else "QA was not reached or left no result"
 
 
 def build(run: RunFolder) -> QaTables:

@@ -16,6 +16,7 @@ from gameday.values.results import RepairHop
 
 ORDER = 55
 TITLE = "Repair chain"
+GROUP = "Fault and signals"
 
 
 class RepairRow(BaseModel):
@@ -52,6 +53,11 @@ class RepairStories(BaseModel):
     """A story per target; none where the game-day itself repairs."""
 
     stories: tuple[RepairStory, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.stories else "the game-day itself repairs in this plan, or the plan cannot be read"
 
 
 def build(run: RunFolder) -> RepairStories:

@@ -10,6 +10,7 @@ from gameday.report.run_folder import RunFolder
 
 ORDER = 120
 TITLE = "Reproduce"
+GROUP = "The run and its files"
 
 
 class FileRow(BaseModel):

@@ -27,6 +27,7 @@ from gameday.values.results import Cleanliness, Step, StepOutcome
 
 ORDER = 60
 TITLE = "Timeline"
+GROUP = "Fault and signals"
 
 MOST_ROWS = 400
 """Rows shown; a longer run is cut in the middle, and a row reports that. history.jsonl has all of them."""

@@ -12,6 +12,7 @@ from gameday.values.results import Cleanliness
 
 ORDER = 90
 TITLE = "Undo proof"
+GROUP = "Safety"
 
 
 class UndoRow(BaseModel):
@@ -31,6 +32,11 @@ class UndoRow(BaseModel):
 
 class UndoProof(BaseModel):
     rows: tuple[UndoRow, ...]
+
+    @property
+    def absent(self) -> str:
+        """The reason why there is nothing to show; empty where there is something."""
+        return "" if self.rows else "the run announced no change, so there was nothing to undo"
 
 
 def build(run: RunFolder) -> UndoProof:

@@ -10,11 +10,12 @@ from gameday.checks.verdict import Status
 from gameday.history.events import FaultInjected, RunEnded, RunStarted, TaintSeen, TargetsChosen
 from gameday.report.compare import Trend, trends
 from gameday.report.durations import SINCE, durations
+from gameday.report.formatting import sentence
 from gameday.report.lanes import Lanes, story_lanes
 from gameday.report.next_command import NextCommand, next_command
 from gameday.report.noticed import SIGNAL_PHRASES, first_taint, noticed, signal_verdicts
 from gameday.report.run_folder import RunFolder
-from gameday.report.summary import Noticed, RunDuration
+from gameday.report.summary import Noticed, RunDuration, virtual_words
 from gameday.values.nodes import StruckDomain
 
 ORDER = 0
@@ -25,14 +26,13 @@ OPEN = True
 class BigNumber(BaseModel):
     number: RunDuration
     since: str
-    previous_s: float | None
-    """The newest earlier run's duration of the same measure; None if it has none."""
-    regressed: bool
+    regressed: str = Field(description="the runs that it is slower than, by the rule of the comparison; else empty")
 
 
 class VerdictStrip(BaseModel):
     result: RunResult
     trigger: str
+    virtual: str = Field(description="that GPUs of its targets are virtual; empty where none are")
     noticed: Noticed
     noticed_how: str
     held: int
@@ -42,6 +42,7 @@ class VerdictStrip(BaseModel):
     numbers: tuple[BigNumber, ...]
     story: Lanes
     problems: int
+    doctor: str = Field(description="doctor's first finding with its next step; empty where it was not asked")
     next: NextCommand | None
     domain: StruckDomain | None = Field(description="None: the plan breaks a number of nodes")
     targets: int
@@ -56,6 +57,7 @@ def build(run: RunFolder) -> VerdictStrip:
     return VerdictStrip(
         result=run.result,
         trigger=_trigger(started) if started else "",
+        virtual=_virtual(run),
         noticed=seen,
         noticed_how=_how(run, seen),
         held=count(Status.HELD),
@@ -65,6 +67,7 @@ def build(run: RunFolder) -> VerdictStrip:
         numbers=tuple(_big(number, compared[number.measure]) for number in measured),
         story=story_lanes(run),
         problems=len(run.problems),
+        doctor=run.doctors_word.lines[0] if run.doctors_word else "",
         next=next_command(started, run.result, ended=run.history.last(RunEnded) is not None),
         domain=chosen.domain if (chosen := run.history.last(TargetsChosen)) else None,
         targets=len(run.target_names),
@@ -72,16 +75,18 @@ def build(run: RunFolder) -> VerdictStrip:
 
 
 def _big(number: RunDuration, trend: Trend) -> BigNumber:
-    return BigNumber(
-        number=number, since=SINCE[number.measure], previous_s=trend.previous_s, regressed=trend.regressed is True
-    )
+    slower = f"slower than the last {trend.sound} that passed, at most {seconds_text(trend.slowest_s or 0.0)}"
+    return BigNumber(number=number, since=SINCE[number.measure], regressed=slower if trend.regressed else "")
 
 
 def _trigger(started: RunStarted) -> str:
     by = f"by {started.operator}" if started.operator else ""
-    return {"rehearsal": "Rehearsal (virtual GPUs)", "manual": f"Manual {by}", "scheduled": "Scheduled"}[
-        started.trigger
-    ]
+    return {"rehearsal": "Rehearsal", "manual": f"Manual {by}".strip(), "scheduled": "Scheduled"}[started.trigger]
+
+
+def _virtual(run: RunFolder) -> str:
+    virtual = [node in run.virtual_targets for node in run.target_names]
+    return "Virtual GPUs" if run.is_virtual else sentence(virtual_words(virtual, "targets"))
 
 
 def _taints_all_the_same(run: RunFolder) -> list[str]:
