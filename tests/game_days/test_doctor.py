@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from gameday import cli
+from gameday.rehearsal.observability import ALERTMANAGER_USER
 from gameday.rehearsal.seed import seeding
 from tests.game_days.conftest import Arena
 from tests.rehearsal.processes import until
@@ -96,11 +97,12 @@ def silenced(arena: Arena, alert: str) -> Iterator[None]:
         "comment": "a test",
     }
     api = f"{arena.cluster.urls['alertmanager']}/api/v2"
-    id = httpx.post(f"{api}/silences", json=body, timeout=10).json()["silenceID"]
+    auth = (ALERTMANAGER_USER, arena.cluster.alertmanager_password_file.read_text(encoding="ascii"))
+    id = httpx.post(f"{api}/silences", json=body, auth=auth, timeout=10).raise_for_status().json()["silenceID"]
     try:
         yield
     finally:
-        httpx.delete(f"{api}/silence/{id}", timeout=10)
+        httpx.delete(f"{api}/silence/{id}", auth=auth, timeout=10).raise_for_status()
 
 
 def test_a_silenced_alert_is_found_with_who_did_it(clean_arena: Arena) -> None:
