@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from gameday.checks.alerts import first_firing
+from gameday.checks.deadlines import Sighting
 from gameday.errors import AdapterError
 from gameday.observe.alerts import active_alerts, note_active_alerts, note_missed_alerts, note_notified
 from gameday.observe.chain import note_rule_hops
@@ -19,7 +20,7 @@ from gameday.run.steps import StepResult, step
 from gameday.tasks import step_task
 from gameday.values.results import Hop, Step
 
-# Prometheus keeps its evaluations for minutes, but a state without a time of its own is dated by the poll that sees it.
+# Prometheus dates what fires by itself; the last poll without it bounds that from below, and tells of a wrong clock.
 _POLL_S = 0.25
 # From firing in Prometheus to active in Alertmanager: one notifier flush, which is immediate for a new alert.
 _NOTIFICATION_TIMEOUT = timedelta(seconds=5)
@@ -48,7 +49,7 @@ def _await_alert(
     unreachable: list[AdapterError] = []
     node = fault.node
 
-    def fired() -> datetime | None:
+    def fired() -> Sighting | None:
         try:
             note_active_alerts(run, nodes)
         except AdapterError as error:
@@ -58,30 +59,30 @@ def _await_alert(
         return first_firing(run.history(), expected, node)
 
     what = f"alert {expected.name} firing for {node}"
-    at = first_seen(run, what, expected.within, fault, fired, every_s=_POLL_S)
+    sighting = first_seen(run, what, expected.within, fault, fired, every_s=_POLL_S)
     if any(
         (seen.alert, seen.node, seen.state) == (expected.name, expected.about(node), "firing")
         for seen in active_alerts(run.history()).values()
     ):
         _await_notified(run, expected, node)
-    elif at is None and not unreachable:
+    elif sighting is None and not unreachable:
         try:
-            at = _fired_between_looks(run, expected, fault, nodes)
+            sighting = _fired_between_looks(run, expected, fault, nodes)
         except AdapterError as error:
             unreachable.append(error)
     if unreachable:
         run.problem(f"Prometheus could not be asked while waiting for {expected.name}: {unreachable[0]}")
         result.mark_unknown(f"{expected.name}: {unreachable[0]}")
-    elif at is None and note_if_behind(run, fault.written_at, run.clock.now()):
+    elif sighting is None and note_if_behind(run, fault.written_at, run.clock.now()):
         result.mark_unknown(f"{what}: Prometheus did not keep up")
     else:
-        judge(result, what, expected.within, fault, at)
+        judge(result, what, expected.within, fault, sighting)
 
 
 def _fired_between_looks(
     run: Run, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]
-) -> datetime | None:
-    """Return when an alert fired that began and ended between two looks, as Prometheus stored it."""
+) -> Sighting | None:
+    """Return how an alert fired that began and ended between two looks, as Prometheus stored it."""
     now = run.clock.now()
     firing = f'ALERTS{{alertname={json.dumps(expected.name)},alertstate="firing"}}'
     note_missed_alerts(run, nodes, run.servers.prometheus.stored_samples(firing, now - fault.written_at, now))

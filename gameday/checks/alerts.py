@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from gameday.checks.deadlines import ClearingWords, Sighting, appears_within, as_expected, ends_within
 from gameday.checks.facts import first_few, judge_absence, target_nodes, unnamed_alerts, why_alerts_may_be_missing
 from gameday.checks.verdict import Status, Verdict
@@ -34,10 +32,10 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     return [*fires, *_no_others(plan, history), *resolves]
 
 
-def first_firing(history: History, expected: ExpectedAlert, node: str | None) -> datetime | None:
-    """Return the time at which it first fired as the plan wants, else the time at which it fired otherwise."""
+def first_firing(history: History, expected: ExpectedAlert, node: str | None) -> Sighting | None:
+    """Return how it first fired as the plan wants, else how it fired otherwise."""
     seen = _firings(history, expected, node)
-    return next((one.at for one in (*as_expected(seen), *seen)), None)
+    return next(iter((*as_expected(seen), *seen)), None)
 
 
 def endings(history: History, alert: str, node: str | None) -> list[Seen | None]:
@@ -86,7 +84,7 @@ def _fires(expected: ExpectedAlert, history: History, node: str | None) -> Verdi
 def _firings(history: History, expected: ExpectedAlert, node: str | None) -> list[Sighting]:
     """Return the alert's firings, oldest first, without those from before the fault."""
     return [
-        Sighting(record, seen.at, "fired, but " + ", ".join(gaps) if gaps else "")
+        Sighting(record, seen.at, "fired, but " + ", ".join(gaps) if gaps else "", seen.dated)
         for record, seen in history.about(AlertSeen, expected.about(node))
         if (seen.alert, seen.state) == (expected.name, "firing") and not seen.at_baseline
         for gaps in (label_gaps(expected, seen.labels),)
@@ -105,7 +103,8 @@ def _resolves(plan: Plan, expected: ExpectedAlert, history: History, node: str |
     by_return = fires_until_returned(expected.name) and not plan.recover.is_hands_off
     after, begin = ("its return", "its return") if by_return else ("remediation", "remediation had ended")
     sets = endings(history, expected.name, expected.about(node))
-    ended = sorted((Sighting(record, seen.at) for record, seen in filter(None, sets)), key=lambda one: one.at)
+    found = (Sighting(record, seen.at, dated=seen.dated) for record, seen in filter(None, sets))
+    ended = sorted(found, key=lambda one: one.at)
     left = len(sets) - len(ended)
     words = ClearingWords("the alert was not seen firing", "resolved", f"{expected.name} resolving for {node}", begin)
     return ends_within(

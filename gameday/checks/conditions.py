@@ -56,7 +56,7 @@ def _clears(expected: ExpectedCondition, history: History, node: str | None) -> 
 def cleared(expected: ExpectedCondition, history: History, node: str | None) -> list[Sighting]:
     """Return the sightings since the fault in which the condition had another status, or was gone with its node."""
     found = [
-        Sighting(record, seen.at)
+        Sighting(record, seen.at, dated=seen.dated)
         for record, seen in history.with_times(ConditionSeen)
         if (seen.node, seen.condition) == (node, expected.type) and seen.status != expected.status
     ]
@@ -70,5 +70,6 @@ def _of_type(expected: ExpectedCondition, history: History, node: str | None) ->
     for record, seen in history.with_times(ConditionSeen):
         if (seen.node, seen.condition, seen.status) == (node, expected.type, expected.status):
             other = expected.reason is not None and seen.reason != expected.reason
-            found.append(Sighting(record, seen.at, f"reason {seen.reason or 'none'} instead" if other else ""))
+            amiss = f"reason {seen.reason or 'none'} instead" if other else ""
+            found.append(Sighting(record, seen.at, amiss, seen.dated))
     return since_fault(history, node, found)

@@ -35,7 +35,7 @@ def sightings(history: History, node: str | None) -> list[Sighting]:
     """Every time the node was cordoned since the fault, oldest first, until recovery: that cordons it itself."""
     recovers = [record.seq for record, begun in history.with_times(StepStarted) if begun.step is Step.RECOVER]
     found = [
-        Sighting(record, seen.at)
+        Sighting(record, seen.at, dated=seen.dated)
         for record, seen in history.with_times(CordonSeen)
         if seen.node == node and seen.cordoned and record.seq < min(recovers, default=record.seq + 1)
     ]

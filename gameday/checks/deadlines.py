@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gameday.checks.facts import (
-    CLOCK_TOLERANCE_S,
     at_most,
+    dated_text,
     first_fault,
     judge_absence,
     judge_across_clocks,
@@ -22,6 +22,7 @@ from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import Record
 from gameday.history.journal import History
+from gameday.values.dated import CLOCK_TOLERANCE_S, Dated
 from gameday.values.results import Step
 
 
@@ -31,6 +32,8 @@ class Sighting:
     at: datetime
     amiss: str = ""
     """The reason why the value is not the expected one, worded for the verdict; empty if it is."""
+    dated: Dated | None = None
+    """The accounts of `at`; None where only the sight dates it."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def appears_within(
     if fault is None:
         why = f"not reached: {stop_reason(history)}"
     elif seen:
-        status, seconds, why = judge_across_clocks(history, fault[1].written_at, seen[0].at, within)
+        status, seconds, why = judge_across_clocks(history, fault[1].written_at, seen[0].at, within, seen[0].dated)
     elif instead:
         status, why = Status.BROKEN, instead[0].amiss
     else:
@@ -85,7 +88,8 @@ def appears_within(
         if by_detector and (blind := why_guest_was_blind(history, node, awaited_by)):
             status, why = Status.UNKNOWN, blind
     records = [*(one.record for one in (*seen, *instead)[:1]), *([fault[0]] if fault else [])]
-    return _verdict(node, check, expectation, within, awaited_by, status, seconds, why, records)
+    dated = dated_text(seen[0].dated, fault[1].written_at) if fault and seen else ""
+    return _verdict(node, check, expectation, within, awaited_by, status, seconds, why, records, dated)
 
 
 def clears_within(
@@ -124,7 +128,7 @@ def ends_within(
     counts from the node's return to service.
     """
     start = node_return(history, node) if until is Step.QA_NODE else remediation_end(history, node)
-    status, why, seconds = Status.UNKNOWN, "", None
+    status, why, seconds, dated = Status.UNKNOWN, "", None, ""
     if not came:
         why = f"not reached: {words.never_came}"
     elif start is None:
@@ -132,13 +136,16 @@ def ends_within(
     elif stop := repair_stop(history, node):
         why = f"not reached: {stop}"
     elif ended and not still:
-        status, seconds, why = judge_across_clocks(history, start.at, max(ended.at, start.at), within)
-        why = f"{words.went} before {words.begin}" if ended.at < start.at else why
+        status, seconds, why = judge_across_clocks(history, start.at, max(ended.at, start.at), within, ended.dated)
+        if ended.at < start.at:
+            why = f"{words.went} before {words.begin}"
+        else:
+            dated = dated_text(ended.dated, start.at)
     else:
         status, why = judge_absence(history, until, words.absent)
         why = f"{still}: {why}" if still else why
     records = [*([ended.record] if ended else []), *([start] if start else [])]
-    return _verdict(node, check, expectation, within, until, status, seconds, why, records)
+    return _verdict(node, check, expectation, within, until, status, seconds, why, records, dated)
 
 
 def _verdict(
@@ -151,6 +158,7 @@ def _verdict(
     seconds: float | None,
     why: str,
     records: Sequence[Record],
+    dated: str,
 ) -> Verdict:
     return Verdict(
         check=check,
@@ -158,6 +166,7 @@ def _verdict(
         bound=at_most(within),
         within_s=within.total_seconds(),
         measured="" if seconds is None else seconds_text(seconds),
+        dated=dated,
         status=status,
         step=step,
         why=why,

@@ -71,7 +71,7 @@ def _amiss(expected: ExpectedDeviceTaint, seen: DeviceTaintSeen) -> str | None:
 
 def _of_key(expected: ExpectedDeviceTaint, history: History, node: str | None) -> list[Sighting]:
     found = [
-        Sighting(record, seen.at, amiss)
+        Sighting(record, seen.at, amiss, seen.dated)
         for record, seen in history.about(DeviceTaintSeen, node)
         if seen.present and (amiss := _amiss(expected, seen)) is not None
     ]
@@ -96,7 +96,7 @@ def _comes(expected: ExpectedDeviceTaint, history: History, node: str | None) ->
 def _clears(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
     assert expected.clears_within is not None
     gone = [
-        Sighting(record, seen.at)
+        Sighting(record, seen.at, dated=seen.dated)
         for record, seen in history.about(DeviceTaintSeen, node)
         if not seen.present and _amiss(expected, seen) == ""
     ]

@@ -29,12 +29,9 @@ from gameday.history.events import (
     TargetsChosen,
 )
 from gameday.history.journal import History
+from gameday.values.dated import CLOCK_TOLERANCE_S, Dated
 from gameday.values.nodes import NodeRole, Target
 from gameday.values.results import RepairHop, Step, StepOutcome
-
-CLOCK_TOLERANCE_S = 1.0
-"""Two clocks on one site may disagree by this much before a duration between them means nothing (NTP keeps LAN
-hosts well below it; the sources we compare stamp to the millisecond)."""
 
 
 def seconds_text(seconds: float) -> str:
@@ -197,23 +194,60 @@ def why_times_mislead(history: History) -> str:
 
 
 def judge_across_clocks(
-    history: History, start: datetime, end: datetime, bound: timedelta
+    history: History, start: datetime, end: datetime, bound: timedelta, dated: Dated | None = None
 ) -> tuple[Status, float, str]:
     """Judge a duration of which the run's own clock dated an end; UNKNOWN where that clock was set meanwhile."""
-    status, seconds, why = judge_duration(start, end, bound)
+    status, seconds, why = judge_duration(start, end, bound, dated)
     if misled := why_times_mislead(history):
         return Status.UNKNOWN, seconds, misled
     return status, seconds, why
 
 
-def judge_duration(start: datetime, end: datetime, bound: timedelta) -> tuple[Status, float, str]:
-    """Return the status, the seconds (never below 0) and why; UNKNOWN where the clocks plainly disagree."""
+def judge_duration(
+    start: datetime, end: datetime, bound: timedelta, dated: Dated | None = None
+) -> tuple[Status, float, str]:
+    """Return the status, the seconds (never below 0) and why.
+
+    `end` is the latest moment at which it can have come: within the bound it is HELD. `dated` may leave it open
+    whether it came earlier: BROKEN only where the earliest moment is beyond the bound, too, else UNKNOWN. UNKNOWN as
+    well where the clocks plainly disagree.
+    """
     seconds = (end - start).total_seconds()
     if seconds < -CLOCK_TOLERANCE_S:
         return Status.UNKNOWN, 0.0, f"clocks disagree: seen {seconds_text(-seconds)} before its cause"
     seconds = max(seconds, 0.0)
     over = seconds - bound.total_seconds()
-    return (Status.BROKEN, seconds, f"{seconds_text(over)} too late") if over > 0 else (Status.HELD, seconds, "")
+    if over <= 0:
+        return Status.HELD, seconds, ""
+    if dated and dated.earliest <= start + bound:
+        first = seconds_text(max(0.0, (dated.earliest - start).total_seconds()))
+        why = f"it came between {first} and {seconds_text(seconds)} after, and the bound lies between"
+        return Status.UNKNOWN, seconds, "; ".join(filter(None, (why, clocks_apart(dated))))
+    return Status.BROKEN, seconds, f"{seconds_text(over)} too late"
+
+
+def clocks_apart(dated: Dated) -> str:
+    """Return how the source's clock contradicts the run's looks; empty where it does not."""
+    if dated.ahead_s:
+        return f"by the clock of its source it came {seconds_text(dated.ahead_s)} after it was seen"
+    if dated.behind_s:
+        return f"by the clock of its source it came {seconds_text(dated.behind_s)} before a look that did not show it"
+    return ""
+
+
+def dated_text(dated: Dated | None, start: datetime) -> str:
+    """Say what dated a signal, how exactly, and when it was seen after `start`; empty where nothing but sight did."""
+    if dated is None or dated.own is None:
+        return ""
+    if apart := clocks_apart(dated):
+        return f"as seen: {apart}"
+    if dated.open_s and dated.latest == dated.seen_at:
+        return f"as seen; its own time agrees, to {seconds_text(dated.open_s)}"
+    error = f", ± {seconds_text(dated.every_s)} evaluation" if dated.every_s else ""
+    error += f", to {seconds_text(dated.open_s)}" if dated.open_s else ""
+    early_s = (start - dated.latest).total_seconds()
+    error += f", by its clock {seconds_text(early_s)} before its cause" if early_s > 0 else ""
+    return f"{dated.source}{error}; seen at {seconds_text(max(0.0, (dated.seen_at - start).total_seconds()))}"
 
 
 def first_few(phrases: Sequence[str], most: int = 3) -> str:

@@ -40,8 +40,9 @@ def _comes(expected: ExpectedEvent, history: History, node: str | None) -> Verdi
 
 def _of_reason(expected: ExpectedEvent, history: History, node: str | None) -> list[Sighting]:
     found = [
-        Sighting(record, seen.at, "" if expected.type in (None, seen.type) else f"one of type {seen.type} instead")
+        Sighting(record, seen.at, amiss, seen.dated)
         for record, seen in history.with_times(KubernetesEventSeen)
         if (seen.node, seen.reason) == (node, expected.reason)
+        for amiss in ("" if expected.type in (None, seen.type) else f"one of type {seen.type} instead",)
     ]
     return since_fault(history, node, found)

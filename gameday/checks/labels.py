@@ -37,8 +37,9 @@ def _comes(expected: ExpectedLabel, history: History, node: str | None) -> Verdi
 
 def _of_key(expected: ExpectedLabel, history: History, node: str | None) -> list[Sighting]:
     found = [
-        Sighting(record, seen.at, "" if expected.value in (None, seen.value) else f"{seen.label}={seen.value} instead")
+        Sighting(record, seen.at, amiss, seen.dated)
         for record, seen in history.with_times(LabelSeen)
         if (seen.node, seen.label) == (node, expected.key) and seen.value is not None
+        for amiss in ("" if expected.value in (None, seen.value) else f"{seen.label}={seen.value} instead",)
     ]
     return since_fault(history, node, found)

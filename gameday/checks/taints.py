@@ -39,7 +39,7 @@ def _set(expected: ExpectedTaint, history: History, node: str | None) -> Verdict
 def _of_key(expected: ExpectedTaint, history: History, node: str | None) -> list[Sighting]:
     wanted = _wanted(expected)
     return [
-        Sighting(record, seen.at, "" if seen.taint == wanted else f"the node carries {seen.taint} instead")
+        Sighting(record, seen.at, "" if seen.taint == wanted else f"the node carries {seen.taint} instead", seen.dated)
         for record, seen in history.about(TaintSeen, node)
         if seen.present and seen.taint.key == expected.key
     ]

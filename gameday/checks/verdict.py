@@ -32,6 +32,7 @@ class Verdict(BaseModel):
     bound: str = ""
     within_s: float | None = Field(default=None, description="the bound in seconds, where it is a duration")
     measured: str = ""
+    dated: str = Field(default="", description="what dated the measured time, how exactly, and when it was seen")
     status: Status
     step: Step | None = Field(
         default=None, description="the step that the expectation is about; none: the whole run, whatever its flow asks"

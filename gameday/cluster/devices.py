@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from kubernetes import client
@@ -19,14 +20,14 @@ def follow_slices(kubernetes: Kubernetes, node: str, changed: Callable[[str, Any
     return kubernetes.follow(calls.list_resource_slice, changed, field_selector=f"spec.nodeName={node}")
 
 
-def tainted_devices(slices: Sequence[Any]) -> set[TaintedDevice]:
-    """Return each taint of each device in ResourceSlices (V1ResourceSlice)."""
+def tainted_devices(slices: Sequence[Any]) -> dict[TaintedDevice, datetime | None]:
+    """Return each taint of each device in ResourceSlices (V1ResourceSlice), with its timeAdded."""
     return {
         TaintedDevice(
             driver=found.spec.driver,
             device=device.name,
             taint=Taint(key=taint.key, value=taint.value or "", effect=taint.effect),
-        )
+        ): taint.time_added
         for found in slices
         for device in found.spec.devices or ()
         for taint in device.taints or ()

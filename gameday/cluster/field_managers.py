@@ -14,7 +14,7 @@ def last_writer(managed_fields: Iterable[Any] | None, *path: str) -> str | None:
         managed_fields: The object's `metadata.managedFields`, as the client's models or as plain JSON.
         path: Keys of fieldsV1, such as `f:spec`, `f:unschedulable`.
     """
-    writers = [(at, manager) for manager, at, fields in _entries(managed_fields) if _has(fields, path)]
+    writers = [(at, manager) for manager, at, fields in _entries(managed_fields) if has_field(fields, path)]
     return max(writers, key=lambda writer: writer[0])[1] if writers else None
 
 
@@ -36,7 +36,8 @@ def _entries(managed_fields: Iterable[Any] | None) -> Iterator[tuple[str, str, M
             yield manager, at, fields or {}
 
 
-def _has(fields: Mapping[str, Any], path: Iterable[str]) -> bool:
+def has_field(fields: Mapping[str, Any], path: Iterable[str]) -> bool:
+    """Return whether a fieldsV1 names the field at a path of keys such as `f:spec`, `f:unschedulable`."""
     found: Any = fields
     for key in path:
         if not isinstance(found, Mapping) or key not in found:

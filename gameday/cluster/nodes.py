@@ -8,6 +8,7 @@ from typing import Any
 
 from kubernetes import client
 
+from gameday.cluster.field_managers import has_field
 from gameday.values.nodes import VIRTUAL_PROVIDER, NodeReadiness, NodeSnapshot, Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -72,26 +73,30 @@ def taint_manager(node: client.V1Node) -> str | None:
     The API server owns spec.taints as one field (it is an atomic list), so this names the last writer of the whole
     list.
     """
-    write = _last_write(node, "f:taints")
+    write = _last_write(node, "f:spec", "f:taints")
     return write.manager if write else None
 
 
 def taints_written_at(node: client.V1Node) -> datetime | None:
     """Return the second at which spec.taints was last written; None where managedFields name none."""
-    write = _last_write(node, "f:taints")
+    write = _last_write(node, "f:spec", "f:taints")
     return write.time if write else None
 
 
 def cordon_written_at(node: client.V1Node) -> datetime | None:
     """Return the second at which the cordon's writer last wrote the node; None where managedFields name none."""
-    write = _last_write(node, "f:unschedulable")
+    write = _last_write(node, "f:spec", "f:unschedulable")
     return write.time if write else None
 
 
-def _last_write(node: client.V1Node, field: str) -> client.V1ManagedFieldsEntry | None:
-    owners = [
-        entry for entry in node.metadata.managed_fields or [] if field in ((entry.fields_v1 or {}).get("f:spec") or {})
-    ]
+def label_written_at(node: client.V1Node, label: str) -> datetime | None:
+    """Return the second at which the label's writer last wrote the node; None where managedFields name none."""
+    write = _last_write(node, "f:metadata", "f:labels", f"f:{label}")
+    return write.time if write else None
+
+
+def _last_write(node: client.V1Node, *path: str) -> client.V1ManagedFieldsEntry | None:
+    owners = [entry for entry in node.metadata.managed_fields or [] if has_field(entry.fields_v1 or {}, path)]
     owners.sort(key=lambda entry: (entry.time is not None, entry.time))
     return owners[-1] if owners else None
 

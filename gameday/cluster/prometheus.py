@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from gameday.cluster.http import Answer, HttpAdapter
 from gameday.cluster.http_errors import excerpt
@@ -25,6 +25,11 @@ _OF_FAMILY = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 def _none_if_never(moment: object) -> object:
     """Return None for Go's zero time, which stands for an evaluation that never was."""
     return None if str(moment).startswith("0001-01-01") else moment
+
+
+def _in_milliseconds(moment: datetime) -> datetime:
+    """Cut a moment as Prometheus cuts the time of samples: `activeAt` would lie after the evaluation's own ones."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,8 @@ class ActiveAlert(Answer):
     labels: dict[str, str]
     annotations: dict[str, str] = Field(default={})
     state: Literal["pending", "firing"]
-    active_at: AwareDatetime = Field(alias="activeAt")
-    """The moment at which the expression first held: the pending time is after it."""
+    active_at: Annotated[AwareDatetime, AfterValidator(_in_milliseconds)] = Field(alias="activeAt")
+    """The moment at which the expression first held, as in the samples of that evaluation; pending comes after it."""
     value: str
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 SYNCED_WITHIN_S = 10.0
 """The state at the beginning is read within this; a server that is silent for longer does not answer."""
 
-# An API server that restarts is back within seconds, and what happens meanwhile is dated when it is seen.
+# An API server that restarts is back within seconds, and what happens meanwhile is dated by its own time stamps.
 _BACK_OFF_S = (0.5, 5.0)
 # A watch that ended sooner failed, whatever the server meant by it.
 _LASTING_S = 1.0
@@ -74,6 +75,8 @@ class Follower:
         self._failure = ""
         """The reason of the last failure since the watch was up."""
         self._down_since: float | None = self._clock.monotonic()
+        self._gap = (-math.inf, -math.inf)
+        """When the watch last went down, and came up again."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self._question, daemon=True)
 
@@ -118,6 +121,16 @@ class Follower:
             return ""
         return str(self._refusal) if self._refusal else f"{self._question}: down for {down_s:.0f} s{self._why()}"
 
+    @property
+    def unseen_s(self) -> float:
+        """Seconds for which a change that arrives now may have been there: 0, but for a watch that was down just now.
+
+        A connection that goes on from a version brings what it missed right after it is up.
+        """
+        now, (went, came) = self._clock.monotonic(), self._gap
+        since = went if now - came < _LASTING_S else now
+        return now - (since if self._down_since is None else self._down_since)
+
     def _why(self) -> str:
         return f": {self._failure}" if self._failure else ""
 
@@ -152,6 +165,8 @@ class Follower:
         if kind == STATE:
             if item is not None:
                 self._replace(item)
+            if self._down_since is not None:
+                self._gap = (self._down_since, self._clock.monotonic())
             self._down_since, self._refusal, self._failure = None, None, ""
             self._synced.set()
             self._decided.set()

@@ -7,9 +7,10 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
+from gameday.checks.facts import seconds_text
 from gameday.coverage.detections import FaultWindow, first_detection, not_asked
 from gameday.detectors.signals import Signal
+from gameday.values.dated import CLOCK_TOLERANCE_S
 
 
 class CellState(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason, why_alerts_may_be_missing
 from gameday.checks.guests import why_guest_was_blind
@@ -121,12 +121,9 @@ def _taint(window: FaultWindow) -> Seen:
 
 
 def _event(window: FaultWindow) -> Seen:
-    """Yield the node's Events; most have whole seconds only, and the watch's sight is the latest bound."""
-    injected, second = window.fault.written_at, timedelta(seconds=1)
-    for record, seen in window.run.history.about(KubernetesEventSeen, window.node):
-        if injected.replace(microsecond=0) <= seen.at <= window.end:
-            latest = seen.at if seen.at.microsecond else min(seen.at + second, max(record.at, seen.at))
-            yield max(latest, injected), f"{seen.reason} of {seen.source}"
+    for _, seen in window.run.history.about(KubernetesEventSeen, window.node):
+        if window.holds(seen.at):
+            yield seen.at, f"{seen.reason} of {seen.source}"
 
 
 def _allocatable(window: FaultWindow) -> Seen:

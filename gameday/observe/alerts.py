@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeGuard
 
@@ -15,11 +17,13 @@ from gameday.history.journal import History
 from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.steps import StepResult
+from gameday.values.dated import Dated
 from gameday.values.results import Hop
 
 # An alert that fired earlier than this was there at baseline already, where its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)
 _POLL_S = 0.5
+_FIRED, _FIRED_LAST = "rule fired", "the last evaluation that fired"
 _LONGEST_ANNOTATION = 4096
 """Characters that a history keeps: the shipped rules' longest has some 500, and the report shows a few lines."""
 
@@ -52,6 +56,7 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
     """
     expected_names, known_by_labels = expected_alerts(run, nodes), active_alerts(run.history())
     active: dict[str, AlertSeen] = {}
+    asked_at = run.clock.now()
     for alert in run.servers.prometheus.alerts():
         key = json.dumps(alert.labels, sort_keys=True)
         known = known_by_labels.get(key)
@@ -59,6 +64,9 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
         expected = (alert.name, node) in expected_names
         if (alert.state == "pending" and node not in nodes and not expected) or siblings_alert(run, alert.name, node):
             continue
+        dated = None
+        if alert.state == "firing":
+            dated = known.dated if _fires(known) else _dated(run, alert, expected=expected)
         active[key] = AlertSeen(
             alert=alert.name,
             state=alert.state,
@@ -66,7 +74,8 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
             annotations={key: _shortened(value) for key, value in alert.annotations.items()},
             node=node,
             expected=expected,
-            at=alert.active_at if alert.state == "pending" else known.at if _fires(known) else _fired_at(run, alert),
+            at=dated.latest if dated else known.at if _fires(known) else alert.active_at,
+            dated=dated,
             since=alert.active_at,
             at_baseline=at_baseline or (known is not None and known.at_baseline),
             background=is_background(run, alert.name, node),
@@ -78,7 +87,9 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
             run.note(active[key])
     for key, ended in known_by_labels.items():
         if key not in active:
-            run.note(ended.model_copy(update={"state": "resolved", "at": run.clock.now()}))
+            dated = _dated_end(run, ended)
+            run.note(ended.model_copy(update={"state": "resolved", "at": dated.latest, "dated": dated}))
+    run.chain.alerts_were_noted(asked_at)
     return list(active.values())
 
 
@@ -134,23 +145,30 @@ def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -
             continue
         if siblings_alert(run, labels.get("alertname", ""), node_of(run, labels)):
             continue
-        name, node, first, last = labels.get("alertname", ""), node_of(run, labels), one.points[0][0], one.points[-1][0]
+        name, node = labels.get("alertname", ""), node_of(run, labels)
+        first, last = one.points[0][0], one.points[-1][0]
+        expected = (name, node) in expected_names
+        every_s, now = _rule(run, name).every_s if expected else 0.0, run.clock.now()
+        looked_at = run.chain.last_asked(first, last)  # it would have shown the alert, were both clocks right
+        dated = Dated(own=first, source=_FIRED, every_s=every_s, absent_at=looked_at, seen_at=now)
+        end = Dated(own=last, source=_FIRED_LAST, open_s=every_s, seen_at=now)
         seen = AlertSeen(
             alert=name,
             state="firing",
             labels=labels,
             node=node,
-            expected=(name, node) in expected_names,
-            at=first,
+            expected=expected,
+            at=dated.latest,
+            dated=dated,
             at_baseline=first < injected or label_set in at_baseline,
             background=is_background(run, name, node),
         )
-        missed.append((seen, last))
+        missed.append((seen, end))
     active = {json.dumps(alert.labels, sort_keys=True) for alert in run.servers.prometheus.alerts()} if missed else ()
-    for seen, last in missed:
+    for seen, end in missed:
         run.note(seen)
         if seen.label_set not in active:
-            run.note(seen.model_copy(update={"state": "resolved", "at": last}))
+            run.note(seen.model_copy(update={"state": "resolved", "at": end.latest, "dated": end}))
 
 
 def expected_alerts(run: Run, nodes: Collection[str]) -> set[tuple[str, str | None]]:
@@ -178,15 +196,50 @@ def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
     return known is not None and known.state == "firing"
 
 
-def _fired_at(run: Run, alert: ActiveAlert) -> datetime:
-    """Return when Prometheus first stored the alert as firing, which is earlier than the look."""
-    now = run.clock.now()
-    selector = f'ALERTS{{alertname={json.dumps(alert.name)},alertstate="firing"}}'
-    for series in run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now):
-        if {k: v for k, v in series.labels.items() if k != "alertstate"} == alert.labels:
-            # It may have fired before, for another reason: only this activation counts.
-            return min((at for at, _ in series.points if at >= alert.active_at), default=now)
-    return now
+def _dated(run: Run, alert: ActiveAlert, *, expected: bool) -> Dated:
+    """Return when an alert fired: at the first evaluation that Prometheus stored as firing, earlier than the look.
+
+    Where it stored none, at the first one at which `for` had passed since activeAt, as Prometheus itself decides it.
+    """
+    now, rule = run.clock.now(), _rule(run, alert.name) if expected else _Rule()
+    # It may have fired before, for another reason: only this activation counts.
+    own = min((at for at in _stored(run, alert.labels, now) if at >= alert.active_at), default=None)
+    if own is None and rule.every_s:
+        own = alert.active_at + timedelta(seconds=math.ceil(rule.hold_s / rule.every_s) * rule.every_s)
+    asked_at = run.chain.last_asked()
+    return Dated(own=own, source=_FIRED, every_s=rule.every_s, absent_at=asked_at, seen_at=now)
+
+
+def _dated_end(run: Run, ended: AlertSeen) -> Dated:
+    """Return when an alert ended: at the evaluation after the last one that Prometheus stored as firing."""
+    now, own, open_s = run.clock.now(), None, 0.0
+    if ended.expected and _fires(ended):
+        open_s = _rule(run, ended.alert).every_s
+        own = max((at for at in _stored(run, ended.labels, now) if at >= ended.at), default=None)
+    return Dated(own=own, source=_FIRED_LAST, open_s=open_s, absent_at=run.chain.last_asked(), seen_at=now)
+
+
+def _stored(run: Run, labels: Mapping[str, str], now: datetime) -> list[datetime]:
+    """Return the evaluations that Prometheus stored as firing of a label set."""
+    selector = f'ALERTS{{alertname={json.dumps(labels.get("alertname", ""))},alertstate="firing"}}'
+    series = run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now)
+    ours = (one for one in series if {k: v for k, v in one.labels.items() if k != "alertstate"} == labels)
+    return [at for one in ours for at, _ in one.points]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The pace of an alerting rule, in seconds; 0: none, or unknown."""
+
+    every_s: float = 0.0
+    hold_s: float = 0.0
+
+
+def _rule(run: Run, alert: str) -> _Rule:
+    """Return the pace of the rules of an alert; the slowest, where several share the name."""
+    groups = run.servers.prometheus.rule_groups()
+    found = [(group.interval_s, rule.hold_s) for group in groups for rule in group.rules if rule.name == alert]
+    return _Rule(*max(found, default=(0.0, 0.0)))
 
 
 def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
@@ -202,7 +255,8 @@ def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
     sent = [one for one in ours if not one.silenced and not one.inhibited]
     if sent:
         first = min(sent, key=lambda alert: alert.updated_at)
-        run.hop(Hop.NOTIFIED, node, first.updated_at, f"Alertmanager, receivers {', '.join(first.receivers) or 'none'}")
+        at = min(first.updated_at, run.clock.now())  # Alertmanager's clock may be ahead of ours
+        run.hop(Hop.NOTIFIED, node, at, f"Alertmanager, receivers {', '.join(first.receivers) or 'none'}")
     for one in ours:
         known = _noted_alert(run, one.labels)
         routing = {"receivers": one.receivers, "silenced": one.silenced, "inhibited": one.inhibited}

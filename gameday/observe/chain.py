@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from gameday.checks.alerts import first_firing
 from gameday.cluster.prometheus import AlertingRule, Series
 from gameday.errors import AdapterError
 from gameday.observe.alerts import node_of
@@ -30,12 +31,15 @@ def note_rule_hops(run: Run, fault: InjectedFault) -> None:
             rule = run.servers.prometheus.rule(expected.name)
             if rule is not None:
                 _note_hops(run, rule, expected.about(node), node, start, end)
+            if fired := first_firing(run.history(), expected, node):
+                source = fired.dated.source if fired.dated else "as the run saw it"
+                run.hop(Hop.RULE_FIRING, node, fired.at, f"{expected.name}: {source}")
         except AdapterError as error:
             run.problem(f"the hops of {expected.name} could not be dated: {error}")
 
 
 def _note_hops(run: Run, rule: AlertingRule, about: str | None, node: str, start: datetime, end: datetime) -> None:
-    """Record one rule's hops; `about` is the node that the rule's series name, None for the cluster's."""
+    """Record a rule's hops before it fires; `about` is the node that the rule's series name, None for the cluster's."""
     prometheus = run.servers.prometheus
     resolution = max(_RESOLUTION, (end - start) / _MOST_POINTS)
     held = _first(run, prometheus.query_range(rule.query, start, end, resolution), about)
@@ -46,10 +50,6 @@ def _note_hops(run: Run, rule: AlertingRule, about: str | None, node: str, start
         run.hop(Hop.SAMPLED, node, at, f"the expression of {rule.name} first held, to {resolution.total_seconds():g} s")
     if active:
         run.hop(Hop.RULE_PENDING, node, active, f"activeAt of {rule.name}")
-    firing = f'ALERTS{{alertname="{rule.name}",alertstate="firing"}}'
-    fired = _first(run, prometheus.stored_samples(firing, end - start, end), about)
-    if fired:
-        run.hop(Hop.RULE_FIRING, node, fired, f"first sample of {firing}")
 
 
 def _first(run: Run, series: list[Series], node: str | None) -> datetime | None:

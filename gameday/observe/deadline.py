@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from gameday.checks.deadlines import Sighting
 from gameday.checks.facts import judge_duration
@@ -40,13 +40,9 @@ def await_within(
     Returns:
         True where it came, in time or not.
     """
-
-    def sighted_at() -> datetime | None:
-        return next((sighting.at for sighting in sightings(run.history())), None)
-
-    at = first_seen(run, what, bound, fault, sighted_at)
-    judge(result, what, bound, fault, at)
-    return at is not None
+    seen = first_seen(run, what, bound, fault, lambda: next(iter(sightings(run.history())), None))
+    judge(result, what, bound, fault, seen)
+    return seen is not None
 
 
 def first_seen(
@@ -54,9 +50,9 @@ def first_seen(
     what: str,
     bound: timedelta,
     fault: InjectedFault,
-    sighted_at: Callable[[], datetime | None],
+    sighted: Callable[[], Sighting | None],
     every_s: float = 0.1,
-) -> datetime | None:
+) -> Sighting | None:
     """Wait for an expectation, and a little longer than its bound.
 
     Args:
@@ -64,25 +60,25 @@ def first_seen(
         what: The expectation, in words.
         bound: How long after the fault it may come.
         fault: The fault that is to cause it.
-        sighted_at: Returns when it came by its own time; None until it was seen.
-        every_s: Seconds between two calls of `sighted_at`.
+        sighted: Returns how it came, by its own time; None until it was seen.
+        every_s: Seconds between two calls of `sighted`.
 
     Returns:
-        When it came by its own time, which may be after the bound; None where it was not seen.
+        How it came, which may be after the bound; None where it was not seen.
     """
-    if at := run.wait(what, fault.time_left(bound, run.clock.now()), sighted_at, every_s):
-        return at
+    if seen := run.wait(what, fault.time_left(bound, run.clock.now()), sighted, every_s):
+        return seen
     return run.wait(
-        f"a last look, for {what}", fault.time_left(bound + _LATEST_SIGHT, run.clock.now()), sighted_at, every_s
+        f"a last look, for {what}", fault.time_left(bound + _LATEST_SIGHT, run.clock.now()), sighted, every_s
     )
 
 
-def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault, at: datetime | None) -> None:
-    """Break the step where the expectation did not come (`at` is None), or came too late."""
-    if at is None:
+def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault, seen: Sighting | None) -> None:
+    """Break the step where the expectation did not come (`seen` is None), or came too late."""
+    if seen is None:
         result.mark_broken(f"{what} was not seen within {format_duration(bound)}")
         return
-    status, _, why = judge_duration(fault.written_at, at, bound)
+    status, _, why = judge_duration(fault.written_at, seen.at, bound, seen.dated)
     if status is Status.BROKEN:
         result.mark_broken(f"{what}: {why}")
     elif status is Status.UNKNOWN:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from gameday.history.events import DevicesHeld, DeviceTaintSeen, SignalUnwatched
 from gameday.observe.deadline import await_within
 from gameday.observe.injected_fault import InjectedFault
 from gameday.plan.device_taints import ExpectedDeviceTaint
+from gameday.run.node_changes import Sight
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.values.devices import TaintedDevice
@@ -31,7 +32,7 @@ class DeviceTaintWatch:
         """Prepare the watch; nothing is sent yet."""
         self._run = run
         self._node = node
-        self._known: set[TaintedDevice] = set()
+        self._known: dict[TaintedDevice, datetime | None] = {}
         self._follower: Follower = follow_slices(run.kubernetes, node, self._changed)
 
     def begin(self) -> None:
@@ -43,14 +44,18 @@ class DeviceTaintWatch:
     def _changed(self, kind: str, changed: Any) -> None:
         now = tainted_devices(self._follower.objects())
         if self._follower.wait_synced(0):
-            for one in sorted(now ^ self._known, key=str):
+            at = self._run.clock.now()
+            sight = Sight(at, at - timedelta(seconds=self._follower.unseen_s))
+            for one in sorted(now.keys() ^ self._known.keys(), key=str):
+                dated = sight.dated(now.get(one), "timeAdded")
                 seen = DeviceTaintSeen(
                     node=self._node,
                     driver=one.driver,
                     device=one.device,
                     taint=one.taint,
                     present=one in now,
-                    at=self._run.clock.now(),
+                    at=dated.latest,
+                    dated=dated,
                 )
                 self._run.note(seen)
         self._known = now

@@ -58,7 +58,7 @@ def node_alerts(
     """Return the node's states in ALERTS, in order of time; raises AdapterError.
 
     An alert that was there when the window began is marked `at_baseline`.
-    `resolved` is dated by the last sample that still had it.
+    `resolved` is dated by the first evaluation that no longer had it, as in a game-day.
     """
     found: dict[str, Series] = {}
     for label in dict.fromkeys((profile.alert_node_label, profile.prometheus_node_label)):
@@ -125,7 +125,8 @@ def _life(life: Sequence[Episode], node: str, start: datetime) -> Iterator[Alert
         yield seen
         followed = any(episode.start < other.start <= episode.until for other in life)
         if not episode.open_end and not followed:
-            yield seen.model_copy(update={"state": "resolved", "at": episode.end})
+            after = episode.every if episode.end > episode.start else timedelta()  # one sample shows no interval
+            yield seen.model_copy(update={"state": "resolved", "at": episode.end + after})
 
 
 def _without_state(episode: Episode) -> dict[str, str]:

@@ -185,7 +185,9 @@ def _taint(incident: Incident, history: History) -> IncidentFinding | None:
     came = [taint for taint in there if not taint.at_baseline]
     if came:
         seconds, when = _since(sign, came[0].at)
-        answer = f"{came[0].taint} by {came[0].manager or 'somebody'}, {when}"
+        # A stamp of managedFields is cut to the second; a sample's time and a detector's decision are not.
+        exact = "" if came[0].at.microsecond or when == _AT_ONCE else f", to {seconds_text(_STAMP_S)}"
+        answer = f"{came[0].taint} by {came[0].manager or 'somebody'}, {when}{exact}"
         return IncidentFinding(id="taint", question=question, status=Status.HELD, answer=answer, seconds=seconds)
     lines = history.of(KernelLineSeen)
     if lines and not any(line.decision == "quarantine" for line in lines):

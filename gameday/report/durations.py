@@ -70,7 +70,7 @@ def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDurati
     if shown is None:
         return RunDuration(measure=measure, seconds=None)
     status = worst_per_check(verdicts)[check]
-    return RunDuration(measure=measure, seconds=shown.seconds, bound=shown.bound, status=status)
+    return RunDuration(measure=measure, seconds=shown.seconds, bound=shown.bound, status=status, dated=shown.dated)
 
 
 def _to_taint(run: RunFolder) -> RunDuration:

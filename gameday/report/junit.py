@@ -67,7 +67,8 @@ def _case(verdict: Verdict) -> Element:
     seconds = verdict.seconds or 0.0
     case = _named(verdict.check, verdict.expectation + where, seconds)
     bound = f"wanted {verdict.bound}; " if verdict.bound else ""
-    text = f"{bound}measured {verdict.measured or 'nothing'}; {verdict.why}"
+    dated = f" ({verdict.dated})" if verdict.dated else ""
+    text = f"{bound}measured {verdict.measured or 'nothing'}{dated}; {verdict.why}"
     if verdict.status is Status.BROKEN:
         SubElement(case, "failure", message=_text(verdict.why or verdict.measured), type="broken").text = _text(text)
     elif verdict.status is Status.UNKNOWN:

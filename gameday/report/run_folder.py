@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import ConfigDict, ValidationError
 
-from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text, target_nodes
+from gameday.checks.facts import seconds_text, target_nodes
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
@@ -37,6 +37,7 @@ from gameday.report.doctors_word import DoctorsWord, doctors_word
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
 from gameday.text import printable, without_secrets
+from gameday.values.dated import CLOCK_TOLERANCE_S
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -51,6 +51,7 @@ class RunDuration(BaseModel):
     seconds: float | None = Field(allow_inf_nan=False)
     bound: str = ""
     status: Status | None = None
+    dated: str = Field(default="", description="what dated it, how exactly, and when it was seen")
 
 
 class Noticed(StrEnum):

@@ -17,6 +17,7 @@ class DetectionChain:
         self._note = note
         self._seen: set[tuple[Hop, str]] = set()
         self._lock = threading.Lock()
+        self._alerts_asked_at: list[datetime] = []
 
     def add(self, hop: Hop, node: str, at: datetime, source: str) -> None:
         """Note a hop in the history, unless it was seen for this node before.
@@ -32,6 +33,18 @@ class DetectionChain:
                 return
             self._seen.add((hop, node))
         self._note(HopSeen(hop=hop, node=node, at=at, source=source))
+
+    def alerts_were_noted(self, asked_at: datetime) -> None:
+        """Keep that the alerts that fired at a moment were noted."""
+        self._alerts_asked_at.append(asked_at)
+
+    def last_asked(self, since: datetime | None = None, until: datetime | None = None) -> datetime | None:
+        """Return the last look at the alerts, between two moments; None where there was none.
+
+        An alert that was not noted did not fire then.
+        """
+        looks = (at for at in reversed(self._alerts_asked_at) if until is None or at <= until)
+        return next((at for at in looks if since is None or at >= since), None)
 
     def has(self, hop: Hop, node: str) -> bool:
         """Return True where the hop was seen for this node."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from gameday.cluster.nodes import snapshot
+from gameday.cluster.nodes import cordon_written_at, label_written_at, snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, Event, KubernetesEventSeen, LabelSeen
+from gameday.values.dated import WHOLE_SECOND_S, Dated
 from gameday.values.nodes import NodeSnapshot
 
 # Characters; the API server's limit for an Event's message. A condition's has no limit of its own.
 _LONGEST_MESSAGE = 1024
+
+
+MANAGED_FIELDS = "its stamp in managedFields"
+"""The API server's stamp of the last write by a field's manager."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Condition:
     """The condition's reason; None if only the status is known, as from a snapshot: a reason that comes later is then
     no change."""
     message: str = ""
+    since: datetime | None = None
+    """Its lastTransitionTime, by its writer's clock."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,21 @@ class NodeView:
     gpus: int | None
     """Allocatable nvidia.com/gpu; None where the node reports none."""
     cordoned: bool
+    cordon_written_at: datetime | None = None
+    labels_written_at: Mapping[str, datetime | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A look of a watch: when it was, and since when a change that it shows may have been there."""
+
+    at: datetime
+    absent_at: datetime
+
+    def dated(self, own: datetime | None, source: str) -> Dated:
+        """Return the accounts of a change that Kubernetes dates to the second; `own` None: it does not."""
+        stamp = own.astimezone(UTC) if own else None
+        return Dated(own=stamp, source=source, open_s=WHOLE_SECOND_S, absent_at=self.absent_at, seen_at=self.at)
 
 
 def view_of_node(node: Any) -> NodeView:
@@ -42,11 +64,15 @@ def view_of_node(node: Any) -> NodeView:
     now = snapshot(node)
     conditions = {
         condition.type: Condition(
-            condition.status, condition.reason or "", (condition.message or "")[:_LONGEST_MESSAGE]
+            condition.status,
+            condition.reason or "",
+            (condition.message or "")[:_LONGEST_MESSAGE],
+            condition.last_transition_time,
         )
         for condition in node.status.conditions or []
     }
-    return NodeView(conditions, now.labels, now.allocatable_gpus, now.unschedulable)
+    written = {label: label_written_at(node, label) for label in now.labels}
+    return NodeView(conditions, now.labels, now.allocatable_gpus, now.unschedulable, cordon_written_at(node), written)
 
 
 def view_of_snapshot(seen: NodeSnapshot) -> NodeView:
@@ -55,24 +81,34 @@ def view_of_snapshot(seen: NodeSnapshot) -> NodeView:
     return NodeView(conditions, seen.labels, seen.allocatable_gpus, seen.unschedulable)
 
 
-def changes(node: str, before: NodeView, now: NodeView, at: datetime) -> Iterator[Event]:
+def changes(node: str, before: NodeView, now: NodeView, sight: Sight) -> Iterator[Event]:
     """Yield an event for each condition, label, GPU count or cordon that changed."""
+    at = sight.at
     for name in sorted(before.conditions.keys() | now.conditions.keys()):
         was, found = before.conditions.get(name), now.conditions.get(name)
         if found is None:
             yield ConditionSeen(node=node, condition=name, status=None, at=at)
         elif was is None or was.status != found.status or was.reason not in (None, found.reason):
-            reason = found.reason or ""
+            is_transition = was is None or was.status != found.status
+            dated = sight.dated(found.since if is_transition else None, "lastTransitionTime")
             yield ConditionSeen(
-                node=node, condition=name, status=found.status, reason=reason, message=found.message, at=at
+                node=node,
+                condition=name,
+                status=found.status,
+                reason=found.reason or "",
+                message=found.message,
+                at=dated.latest,
+                dated=dated,
             )
     for name in sorted(before.labels.keys() | now.labels.keys()):
         if before.labels.get(name) != now.labels.get(name):
-            yield LabelSeen(node=node, label=name, value=now.labels.get(name), at=at)
+            dated = sight.dated(now.labels_written_at.get(name), MANAGED_FIELDS)
+            yield LabelSeen(node=node, label=name, value=now.labels.get(name), at=dated.latest, dated=dated)
     if before.gpus != now.gpus:
         yield AllocatableSeen(node=node, gpus=now.gpus, before=before.gpus, at=at)
     if before.cordoned != now.cordoned:
-        yield CordonSeen(node=node, cordoned=now.cordoned, at=at)
+        dated = sight.dated(now.cordon_written_at, MANAGED_FIELDS)
+        yield CordonSeen(node=node, cordoned=now.cordoned, at=dated.latest, dated=dated)
 
 
 class NodeEvents:
@@ -92,6 +128,10 @@ class NodeEvents:
         if count <= self._counts.get(event.metadata.uid, 0):
             return None
         self._counts[event.metadata.uid] = count
+        own = _last_seen_at(event)
+        # An Event may come long after its own time, which is then no contradiction: its writer queues it.
+        open_s = 0.0 if own and own.microsecond else WHOLE_SECOND_S
+        dated = Dated(own=own, source="the Event's own time", open_s=open_s, seen_at=now)
         return KubernetesEventSeen(
             node=self._node,
             reason=event.reason or "",
@@ -99,7 +139,8 @@ class NodeEvents:
             source=(event.source.component if event.source else None) or event.reporting_component or "",
             message=(event.message or "")[:_LONGEST_MESSAGE],
             count=count,
-            at=_last_seen_at(event) or now,
+            at=dated.latest,
+            dated=dated,
         )
 
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.list_watch import ADDED, DELETED
 from gameday.cluster.manifests import RUN_LABEL
-from gameday.cluster.nodes import decided_at, snapshot, taint_manager
+from gameday.cluster.nodes import decided_at, snapshot, taint_manager, taints_written_at
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
 from gameday.history.events import CordonSeen, Event, KubernetesEventSeen, SignalUnwatched, TaintSeen
-from gameday.run.node_changes import NodeEvents, NodeView, changes, view_of_node, view_of_snapshot
+from gameday.run.node_changes import (
+    MANAGED_FIELDS,
+    NodeEvents,
+    NodeView,
+    Sight,
+    changes,
+    view_of_node,
+    view_of_snapshot,
+)
 from gameday.run.pod_states import PodStates
 from gameday.values.nodes import NodeSnapshot, Taint
 
@@ -251,26 +259,32 @@ class NodeWatch:
             if decided := decided_at(node):
                 for listener in self._listeners:
                     listener.on_decision(name, decided)
-            self._note_taints(name, node)
-            self._note_view(name, node)
+            sight = self._sight(name)
+            self._note_taints(name, node, sight)
+            self._note_view(name, node, sight)
             for listener in self._listeners:
                 listener.on_node(name, None if kind == DELETED else node)
 
-    def _note_taints(self, name: str, node: Any) -> None:
+    def _sight(self, name: str) -> Sight:
+        """Return the present look at a node; its follower calls before it is kept, too."""
+        now, follower = self._kubernetes.clock.now(), self._nodes.get(name)
+        return Sight(now, now - timedelta(seconds=follower.unseen_s if follower else 0.0))
+
+    def _note_taints(self, name: str, node: Any, sight: Sight) -> None:
         now = set(snapshot(node).taints)
-        manager = taint_manager(node)
+        manager, dated = taint_manager(node), sight.dated(taints_written_at(node), MANAGED_FIELDS)
         for taint in now ^ self._taints.setdefault(name, set(self._before[name].taints)):
             seen = TaintSeen(
-                node=name, taint=taint, present=taint in now, manager=manager, at=self._kubernetes.clock.now()
+                node=name, taint=taint, present=taint in now, manager=manager, at=dated.latest, dated=dated
             )
             self._note(seen)
             for listener in self._listeners:
                 listener.on_taint(seen)
         self._taints[name] = now
 
-    def _note_view(self, name: str, node: Any) -> None:
+    def _note_view(self, name: str, node: Any, sight: Sight) -> None:
         view, before = view_of_node(node), self._views.setdefault(name, view_of_snapshot(self._before[name]))
-        for change in changes(name, before, view, self._kubernetes.clock.now()):
+        for change in changes(name, before, view, sight):
             self._note(change)
             if isinstance(change, CordonSeen):
                 for listener in self._listeners:

@@ -121,14 +121,15 @@ def alert_of(run: Run) -> tuple[StepResult, Status]:
 @pytest.mark.parametrize(
     ("looks", "after", "outcome", "status"),
     [
-        ((False, True), 9.8, "done", Status.HELD),
+        ((True,), 9.8, "done", Status.HELD),
+        ((False, True), 9.8, "unknown", Status.UNKNOWN),
         ((False, True), 10.5, "broken", Status.BROKEN),
         ((True,), 10.5, "broken", Status.BROKEN),
         ((False,), 9.8, "done", Status.HELD),
         ((False,), None, "broken", Status.BROKEN),
         ((None,), None, "unknown", Status.UNKNOWN),
     ],
-    ids=["seen-late", "came-late", "found-late", "came-and-went", "never", "unreachable"],
+    ids=["seen-late", "refuted-by-a-look", "came-late", "found-late", "came-and-went", "never", "unreachable"],
 )
 def test_an_alert_is_judged_by_when_it_fired(
     run_of: Callable[..., Run], looks: tuple[bool | None, ...], after: float | None, outcome: str, status: Status

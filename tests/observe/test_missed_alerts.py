@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from gameday.clock import Clock
-from gameday.cluster.prometheus import ActiveAlert, Series
+from gameday.cluster.prometheus import ActiveAlert, RuleGroup, Series
 from gameday.history.events import AlertSeen, FaultInjected, Record
 from gameday.history.journal import History
 from gameday.observe.alerts import note_active_alerts, note_missed_alerts
+from gameday.run.detection_chain import DetectionChain
 from gameday.values.nodes import Target
 from tests.report.run_builder import ALERT, PLAN
 
 START = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)
 LABELS = {"alertname": ALERT, "node": "gpu-1", "code": "79"}
 
+RULE = {"type": "alerting", "name": ALERT, "query": "", "duration": 0, "health": "ok"}
+GROUP = RuleGroup.model_validate({"name": "g", "file": "f", "interval": 1, "rules": [RULE]})
 FAULT = FaultInjected(
     intent="inject",
     fault="xid",
@@ -46,11 +49,12 @@ def noted(series: list[Series], active: list[dict[str, str]], *before: AlertSeen
     alerts = [ActiveAlert(labels=labels, state="firing", activeAt=START, value="1") for labels in active]
     run: Any = SimpleNamespace(
         clock=Clock(),
+        chain=DetectionChain(lambda event: None),
         history=lambda: history,
         plan=PLAN,
         member=None,
         profile=SimpleNamespace(alert_node_label="node", prometheus_node_label="node", background_alerts=("Watchdog",)),
-        servers=SimpleNamespace(prometheus=SimpleNamespace(alerts=lambda: alerts)),
+        servers=SimpleNamespace(prometheus=SimpleNamespace(alerts=lambda: alerts, rule_groups=lambda: (GROUP,))),
         note=noted_alerts.append,
     )
     note_missed_alerts(run, ["gpu-1"], series)
@@ -60,7 +64,8 @@ def noted(series: list[Series], active: list[dict[str, str]], *before: AlertSeen
 def test_an_alert_that_came_and_went_is_noted_with_its_end() -> None:
     fired, resolved = noted([stored()], [])
     assert (fired.state, fired.at, fired.expected) == ("firing", START + timedelta(seconds=1), True)
-    assert (resolved.state, resolved.at) == ("resolved", START + timedelta(seconds=3))
+    # The first evaluation that no longer had it, a second after the last one that did.
+    assert (resolved.state, resolved.at) == ("resolved", START + timedelta(seconds=4))
 
 
 @pytest.mark.parametrize("code", ["48", "79"])
@@ -88,6 +93,8 @@ def test_a_long_annotation_is_cut_and_says_so() -> None:
         value="1",
     )
     run: Any = SimpleNamespace(
+        clock=Clock(),
+        chain=DetectionChain(lambda event: None),
         history=lambda: History(()),
         plan=PLAN,
         member=None,

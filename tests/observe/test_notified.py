@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from gameday.clock import Clock
 from gameday.cluster.alertmanager import NotifiedAlert
 from gameday.history.events import AlertSeen
 from gameday.observe.alerts import note_notified
@@ -41,6 +42,7 @@ def noted(
     run: Any = SimpleNamespace(
         profile=SimpleNamespace(alert_node_label="node", prometheus_node_label="node"),
         servers=SimpleNamespace(alertmanager=SimpleNamespace(alerts=lambda _: list(alerts))),
+        clock=Clock(),
         history=lambda: history_of(*seen),
         hop=lambda *hop: hops.append(hop),
         note=noted_alerts.append,

@@ -113,12 +113,15 @@ def test_a_snapshot_is_not_changed_by_what_follows(reports: Path) -> None:
 
 
 def test_a_run_goes_on_after_an_outage_of_the_api_server(reports: Path) -> None:
-    # While the alert is awaited: the watches break, and the taint is seen when they are back.
+    # While the alert is awaited: the watches break, and the taint is seen when they are back. Its own time dates it.
     outage = Away("kubernetes", 6.6, 12.6)
     played = play(PLAN, lambda script: replace(script, away=(outage,), fires=(8.0,), notified=(8.1,)), reports=reports)
     assert (played.outcome, played.not_held, played.cluster.left()) == (RunOutcome.PASSED, [], [])
     (taint,) = [seen for seen in played.history.of(TaintSeen) if seen.present]
-    assert (taint.at - played.history.records[0].at).total_seconds() > outage.until_s
+    began = played.history.records[0].at
+    assert taint.dated
+    assert (taint.dated.seen_at - began).total_seconds() > outage.until_s
+    assert ((taint.dated.earliest - began).total_seconds(), (taint.at - began).total_seconds()) == (6.0, 7.0)
 
 
 def test_a_fault_goes_with_a_node_that_is_taken_away(reports: Path) -> None:

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from gameday.checks.facts import CLOCK_TOLERANCE_S
 from gameday.checks.outcome import EXIT_CODES, RunOutcome
 from gameday.checks.verdict import Status
 from gameday.history.events import FaultInjected, NodeReturned
 from gameday.plan.models import Plan
 from gameday.reaper.late_quarantine import detector_bound
 from gameday.run.run import Run
+from gameday.values.dated import CLOCK_TOLERANCE_S
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 from tests.support.scripted import game_day

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.history.events.model import EventModel
+from gameday.values.dated import Dated
 from gameday.values.devices import HeldDevice
 from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Hop
@@ -29,7 +30,14 @@ class HopSeen(EventModel):
     source: str
 
 
-class AlertSeen(EventModel):
+class DatedEvent(EventModel):
+    """A signal that came or went; `at` is the latest moment at which that can have been."""
+
+    at: AwareDatetime
+    dated: Dated | None = Field(default=None, description="its own time and the run's looks; None: only the sight")
+
+
+class AlertSeen(DatedEvent):
     """An alert's life as Prometheus or Alertmanager reports it; repeated when its state changes."""
 
     kind: Literal["alert_seen"] = "alert_seen"
@@ -39,7 +47,6 @@ class AlertSeen(EventModel):
     annotations: dict[str, str] = Field(default={})
     node: str | None
     expected: bool
-    at: AwareDatetime
     since: AwareDatetime | None = Field(
         default=None, description="when its condition began to hold (Prometheus' activeAt); None where nobody said"
     )
@@ -55,18 +62,17 @@ class AlertSeen(EventModel):
         return json.dumps(self.labels, sort_keys=True)
 
 
-class TaintSeen(EventModel):
+class TaintSeen(DatedEvent):
     kind: Literal["taint_seen"] = "taint_seen"
     node: str
     taint: Taint
     present: bool
     manager: str | None = Field(description="managedFields manager that owns it; None where the server names none")
-    at: AwareDatetime
     at_baseline: bool = Field(default=False, description="of an incident: it stood when the window began")
 
 
-class DeviceTaintSeen(EventModel):
-    """A taint of a target's device, in a ResourceSlice, that came or went; `at` is when the watch showed it."""
+class DeviceTaintSeen(DatedEvent):
+    """A taint of a target's device, in a ResourceSlice, that came or went."""
 
     kind: Literal["device_taint_seen"] = "device_taint_seen"
     node: str
@@ -74,7 +80,6 @@ class DeviceTaintSeen(EventModel):
     device: str
     taint: Taint
     present: bool
-    at: AwareDatetime
 
 
 class DevicesHeld(EventModel):
@@ -90,8 +95,8 @@ class DevicesHeld(EventModel):
     at: AwareDatetime
 
 
-class ConditionSeen(EventModel):
-    """A condition of a target that came, changed or went; `at` is when the watch showed it."""
+class ConditionSeen(DatedEvent):
+    """A condition of a target that came, changed or went."""
 
     kind: Literal["condition_seen"] = "condition_seen"
     node: str
@@ -99,17 +104,15 @@ class ConditionSeen(EventModel):
     status: str | None = Field(description="True, False or Unknown; None where the condition is no longer there")
     reason: str = ""
     message: str = ""
-    at: AwareDatetime
 
 
-class LabelSeen(EventModel):
-    """A label of a target that came, changed or went; `at` is when the watch showed it."""
+class LabelSeen(DatedEvent):
+    """A label of a target that came, changed or went."""
 
     kind: Literal["label_seen"] = "label_seen"
     node: str
     label: str
     value: str | None = Field(description="None where the label is no longer there")
-    at: AwareDatetime
 
 
 class AllocatableSeen(EventModel):
@@ -122,13 +125,12 @@ class AllocatableSeen(EventModel):
     at: AwareDatetime
 
 
-class CordonSeen(EventModel):
-    """A target that was made unschedulable, or schedulable again; `at` is when the watch showed it."""
+class CordonSeen(DatedEvent):
+    """A target that was made unschedulable, or schedulable again."""
 
     kind: Literal["cordon_seen"] = "cordon_seen"
     node: str
     cordoned: bool
-    at: AwareDatetime
 
 
 class DetectorConsulted(EventModel):
@@ -152,8 +154,8 @@ class AlertChosen(EventModel):
     source: str = Field(description="the exporter whose series the rule reads, and what has to stand behind it")
 
 
-class KubernetesEventSeen(EventModel):
-    """A Kubernetes Event about a target node, as its own time stamps date it."""
+class KubernetesEventSeen(DatedEvent):
+    """A Kubernetes Event about a target node."""
 
     kind: Literal["kubernetes_event_seen"] = "kubernetes_event_seen"
     node: str
@@ -162,7 +164,6 @@ class KubernetesEventSeen(EventModel):
     source: str = Field(description="reporting component")
     message: str
     count: int = 1
-    at: AwareDatetime
 
 
 class SignalUnwatched(EventModel):

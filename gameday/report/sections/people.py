@@ -6,10 +6,11 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from gameday.checks.facts import CLOCK_TOLERANCE_S, seconds_text
+from gameday.checks.facts import seconds_text
 from gameday.history.events import AlertSeen
 from gameday.report.notes import Acknowledged, HumanEvent, People, Runbook
 from gameday.report.run_folder import RunFolder
+from gameday.values.dated import CLOCK_TOLERANCE_S
 
 ORDER = 102
 TITLE = "People"

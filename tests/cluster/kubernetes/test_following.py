@@ -19,6 +19,7 @@ from gameday.cluster.pods import PodFollower, PodSeen
 from gameday.cluster.watch import Follower
 from gameday.errors import WatchRefusedError
 from gameday.values.results import Cleanliness
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import NAMESPACE, PATIENCE_S, World, termination_message, unique, until
 
 
@@ -363,3 +364,24 @@ def test_a_follower_of_a_server_that_is_away_ends_on_request(world: World, run: 
 
     with Follower(functools.wraps(world.core.list_node)(away)) as nodes:
         assert not nodes.wait_synced(0)
+
+
+def test_a_change_may_be_as_old_as_the_gap_that_it_comes_after() -> None:
+    """A connection that goes on from a version brings what it missed right after it is up."""
+    clock = VirtualClock()
+    follower = Follower(lambda **_: None, None, lambda item: item, clock=clock)
+
+    def unseen_s(after_s: float) -> float:
+        clock.sleep(after_s)
+        return follower.unseen_s
+
+    def goes(*, up: bool) -> None:
+        follower._take(list_watch.STATE, ("", ""), None) if up else setattr(follower, "_down_since", clock.monotonic())
+
+    assert unseen_s(2) == 2  # it never was up
+    goes(up=True)
+    assert unseen_s(5) == 0
+    goes(up=False)
+    assert unseen_s(7) == 7
+    goes(up=True)
+    assert (unseen_s(0.5), unseen_s(1)) == (7.5, 0)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -76,7 +77,7 @@ class ScriptedPrometheus(Prometheus):
     def _answer(self, path: str, params: Mapping[str, Any]) -> Json:
         match path.removeprefix("api/v1/"):
             case "alerts":
-                return _success({"alerts": [_active(one) for one in self._world.active()]})
+                return _success({"alerts": [_active(one) for one in self._active()]})
             case "rules":
                 return _success({"groups": self._groups() if params.get("type") == "alert" else []})
             case "query":
@@ -89,6 +90,13 @@ class ScriptedPrometheus(Prometheus):
                 return _success({"version": "3.5.0"})
         return _success({})
 
+    def _by_its_clock(self, alert: Alert) -> Alert:
+        ahead = timedelta(seconds=self._script.prometheus_ahead_s)
+        return replace(alert, fired=alert.fired + ahead, ended=alert.ended + ahead if alert.ended else None)
+
+    def _active(self) -> list[Alert]:
+        return [self._by_its_clock(one) for one in self._world.active()]
+
     def _groups(self) -> list[Json]:
         rules = [
             {
@@ -99,7 +107,7 @@ class ScriptedPrometheus(Prometheus):
                 "labels": {"severity": "critical", **labels},
                 "annotations": {},
                 "health": "ok",
-                "alerts": [_active(one) for one in self._world.active() if one.name == name],
+                "alerts": [_active(one) for one in self._active() if one.name == name],
             }
             for name, labels in self._script.alerts
         ]
@@ -141,7 +149,7 @@ class ScriptedPrometheus(Prometheus):
         """Return the stored samples of ALERTS: at the first evaluation, and at the last one before the end."""
         name = _ALERT_NAME.search(query)
         found = []
-        for one in self._world.alerts:
+        for one in map(self._by_its_clock, self._world.alerts):
             last = (one.ended - EVALUATED_EVERY) if one.ended else end
             points = [at for at in dict.fromkeys((one.fired, last)) if start <= at <= end and at >= one.fired]
             if points and (name is None or name[1] == one.name):
@@ -254,7 +262,8 @@ def _vector(at: datetime, values: Mapping[str, float]) -> Json:
 
 
 def _matrix(series: list[tuple[Json, list[datetime]]]) -> Json:
-    result = [{"metric": metric, "values": [[at.timestamp(), 1.0] for at in times]} for metric, times in series]
+    cut = [(metric, [math.floor(at.timestamp() * 1000) / 1000 for at in times]) for metric, times in series]
+    result = [{"metric": metric, "values": [[at, 1.0] for at in times]} for metric, times in cut]
     return {"resultType": "matrix", "result": result}
 
 

@@ -107,6 +107,8 @@ class Script:
     reboot_s: float = 5.0
     agents: Mapping[str, AgentScript] = field(default_factory=dict)
     """By role, which is empty for a pod of nobody's game-day; a role that is not named has the defaults."""
+    prometheus_ahead_s: float = 0.0
+    """How far Prometheus' clock is ahead of all others."""
     away: tuple[Away, ...] = ()
     changes: tuple[NodeChange, ...] = ()
     events: tuple[NodeEvent, ...] = ()
