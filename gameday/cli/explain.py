@@ -36,7 +36,8 @@ def explain(
     for index, text in enumerate(lines):
         if index:
             typer.echo()
-        for name, value in _explanation(text, reader.recognise(text), loaded):
+        event = reader.recognise(text) or loaded.policy.other_line(text)
+        for name, value in _explanation(text, event, loaded):
             typer.echo(f"{name:<10}{printable(value)}")
 
 
@@ -66,8 +67,7 @@ def _of_no_gpu_line(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]
     from gameday.health.policy_files import pod_log_signal  # noqa: PLC0415
     from gameday.health.signal import SignalKind  # noqa: PLC0415
 
-    heads = "NVRM:, nvidia-nvswitchN: or nvidia-peermem"
-    yield "form", f"no line of the NVIDIA driver, of a switch or of nvidia-peermem: their messages begin with {heads}"
+    yield "form", _form_of_no_gpu_line(text)
     for rule in loaded.policy.rules_of(SignalKind.POD_LOG):
         if rule.pod_log is None:
             continue
@@ -80,10 +80,21 @@ def _of_no_gpu_line(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]
     yield "response", "ignore: nothing is recorded"
 
 
+def _form_of_no_gpu_line(text: str) -> str:
+    from gameday.xid.messages import is_of_the_driver  # noqa: PLC0415
+    from gameday.xid.record import read_record  # noqa: PLC0415
+
+    if is_of_the_driver(read_record(text).message):
+        return "a message of the NVIDIA driver without a code, and none of those known by name"
+    heads = "NVRM:, nvidia-nvswitchN: or nvidia-peermem"
+    return f"no line of the NVIDIA driver, of a switch or of nvidia-peermem: their messages begin with {heads}"
+
+
 def _facts(event: KernelEvent) -> Iterator[tuple[str, str]]:
     from gameday.health.policy import nvidia_actions  # noqa: PLC0415
     from gameday.xid.catalogue import sxids, xids  # noqa: PLC0415
     from gameday.xid.lines import Kind  # noqa: PLC0415
+    from gameday.xid.messages import MESSAGE_BY_NAME  # noqa: PLC0415
 
     yield "form", _form(event)
     yield "writer", _writer(event)
@@ -92,6 +103,8 @@ def _facts(event: KernelEvent) -> Iterator[tuple[str, str]]:
         yield "code", f"{event.code}: {known.name if known else 'in no catalogue'}"
     elif event.kind in (Kind.XID, Kind.SXID):
         yield "code", "not readable"
+    if message := MESSAGE_BY_NAME.get(event.name):
+        yield "message", f"{message.name}: {message.about}"
     if event.kind in (Kind.XID, Kind.GPU_LOST):
         actions = sorted(str(action) or "none stated" for action in nvidia_actions(event))
         yield "NVIDIA", ", ".join(actions) or "no action: the code is unused or in no catalogue"
@@ -111,6 +124,8 @@ def _form(event: KernelEvent) -> str:
         Kind.SXID: "an SXid of an NVSwitch",
         Kind.GPU_LOST: "a GPU that has fallen off the bus, in a line without an Xid",
         Kind.PEERMEM: "an invalid context that nvidia-peermem found",
+        Kind.DRIVER: "a message of the driver without a code",
+        Kind.OTHER: "a line that is not recognised, of which a rule's pattern decides",
         Kind.GPU_RESET: "our agent's note of a GPU reset: it ends faults, and is never one",
     }
     details = [

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import ValidationError
@@ -41,6 +42,11 @@ _LABELS = "loki/api/v1/labels"
 _PAGE_LINES = 1000
 _BACK_OFF_S = (0.2, 5.0)
 _ENDS_WITHIN_S = 5.0
+_WITHOUT_TAIL = 2
+"""Times in a row that the tail fails and the range is read, so that it is not the store that has just come back."""
+RANGE_EVERY_S = 5.0
+"""The pace at which a store is asked whose tail cannot be opened: a line is late by as much, and two minutes of the
+lines asked for are read each time. Our choice."""
 # A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
 _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
 _NS_DIGITS = 19  # until the year 2286
@@ -105,6 +111,15 @@ class _RangeAnswer(Answer):
 class _Frame(Answer):
     streams: list[Any] | None = None
     dropped_entries: list[dict[str, Any]] | None = None
+
+
+class Followed(StrEnum):
+    """The ways in which a log is followed."""
+
+    TAIL = "tail"
+    """The store sends each line as it comes."""
+    RANGE = "range"
+    """The store is asked for the newest lines again and again: a proxy before it does not serve the tail."""
 
 
 def _uncounted(_: int) -> None:
@@ -237,7 +252,7 @@ class LogFollower:
         *,
         overlap_s: float = 120.0,
         recheck_s: float = 30.0,
-        on_connected: Callable[[bool], None] = lambda _: None,
+        on_connected: Callable[[Followed | None], None] = lambda _: None,
         on_unreadable: Callable[[int], None] = _uncounted,
     ) -> None:
         """Prepare to follow; nothing is sent before `lines` is iterated.
@@ -248,7 +263,8 @@ class LogFollower:
             since_ns: Unix time of the oldest line.
             overlap_s: Seconds by which a line may reach the store late and still be found.
             recheck_s: Seconds after which the range is read again while the tail seems well.
-            on_connected: Called with True once the tail is open and the range read, with False when the tail is lost.
+            on_connected: Called with how the log is followed once all its lines so far are read, with None when it no
+                longer is.
             on_unreadable: Called with the number of streams and entries that are none, each time some are read.
         """
         self._store = store
@@ -263,6 +279,9 @@ class LogFollower:
         self._by_age: list[tuple[int, int]] = []
         self._stopping = threading.Event()
         self._socket: Connection | None = None
+        self._followed: Followed | None = None
+        self._is_lost = self._is_range_told = False
+        self._without_tail = 0
 
     def stop(self) -> None:
         """End `lines`, from any thread."""
@@ -278,24 +297,64 @@ class LogFollower:
             AdapterError: Loki cannot parse the query.
         """
         failures = 0
-        while not self._stopping.is_set():
-            try:
-                with self._store.open_tail(self._query, self._read_until) as socket:
-                    self._socket = socket
-                    yield from self._fill()
-                    self._on_connected(True)
-                    failures = 0
-                    yield from self._tail(socket)
-            except (AdapterError, OSError, WebSocketException) as error:
-                if isinstance(error, AdapterError) and error.status == 400:
-                    raise
-                if not failures and not self._stopping.is_set():
-                    log.warning("log store lost, trying again: %s", error)
-                failures += 1
-            finally:
-                self._socket = None
-                self._on_connected(False)
-            self._stopping.wait(pause_s(failures, *_BACK_OFF_S))
+        try:
+            while not self._stopping.is_set():
+                opened_at = time.monotonic()
+                try:
+                    with self._store.open_tail(self._query, self._read_until) as socket:
+                        self._socket, opened_at = socket, time.monotonic()
+                        yield from self._fill()
+                        self._follows(Followed.TAIL)
+                        yield from self._tail(socket)
+                except (AdapterError, OSError, WebSocketException) as error:
+                    # A tail that a proxy closes at once, again and again, is none.
+                    if self._socket is not None and time.monotonic() - opened_at > RANGE_EVERY_S:
+                        failures = self._without_tail = 0
+                    failures += 1
+                    yield from self._read_range(error)
+                finally:
+                    self._socket = None
+                is_read = self._followed is Followed.RANGE
+                self._stopping.wait(RANGE_EVERY_S if is_read else pause_s(failures, *_BACK_OFF_S))
+        finally:
+            self._follows(None)
+
+    def _read_range(self, error: Exception) -> Iterator[LogLine]:
+        """Read the newest lines from a store whose tail cannot be followed, because of `error`.
+
+        Raises:
+            AdapterError: Loki cannot parse the query.
+        """
+        if self._stopping.is_set():
+            return
+        try:
+            yield from self._fill()
+        except AdapterError as range_error:
+            # A 400 for the tail alone may be Loki's max_concurrent_tail_requests, or a proxy's.
+            if range_error.status == 400:
+                raise
+            self._without_tail = 0
+            self._lost(range_error)
+            return
+        self._without_tail += 1
+        if self._without_tail < _WITHOUT_TAIL:
+            self._lost(error)
+            return
+        if not self._is_range_told:
+            self._is_range_told = True
+            log.warning("the log store's tail fails, so its query_range is read every %g s: %s", RANGE_EVERY_S, error)
+        self._follows(Followed.RANGE)
+
+    def _lost(self, error: Exception) -> None:
+        if not self._is_lost and not self._stopping.is_set():
+            log.warning("log store lost, trying again: %s", error)
+        self._is_lost = True
+        self._follows(None)
+
+    def _follows(self, how: Followed | None) -> None:
+        self._is_lost = self._is_lost and how is None
+        self._followed = how
+        self._on_connected(how)
 
     def _tail(self, socket: Connection) -> Iterator[LogLine]:
         recheck_at = time.monotonic() + self._recheck_s
@@ -308,6 +367,9 @@ class LogFollower:
             except TimeoutError:
                 pass
             if dropped or time.monotonic() >= recheck_at:
+                if self._is_range_told:
+                    self._is_range_told = False
+                    log.warning("the log store's tail is followed again")
                 while (yield from self._fill_beside(socket)):
                     pass
                 recheck_at = time.monotonic() + self._recheck_s
@@ -410,6 +472,11 @@ class Loki(LogStore):
     ) -> LogTail:
         """Begin to follow the node's lines from `since` on; arguments as for `LogTail`."""
         return LogTail(LogFollower(self, self._of_node(node), nanoseconds(since)), on_line, on_refused)
+
+    def try_tail(self) -> None:
+        """Open the tail of the kernel log, as who follows it does, and close it. Raises AdapterError."""
+        with self.open_tail(self._profile.loki_selector, time.time_ns()):
+            pass
 
     def selector_labels(self) -> set[str]:
         """Return the labels that the profile's stream selector names."""

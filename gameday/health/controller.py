@@ -15,6 +15,7 @@ from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kube_errors import reason_of
 from gameday.cluster.list_watch import DELETED
+from gameday.cluster.loki import Followed
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError
 from gameday.health.api import Api
@@ -111,10 +112,18 @@ class Controller:
             since,
             self._log_connected,
             self._metrics.unreadable_entries.inc,
+            self._options.policy.other_lines,
         )
         threading.Thread(target=self._follow, args=(detector,), name="follow", daemon=True).start()
-        policy, on_read = self._options.policy, self._source_read
-        self._sources = build_sources(policy, self._servers, self._api, self._worker.since, self._deliver, on_read)
+        self._sources = build_sources(
+            self._options.policy,
+            self._servers,
+            self._api,
+            self._worker.since,
+            self._deliver,
+            self._source_read,
+            lambda trouble: self._metrics.webhook_troubles.labels(trouble).inc(),
+        )
         try:
             for source in self._sources:
                 source.start()
@@ -154,9 +163,9 @@ class Controller:
         except AdapterError as error:
             self._inbox.put_own(_Stop(error))
 
-    def _log_connected(self, connected: bool) -> None:
-        self._metrics.stream_connected.set(connected)
-        if connected and self._on_ready:
+    def _log_connected(self, how: Followed | None) -> None:
+        self._metrics.show_followed(how)
+        if how and self._on_ready:
             self._on_ready()
             self._on_ready = None
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gameday.cluster.loki import LogFollower, LogLine, LogStore
+from gameday.cluster.loki import Followed, LogFollower, LogLine, LogStore, nanoseconds
+from gameday.health.model import DISORDER_S
+from gameday.values.patterns import either
 from gameday.xid.lines import KernelEvent, LogReader, beat_uptime_s
 
 # Everything that a LogReader knows, with the lines that go on with a record, which `dmesg` indents by its stamp; and
 # signs of life in quiet times: the shipper's beat and game-days' markers.
 _WANTED = (
-    r"(?i)(^ {15}|Xid|NVRM: The NVIDIA GPU|installed in this|fallen off the bus|nvidia-peermem|gameday-agent: "
-    r"|gameday: (marker|beat))"
+    r"(?i)(^ {15}|Xid|NVRM: |installed in this|fallen off the bus|nvidia-(peermem|uvm|nvswitch)|nvswitch\d"
+    r"|gameday-agent: |gameday: (marker|beat))"
 )
 _MOST_READERS = 20_000
 """Nodes of which the last lines are remembered: more than the largest clusters have, as anything may be a label."""
@@ -42,13 +44,29 @@ class Detection:
 class LineReader:
     """The kernel logs of all nodes, each read in its order."""
 
-    def __init__(self) -> None:
+    def __init__(self, other_line: Callable[[str], KernelEvent | None] = lambda _: None) -> None:
+        """Prepare to read; `other_line` reads a line that is not recognised, and None makes it a mere sign of life."""
+        self._other_line = other_line
         self._log_of = lru_cache(maxsize=_MOST_READERS)(lambda _node: LogReader())
 
     def read(self, found: NodeLine) -> Detection:
         """Recognise a node's next line."""
-        event = self._log_of(found.node).recognise(found.line.text)
-        return Detection(found.node, found.line, event, beat_uptime_s(found.line.text))
+        text = found.line.text
+        event = self._log_of(found.node).recognise(text) or self._other_line(text)
+        return Detection(found.node, _at_its_own_time(found.line, event), event, beat_uptime_s(text))
+
+
+def _at_its_own_time(line: LogLine, event: KernelEvent | None) -> LogLine:
+    """Return a line with no stamp but the node's time at that time: one that is shipped again has a new one there."""
+    if event is None or event.wall is None or event.uptime_s is not None:
+        return line
+    own_ns = nanoseconds(event.wall)
+    return replace(line, ns=own_ns) if own_ns < line.ns - DISORDER_S * 1e9 else line
+
+
+def wanted(patterns: Sequence[str]) -> str:
+    """Return the pattern of the lines to ask the log store for: those known, and those of a policy's patterns."""
+    return either([_WANTED, *(pattern.removeprefix("^") for pattern in patterns)])
 
 
 class Detector:
@@ -60,12 +78,17 @@ class Detector:
         selector: str,
         node_label: str,
         since_ns: int,
-        on_connected: Callable[[bool], None],
+        on_connected: Callable[[Followed | None], None],
         on_unreadable: Callable[[int], None],
+        patterns: Sequence[str] = (),
     ) -> None:
         self._node_label = node_label
         self._follower = LogFollower(
-            store, f"{selector} |~ `{_WANTED}`", since_ns, on_connected=on_connected, on_unreadable=on_unreadable
+            store,
+            f"{selector} |~ `{wanted(patterns)}`",
+            since_ns,
+            on_connected=on_connected,
+            on_unreadable=on_unreadable,
         )
 
     def stop(self) -> None:

@@ -65,7 +65,7 @@ def matter_of(item: Detection | Signal, policy: Policy) -> Matter | None:
     decision = policy.decide(signal)
     if decision.rule is None or decision.response not in (Response.QUARANTINE, Response.WATCH):
         return None
-    what = (signal.event.kind, signal.event.code) if signal.event else signal.name
+    what = (signal.event.kind, signal.event.code, signal.event.name) if signal.event else signal.name
     times = decision.rule.watch.times if decision.rule.watch else 1
     return Matter((decision.rule.name, decision.remedy, what, signal.gpu), decision.response, times)
 
@@ -154,7 +154,7 @@ class Inbox(Generic[_Own]):
             on_dropped: Called with a source and the number of its lines or signals that are dropped.
         """
         self._policy = policy
-        self._reader = LineReader()
+        self._reader = LineReader(policy.other_line)
         self._on_dropped = on_dropped
         self._own: deque[_Own] = deque()
         self._backlogs: OrderedDict[tuple[SignalKind, str], _Backlog] = OrderedDict()

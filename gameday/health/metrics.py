@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from gameday.cluster.alert_receiver import Trouble
+from gameday.cluster.loki import Followed
 from gameday.health.model import Fault
 from gameday.health.signal import SignalKind
 from gameday.health.transitions import IMPOSSIBLE_STAMP
@@ -57,8 +59,12 @@ class Metrics:
             registry=registry,
         )
         self.stream_connected = Gauge(
-            f"{_PREFIX}_log_stream_connected", "1 while the log store's tail is followed", registry=registry
+            f"{_PREFIX}_log_stream_connected",
+            "1 for the way in which the log is followed now: the store's tail, or its range read again and again",
+            ["by"],
+            registry=registry,
         )
+        self.show_followed(None)
         self.ignored_lines = Counter(
             f"{_PREFIX}_ignored_lines", "Recognised lines not acted upon", ["why"], registry=registry
         )
@@ -85,6 +91,14 @@ class Metrics:
             ["kind", "why"],
             registry=registry,
         )
+        self.webhook_troubles = Counter(
+            f"{_PREFIX}_webhook_troubles",
+            "Requests of the webhook, and entries in them, of which alerts may be missing",
+            ["why"],
+            registry=registry,
+        )
+        for trouble in Trouble:
+            self.webhook_troubles.labels(trouble)
         self.source_up = Gauge(
             f"{_PREFIX}_source_up", "1 while the source's last request succeeded", ["source"], registry=registry
         )
@@ -109,8 +123,13 @@ class Metrics:
         )
         self._shown: dict[str, set[tuple[str, ...]]] = {}
 
+    def show_followed(self, how: Followed | None) -> None:
+        """Show how the log is followed; None: it is not."""
+        for each in Followed:
+            self.stream_connected.labels(each).set(each is how)
+
     def count_event(self, node: str, event: KernelEvent) -> None:
-        self.kernel_events.labels(node, event.kind, code_label(event.kind, event.code)).inc()
+        self.kernel_events.labels(node, event.kind, event.name or code_label(event.kind, event.code)).inc()
 
     def show_active(self, node: str, active: list[Fault]) -> None:
         """Make the node's series exactly these; a series that ends is removed, not set to 0."""

@@ -24,6 +24,8 @@ _LONGEST_WHY = 160
 MOST_FAULTS = 64
 MOST_SEEN_LINES = 16
 MOST_SEEN_SIGNALS = 16
+MOST_HELD = 16
+"""Conditions of one node; a policy names one or two."""
 MOST_SIGHTINGS = 32
 """Twice the highest threshold of a policy's watch, so that two devices of one node can be watched."""
 DISORDER_S = 1.0
@@ -51,6 +53,15 @@ class Sighting(_Record):
     """Unix ns."""
 
 
+class Held(_Record):
+    """A condition's status that a rule answers, and since when it has held without an end that was seen."""
+
+    type: str
+    status: str
+    since_ns: int
+    """Unix ns."""
+
+
 class LogProgress(_Record):
     """The part of a node's kernel log that is done with, and of its other signals.
 
@@ -71,6 +82,8 @@ class LogProgress(_Record):
     """Keys of the newest other signals that were recorded or acted upon."""
     sightings: tuple[Sighting, ...] = Field(default=(), max_length=MOST_SIGHTINGS)
     """The newest occurrences of watched signals."""
+    held: tuple[Held, ...] = Field(default=(), max_length=MOST_HELD)
+    """The conditions that hold."""
 
     def advanced(self, boot: str, until_ns: int, uptime_s: float | None) -> LogProgress:
         """Return the progress after one more line.
@@ -100,18 +113,25 @@ class LogProgress(_Record):
         """Return the progress with one more occurrence of a watched signal."""
         return self.model_copy(update={"sightings": (*self.sightings, sighting)[-MOST_SIGHTINGS:]})
 
+    def with_held(self, held: Held) -> LogProgress:
+        """Return the progress with one more condition that holds."""
+        return self if held in self.held else self.model_copy(update={"held": (*self.held, held)[-MOST_HELD:]})
+
     def ended(self, now_ns: int) -> LogProgress:
         """Return the progress after the end of the node's quarantine: it begins anew."""
         return self.model_copy(update={"returned_ns": now_ns, "signals": (), "sightings": ()})
 
     def without_lines(self) -> LogProgress:
         """Return the part that outlives a boot: all but that of the kernel log."""
-        return LogProgress(returned_ns=self.returned_ns, signals=self.signals, sightings=self.sightings)
+        kept = {"signals": self.signals, "sightings": self.sightings, "held": self.held}
+        return LogProgress(returned_ns=self.returned_ns, **kept)
 
     def merged(self, other: LogProgress) -> LogProgress:
         """Return the progress of two records of one node, one of which was saved later than the other."""
         newer, older = (self, other) if self.until_ns >= other.until_ns else (other, self)
         newer = newer._with_signals_of(older)
+        # The annotation's copy has none.
+        newer = newer.model_copy(update={"held": newer.held or older.held})
         if newer.boot != older.boot:
             return newer
         lines = (*(line for line in older.lines if line not in newer.lines), *newer.lines)
@@ -138,7 +158,7 @@ class Fault(_Record):
     """The kind of the kernel log's line, or of another signal."""
     code: int | None
     name: str = Field(default="", max_length=316)
-    """The alert, condition, Event's reason or rule; empty for lines of the kernel log."""
+    """The alert, condition, Event's reason, rule, or message of the driver; empty for lines with a code."""
     pci: str | None
     at: AwareDatetime
     """The moment at which it happened: for a line, as the log store dates it."""
@@ -182,7 +202,7 @@ def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: 
     first, *others = faults
     head = first.model_dump() | {"why": first.why[:_LONGEST_WHY], "policy": policy, "boot": boot, "decided": decided}
     # Without them a signal that is shown again after a crash is recorded twice, and has no second effect.
-    head["seen"] = progress.model_copy(update={"signals": (), "sightings": ()})
+    head["seen"] = progress.model_copy(update={"signals": (), "sightings": (), "held": ()})
     short = [fault.model_copy(update={"why": ""}) for fault in others]
     for fitting in range(len(short), -1, -1):
         reason = Reason.model_validate(head | {"others": tuple(short[:fitting]), "more": len(short) - fitting})
@@ -317,6 +337,8 @@ class NodeState:
     """Nothing is known of the lines that this boot had before this process saw the node."""
     history_until_s: float | None = None
     """Lines with stamps up to this are from before anything was known of the node."""
+    history_until_ns: int = 0
+    """Lines with a time of their own up to this are, too; Unix ns."""
     quarantined_at: datetime | None = None
     """The moment its present quarantine was decided."""
     last_seen_at: datetime = field(default_factory=lambda: datetime.now(UTC))

@@ -29,10 +29,11 @@ from gameday.documents.fields import (
 )
 from gameday.health.episodes.policy import RepairPolicy
 from gameday.health.signal import Signal, SignalKind
-from gameday.values.patterns import found_in, why_no_pattern
+from gameday.values.patterns import begins, found_in, why_no_pattern
 from gameday.xid.catalogue import Action, Remedy, nvlink5_actions, xids
 from gameday.xid.decide import Decision, Response, decide
-from gameday.xid.lines import KernelEvent, Kind, Severity
+from gameday.xid.lines import KernelEvent, Kind, Severity, read_other
+from gameday.xid.messages import LEAST_HEAD, MESSAGE_BY_NAME, is_of_the_driver, without_names
 from gameday.xid.record import Writer
 
 _HIGHEST_CODE = 99_999  # an SXid is printed as %05d (docs/sources.md, Lines of the driver)
@@ -65,6 +66,12 @@ def _check_not_empty(value: tuple[object, ...]) -> tuple[object, ...]:
     return value
 
 
+def _check_message(name: str) -> str:
+    if name not in MESSAGE_BY_NAME:
+        raise PydanticCustomError("message", "must be one of {known}", {"known": ", ".join(MESSAGE_BY_NAME)})
+    return name
+
+
 NotEmpty = AfterValidator(_check_not_empty)
 """The check that a list has an entry, after its items, so that a mistake in one is not also an empty list."""
 Codes = Annotated[tuple[int, int], BeforeValidator(_read_codes)]
@@ -74,10 +81,17 @@ PromLabel = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length
 
 
 class KernelLogMatch(DocumentModel):
-    """Lines of the kernel log. All keys that are given must fit; without any, every recognised line does."""
+    """Lines of the kernel log. All keys that are given must fit; without any, every recognised line does.
+
+    `text` alone is also about lines that are not recognised.
+    """
 
     kinds: tuple[Kind, ...] = ()
-    """xid, sxid, gpu-lost (fallen off the bus in a line without an Xid), peermem, gpu-reset (our agent's note)."""
+    """xid, sxid, gpu-lost (gone from the bus in a line without an Xid), peermem, driver (a message with a name),
+    other (no line of these)."""
+    messages: tuple[Annotated[str, AfterValidator(_check_message)], ...] = ()
+    """Names of the driver's messages without a code: uvm-fatal, gpu-needs-reset, nvswitch-fatal, adapter-failed,
+    gsp-timeout, gsp-rpc-failed."""
     xids: tuple[Codes, ...] = ()
     """Codes and ranges in quotes: [79, '144-150']. With `sxids`, a line of either list fits."""
     sxids: tuple[Codes, ...] = ()
@@ -90,19 +104,41 @@ class KernelLogMatch(DocumentModel):
     """The answer that NVIDIA's catalogue asks for, as gameday/xid/decide.py reads it: quarantine, workload, event,
     ignore."""
     text: Pattern | None = None
-    """A regular expression, in RE2's syntax, that the whole line must contain."""
+    """A regular expression, in RE2's syntax, that the line must contain. In a line that is not the driver's the message
+    must begin with it, in at least 16 characters: others may have chosen what comes later, or a name before it."""
+
+    @property
+    def asks_for_other_lines(self) -> bool:
+        """True for a rule about lines that are not recognised: its pattern alone decides."""
+        keys = (self.messages, self.xids, self.sxids, self.nvidia_actions, self.severities, self.catalogue)
+        return self.text is not None and not any(keys) and self.kinds in ((), (Kind.OTHER,))
 
     def matches(self, signal: Signal) -> bool:
         event = signal.event
         if event is None:
             return False
+        if event.kind is Kind.OTHER:
+            return self.asks_for_other_lines and self.has_text(event.text)
+        # The name of the process in the line is anybody's choice.
+        line = event.line.replace(f"name={event.process}", "name=") if event.process else event.line
+        return self.fits(event) and (self.text is None or found_in(self.text, line))
+
+    def has_text(self, message: str) -> bool:
+        """Return True if the message of a line that is not recognised has the pattern where nobody can forge it."""
+        assert self.text
+        if is_of_the_driver(message):
+            return found_in(self.text, without_names(message))
+        return begins(message, self.text) >= LEAST_HEAD
+
+    def fits(self, event: KernelEvent) -> bool:
+        """Return True if all keys but `text` fit a recognised line."""
         return (
             (not self.kinds or event.kind in self.kinds)
+            and (not self.messages or event.name in self.messages)
             and self._has_code(event)
             and (not self.nvidia_actions or bool(nvidia_actions(event) & set(self.nvidia_actions)))
             and (not self.severities or event.severity in self.severities)
             and (not self.catalogue or decide(event).response in self.catalogue)
-            and (self.text is None or found_in(self.text, event.line))
         )
 
     def _has_code(self, event: KernelEvent) -> bool:
@@ -245,6 +281,11 @@ class Rule(DocumentModel):
         """The kind of signal that the rule matches."""
         return next(kind for key, kind in _MATCH_KEYS.items() if getattr(self, key) is not None)
 
+    def matches_status(self, signal: Signal) -> bool:
+        """Return True if the rule is about this condition's status, for one reason or another."""
+        match = self.condition
+        return match is not None and (match.type, match.status) == (signal.name, signal.labels.get("status"))
+
     def matches(self, signal: Signal) -> bool:
         """Return True if the rule is about this signal."""
         if signal.kind is not self.kind:
@@ -333,6 +374,18 @@ class Policy(DocumentModel):
         writer = Writer.ROOT if event.kind is Kind.GPU_RESET else Writer.KERNEL
         return self.trust is Trust.ANY or event.writer is writer
 
+    def other_line(self, line: str) -> KernelEvent | None:
+        """Return a line that is not recognised where the pattern of a rule asks for it, and None for every other."""
+        matches = [rule.kernel_log for rule in self.rules if rule.kernel_log and rule.kernel_log.asks_for_other_lines]
+        event = read_other(line) if matches else None
+        return event if event and any(match.has_text(event.text) for match in matches) else None
+
+    @property
+    def other_lines(self) -> tuple[str, ...]:
+        """The patterns of the rules that ask for lines that are not recognised."""
+        matches = (rule.kernel_log for rule in self.rules)
+        return tuple(match.text for match in matches if match and match.text and match.asks_for_other_lines)
+
     def rules_of(self, kind: SignalKind) -> tuple[Rule, ...]:
         """Return the rules about one kind of signal, in their order."""
         return tuple(rule for rule in self.rules if rule.kind is kind)
@@ -349,6 +402,8 @@ def nvidia_actions(event: KernelEvent) -> frozenset[Action]:
 
 
 def _reason(signal: Signal, catalogue: Decision | None, rule: Rule) -> str:
+    if signal.event and signal.event.kind is Kind.OTHER:
+        return f"a line of the kernel log, by rule {rule.name}"
     if catalogue:
         return catalogue.reason
     if signal.kind is SignalKind.POD_LOG:

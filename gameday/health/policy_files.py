@@ -17,6 +17,7 @@ from gameday.documents.read import decode, read
 from gameday.documents.source import Path as Where
 from gameday.documents.source import Source, parse
 from gameday.errors import DocumentError, DocumentProblem
+from gameday.health.dead_rules import dead_rules
 from gameday.health.policy import Policy, Rule
 from gameday.health.signal import Signal, SignalKind
 from gameday.text import shown
@@ -120,9 +121,13 @@ def _contradictions(policy: Policy, parsed: Source, path: Path) -> Iterator[Docu
     for index, name in enumerate(names):
         if name in names[:index]:
             yield _problem(parsed, file, ("rules", index, "name"), name, "an earlier rule has this name", "rename one")
+    for index, why in dead_rules(policy):
+        if names[index] not in names[:index]:
+            fix = "take it out, or put it before a wider one"
+            yield _problem(parsed, file, ("rules", index, "name"), names[index], why, fix)
     for index, line in enumerate(policy.never_quarantine):
         where: Where = ("never_quarantine", index)
-        event = recognise(line)
+        event = recognise(line) or policy.other_line(line)
         if event is None:
             message = "is no line about a GPU that the controller would recognise"
             yield _problem(parsed, file, where, line, message, "copy one from a kernel log")

@@ -22,7 +22,7 @@ from gameday.health.model import (
 from gameday.health.policy import PolicyDecision, Rule
 from gameday.health.signal import Signal, SignalKind
 from gameday.xid.catalogue import Remedy
-from gameday.xid.lines import KernelEvent
+from gameday.xid.lines import KernelEvent, Kind
 
 _MOST_RECENT_LINES = 256
 IMPOSSIBLE_STAMP = "impossible stamp"
@@ -130,9 +130,15 @@ def apply_beat(state: NodeState, line: LogLine, uptime_s: float) -> bool:
 
 def is_history(state: NodeState, event: KernelEvent) -> bool:
     """Return True for a line from before anything was known of its node, which may have been repaired since then."""
-    if event.uptime_s is None or state.history_until_s is None:
-        return False
-    return event.uptime_s <= state.history_until_s
+    if event.uptime_s is None:
+        return event.wall is not None and nanoseconds(event.wall) <= state.history_until_ns
+    return state.history_until_s is not None and event.uptime_s <= state.history_until_s
+
+
+def forget_past(state: NodeState, now: datetime) -> None:
+    """Note that nothing is known of the lines that the node's boot had until a moment before now."""
+    state.has_unknown_past = True
+    state.history_until_ns = nanoseconds(now) - int(_HISTORY_AFTER_S * 1e9)
 
 
 def may_be_of_next_boot(state: NodeState, line: LogLine, event: KernelEvent) -> bool:
@@ -145,7 +151,9 @@ def may_be_of_next_boot(state: NodeState, line: LogLine, event: KernelEvent) -> 
 def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | None:
     """Return why a line is not to be acted upon, or None. It is recorded, so that its repetition is recognised."""
     key = line_key(line, event)
-    if line.ns <= state.handled_before_ns:
+    # By its stamp a line of before the return is known below, even if the store has it only now.
+    is_by_wall = event.wall is not None and event.uptime_s is None
+    if line.ns <= max(state.handled_before_ns, state.progress.returned_ns if is_by_wall else 0):
         return "handled before"
     if state.previous_boot_seen_at and line.at < state.previous_boot_seen_at:
         return "before boot"
@@ -163,8 +171,8 @@ def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | 
 
 
 def line_key(line: LogLine, event: KernelEvent) -> str:
-    """Return the line's identity: the line itself if it has a stamp, else together with its time in the store."""
-    return digest(event.line if event.uptime_s is not None else f"{line.ns} {event.line}")
+    """Return the line's identity: the line itself if it has a time of its own, else together with the store's."""
+    return digest(event.line if event.is_dated else f"{line.ns} {event.line}")
 
 
 def _has_impossible_stamp(state: NodeState, line: LogLine, uptime_s: float) -> bool:
@@ -241,7 +249,7 @@ def add_fault(state: NodeState, signal: Signal, decision: PolicyDecision, now: d
     fault = Fault(
         kind=event.kind if event else signal.kind,
         code=event.code if event else None,
-        name="" if event else signal.name or (decision.rule.name if decision.rule else ""),
+        name=_fault_name(signal, decision),
         pci=signal.gpu,
         at=signal.at,
         remedy=decision.remedy,
@@ -256,6 +264,13 @@ def add_fault(state: NodeState, signal: Signal, decision: PolicyDecision, now: d
     state.unwritten_faults.append(fault)
     state.needs_write = True
     return True
+
+
+def _fault_name(signal: Signal, decision: PolicyDecision) -> str:
+    by_rule = decision.rule.name if decision.rule else ""
+    if event := signal.event:
+        return by_rule if event.kind is Kind.OTHER else event.name
+    return signal.name or by_rule
 
 
 def _end_faults(state: NodeState, ended: list[Fault], now: datetime) -> list[Fault]:

@@ -23,7 +23,7 @@ from gameday.documents.fields import format_duration
 from gameday.health import transitions
 from gameday.health.api import Api
 from gameday.health.checkpoint import Checkpoint
-from gameday.health.conditions import condition_signals
+from gameday.health.conditions import conditions_seen, still_held
 from gameday.health.detect import Detection
 from gameday.health.events import NodeEvents
 from gameday.health.metrics import UNKNOWN_NODE, UNTRUSTED, Metrics
@@ -173,7 +173,8 @@ class Worker:
         if state is None:
             noted = self._checkpoint.progress(view.name)
             state = self._states[view.name] = transitions.initial_state(view, noted, self._options.taint.key, now)
-            state.has_unknown_past = not self._all_known and state.progress == LogProgress()
+            if not self._all_known and state.progress == LogProgress():
+                transitions.forget_past(state, now)
             self._refresh(view.name, state)
             if self._shippers_beat and view.has_gpus:
                 self._metrics.last_line.labels(view.name).set(time.time())
@@ -183,9 +184,19 @@ class Worker:
             ended = transitions.update_view(state, view, self._options.taint.key, now)
             self._refresh(view.name, state)
             self._add_ended_events(view.name, state, ended)
-        for signal in condition_signals(view, before):
-            self.handle_signal(signal)
+        self._handle_conditions(view, before, state)
         self._handle_held_back(view.name)
+
+    def _handle_conditions(self, view: NodeView, before: NodeView | None, state: NodeState) -> None:
+        """Take in the conditions that have begun, changed or ended."""
+        noted = state.progress
+        state.progress = noted.model_copy(update={"held": still_held(view, noted.held)})
+        for seen in conditions_seen(view, before, state.progress.held):
+            if any(rule.matches_status(seen.signal) for rule in self._policy.rules):
+                state.progress = state.progress.with_held(seen.held)
+            self.handle_signal(seen.signal)
+        if state.progress.held != noted.held:
+            self._record_progress(view.name, state)
 
     def _hold_back(self, item: Detection | Signal) -> None:
         """Keep the newest of a node until its next view."""
@@ -465,6 +476,8 @@ _KERNEL_REASONS = {
     Kind.SXID: "NVSwitchSXid",
     Kind.GPU_LOST: "GPULost",
     Kind.PEERMEM: "NvidiaPeermem",
+    Kind.DRIVER: "NvidiaDriver",
+    Kind.OTHER: "KernelLine",
 }
 
 

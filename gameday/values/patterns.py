@@ -5,11 +5,14 @@ Python's own `re` can be made to run for years by a pattern and a text that fit 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import re2
 
+_FLAGS = re.compile(r"\(\?([a-zA-Z]+)\)")
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False  # RE2 writes them to stderr itself otherwise
 
@@ -26,6 +29,22 @@ def why_no_pattern(pattern: str) -> str:
 def found_in(pattern: str, text: str) -> bool:
     """Return whether a pattern matches anywhere in a text. Raises ValueError for no pattern."""
     return _compiled(pattern).search(text.encode("utf-8", "replace")) is not None
+
+
+def begins(text: str, pattern: str) -> int:
+    """Return how many bytes at a text's beginning a pattern matches, 0 for none. Raises ValueError for no pattern."""
+    found = _compiled(pattern).match(text.encode("utf-8", "replace"))
+    return found.end() if found else 0
+
+
+def either(patterns: Sequence[str]) -> str:
+    """Return a pattern that matches where one of these does; the flags with which one begins stay its own."""
+    if len(patterns) == 1:
+        return patterns[0]
+    parts = ((_FLAGS.match(pattern), pattern) for pattern in patterns)
+    return "|".join(
+        f"(?{flags[1]}:{pattern[flags.end() :]})" if flags else f"(?:{pattern})" for flags, pattern in parts
+    )
 
 
 STEP_GROUP = "step"

@@ -8,6 +8,7 @@ restart of the machine or VM, support):
 * An Xid 154 follows the recovery action that its line states.
 * For NVLink5 (144-150) and NVSwitch lines the severity in the line, Fatal or
   Non-fatal, takes precedence over any table.
+* A message without a code is quarantined for if it asks for a repair itself.
 
 The node-health controller goes by a policy file (`gameday.health.policy`), of
 which `default` decides the same.
@@ -20,6 +21,7 @@ from enum import StrEnum
 
 from gameday.xid.catalogue import Action, FatalClass, Remedy, XidRule, nvlink5_actions, sxids, xids
 from gameday.xid.lines import KernelEvent, Kind, Severity
+from gameday.xid.messages import MESSAGE_BY_NAME
 
 # The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. An
 # action that is neither a reset nor a reboot needs support, as in NVSentinel (docs/sources.md, NVSentinel).
@@ -66,6 +68,11 @@ def decide(event: KernelEvent) -> Decision:
         return Decision(Response.QUARANTINE, Remedy.REBOOT, "GPU has fallen off the bus")
     if event.kind is Kind.PEERMEM:
         return Decision(Response.EVENT, Remedy.NONE, "nvidia-peermem found an invalid context")
+    if event.kind is Kind.DRIVER:
+        message = MESSAGE_BY_NAME[event.name]
+        return Decision(
+            Response.EVENT if message.asks is Remedy.NONE else Response.QUARANTINE, message.asks, message.about
+        )
     if event.code is None:
         return Decision(Response.EVENT, Remedy.NONE, f"a line about an {event.kind} without a readable code")
     return _by_sxid(event, event.code) if event.kind is Kind.SXID else _by_xid(event, event.code)

@@ -9,10 +9,12 @@ anchored with bounded repeats, so that the time to read a line grows linearly wi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 
 from gameday.xid.catalogue import xids
+from gameday.xid.messages import MESSAGES, NAME_BYTE, PCI, begins_with_a_name
 from gameday.xid.record import MAX_LINE_CHARACTERS, Record, Writer, read_record
 
 MAX_RECORD_BYTES = 976
@@ -22,20 +24,16 @@ _MAX_TEXT_CHARACTERS = 400
 BEAT = "gameday: beat"
 """The line that deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
 _BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}")
-# An address without a domain is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen off the bus.`
-_PCI = r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
 _XID = re.compile(
-    rf"NVRM: Xid ?\((?:PCI:)?{_PCI}"
+    rf"NVRM: Xid ?\((?:PCI:)?{PCI}"
     r"(?: GPU-I:(?P<gpu_instance>\d{1,3})(?: GPU-CI:(?P<compute_instance>\d{1,3}))?)?\)"
     r": ?(?P<code>\d{1,5})(?=[, ]|$)",
     re.IGNORECASE,
 )
-# The name of a process has at most 15 bytes (TASK_COMM_LEN), any but NUL; /dev/kmsg and `dmesg` may write one as \xNN.
-# It may hold commas: the last one of these bytes ends it. A newline in it ends the line.
-_NAME_BYTE = r"(?:\\x[0-9a-f]{2}|\\(?!x[0-9a-f]{2})|[^\\])"
+# The name of a process may hold commas: the last one of these bytes ends it. A newline in it ends the line.
 _PROCESS = re.compile(
     r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)(?!\d)'?"
-    rf"(?:, name=(?P<name>{_NAME_BYTE}{{0,15}})(?:$|(?=, )))?"
+    rf"(?:, name=(?P<name>{NAME_BYTE}{{0,15}})(?:$|(?=, )))?"
 )
 # Newer drivers pad the fields to columns (docs/sources.md, Lines of the driver).
 _BLANKS = rf" {{1,{_MAX_TEXT_CHARACTERS}}}"
@@ -52,29 +50,31 @@ _RECOVERY = re.compile(
 )
 _SWITCH = r"nvidia-nvswitch(?P<switch>\d{1,4}): SXid"
 _SXID = re.compile(
-    rf"{_SWITCH} ?\((?:PCI:)?{_PCI}\): ?(?P<code>\d{{1,6}})(?=[, ]|$)"
+    rf"{_SWITCH} ?\((?:PCI:)?{PCI}\): ?(?P<code>\d{{1,6}})(?=[, ]|$)"
     r"(?:, (?P<severity>Fatal|Non-?fatal|Correctable)\b)?(?:,? Link (?P<link>\d{1,3}))?",
     re.IGNORECASE,
 )
 _SXID_DETAIL = re.compile(r"[, ]{0,3}(?:Severity \d|Data ?\{)", re.IGNORECASE)
 # The driver breaks a sentence into two or three lines of one record: the first has the GPU.
 _GAP = rf"(?:\\x0a| ){{1,{_MAX_TEXT_CHARACTERS}}}"
-_SENTENCE = rf"NVRM: The NVIDIA GPU {_PCI}"
+_SENTENCE = rf"NVRM: The NVIDIA GPU {PCI}"
 _WORD = r"(?:NVRM:|\(PCI ID: [0-9a-f]{4}:[0-9a-f]{4}\)|installed|in|this|system|has)"
 _SENTENCE_BEGIN = re.compile(_SENTENCE, re.IGNORECASE)
 _SENTENCE_REST = re.compile(r"NVRM: (?:\(PCI ID: |installed in this |system has |fallen off )", re.IGNORECASE)
 _LOST = tuple(
-    re.compile(rf"{begin}fallen off the bus\b", re.IGNORECASE)
-    for begin in (
-        rf"NVRM: GPU (?:at )?(?:PCI:)?{_PCI}:? (?:GPU )?has ",
-        rf"{_SENTENCE}(?:{_GAP}{_WORD}){{0,12}}{_GAP}",
-        r"NVRM: (?:system has )?",
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        rf"NVRM: GPU (?:at )?(?:PCI:)?{PCI}:? (?:GPU )?(?:has fallen off the bus|is lost)\b",
+        rf"{_SENTENCE}(?:{_GAP}{_WORD}){{0,12}}{_GAP}fallen off the bus\b",
+        r"NVRM: (?:system has )?fallen off the bus\b",
+        r"NVRM: GPU is lost\b",
+        r"NVRM: (?:GPU\d{1,3} )?(?:\w{1,80}: )?Check failed: GPU lost from the bus \[NV_ERR_GPU_IS_LOST\]",
     )
 )
 _PEERMEM = re.compile(r"nvidia-peermem \w{1,64}:\d{1,6} ERROR detected invalid context")
-_RESET = re.compile(rf"gameday-agent: GPU reset executed: PCI:{_PCI}, success: (?P<success>true|false)")
+_RESET = re.compile(rf"gameday-agent: GPU reset executed: PCI:{PCI}, success: (?P<success>true|false)")
 # The whole address: a message of the kernel may begin with the 15 bytes of a process's name.
-_SOME_XID = re.compile(rf"NVRM: Xid ?\((?:PCI:)?{_PCI}", re.IGNORECASE)
+_SOME_XID = re.compile(rf"NVRM: Xid ?\((?:PCI:)?{PCI}", re.IGNORECASE)
 _SOME_SXID = re.compile(_SWITCH, re.IGNORECASE)
 # A packet that netfilter logs: its prefix, which may be 127 characters of anything, begins the message.
 _PACKET = re.compile(r"(?:OUT|MAC|MACSRC|SRC)=")
@@ -90,8 +90,12 @@ class Kind(StrEnum):
     """A GPU that has fallen off the bus, in a line without an Xid."""
     PEERMEM = "peermem"
     """An invalid context that nvidia-peermem found."""
+    DRIVER = "driver"
+    """A message of the driver without a code that matters to the node, by its name (gameday/xid/messages.py)."""
     GPU_RESET = "gpu-reset"
     """The agent's note that it reset a GPU; never a fault."""
+    OTHER = "other"
+    """Any other line, which only a policy's pattern asks for."""
 
 
 class Severity(StrEnum):
@@ -108,6 +112,8 @@ class KernelEvent:
     kind: Kind
     line: str
     """The cleaned line, at most MAX_LINE_CHARACTERS long."""
+    name: str = ""
+    """The name of a driver's message without a code, such as uvm-fatal."""
     code: int | None = None
     """The Xid or SXid; None also where the line names one in an undocumented form."""
     pci: str | None = None
@@ -134,11 +140,24 @@ class KernelEvent:
     """True if a GPU reset succeeded; None for every other line."""
     writer: Writer = Writer.ANYBODY
     """The programs that can have written the line."""
+    wall: datetime | None = None
+    """The line's own time by the node's clock; None where it has none, or one without a zone."""
+    is_dated: bool = False
+    """True for a line with a stamp or a time of its own, by which it is known when it is shipped again."""
 
 
 def recognise(line: str | bytes) -> KernelEvent | None:
     """Read a kernel-log line about a GPU or NVSwitch; return None for every other line. Never raises."""
     return _event(read_record(line))
+
+
+def read_other(line: str | bytes) -> KernelEvent | None:
+    """Read a line that `recognise` knows nothing of; None where it may begin with a text that anybody chose."""
+    record = read_record(line)
+    is_anybodys = begins_with_a_name(record.message) or _PACKET.search(record.message)
+    if record.is_continued or not record.message or is_anybodys:
+        return None
+    return _dated(KernelEvent(Kind.OTHER, record.line, text=record.message), record)
 
 
 class LogReader:
@@ -183,8 +202,12 @@ def _event(record: Record) -> KernelEvent | None:
     if record.is_continued:
         return None
     event = _sxid(record) or _xid(record) or _reset(record) or _gpu_lost(record) or _peermem(record)
-    event = event or _unreadable(record)
-    return None if event and _PACKET.search(event.text) else event
+    event = event or _message(record) or _unreadable(record)
+    return None if event is None or _PACKET.search(event.text) else _dated(event, record)
+
+
+def _dated(event: KernelEvent, record: Record) -> KernelEvent:
+    return replace(event, uptime_s=record.uptime_s, writer=record.writer, wall=record.wall, is_dated=record.is_dated)
 
 
 def _sxid(record: Record) -> KernelEvent | None:
@@ -198,12 +221,10 @@ def _sxid(record: Record) -> KernelEvent | None:
         code=int(found["code"]),
         pci=_pci(found),
         text=rest.lstrip(", ")[:_MAX_TEXT_CHARACTERS],
-        uptime_s=record.uptime_s,
         severity=_severity(found["severity"]),
         link=_int(found["link"]),
         switch=_int(found["switch"]),
         detail_only=bool(_SXID_DETAIL.match(rest)),
-        writer=record.writer,
     )
 
 
@@ -225,7 +246,6 @@ def _xid(record: Record) -> KernelEvent | None:
         code=code,
         pci=_pci(found),
         text=text,
-        uptime_s=record.uptime_s,
         pid=int(process["pid"]) if process and process["pid"].isdecimal() else None,
         process=name if name != "<unknown>" else None,
         gpu_instance=_int(found["gpu_instance"]),
@@ -236,7 +256,6 @@ def _xid(record: Record) -> KernelEvent | None:
         error_status=int(nvlink5["status"], 16) if nvlink5 and nvlink5["status"] else None,
         recovery=recovery["action"] if recovery else None,
         recovery_number=int(recovery["number"], 16) if recovery else None,
-        writer=record.writer,
     )
 
 
@@ -248,9 +267,7 @@ def _reset(record: Record) -> KernelEvent | None:
         Kind.GPU_RESET,
         record.line,
         pci=_pci(found),
-        uptime_s=record.uptime_s,
         success=found["success"] == "true",
-        writer=record.writer,
     )
 
 
@@ -265,9 +282,17 @@ def _gpu_lost(record: Record) -> KernelEvent | None:
         code=79,
         pci=_pci(found) if "bus" in found.groupdict() else None,
         text=record.message[:_MAX_TEXT_CHARACTERS],
-        uptime_s=record.uptime_s,
-        writer=record.writer,
     )
+
+
+def _message(record: Record) -> KernelEvent | None:
+    for message in MESSAGES:
+        found = next(filter(None, (form.match(record.message) for form in message.forms)), None)
+        if found:
+            pci = _pci(found) if found.groupdict().get("bus") else None
+            text = record.message[:_MAX_TEXT_CHARACTERS]
+            return KernelEvent(Kind.DRIVER, record.line, name=message.name, pci=pci, text=text)
+    return None
 
 
 def _peermem(record: Record) -> KernelEvent | None:
@@ -284,8 +309,7 @@ def _unreadable(record: Record) -> KernelEvent | None:
 
 
 def _without_code(kind: Kind, record: Record) -> KernelEvent:
-    text = record.message[:_MAX_TEXT_CHARACTERS]
-    return KernelEvent(kind, record.line, text=text, uptime_s=record.uptime_s, writer=record.writer)
+    return KernelEvent(kind, record.line, text=record.message[:_MAX_TEXT_CHARACTERS])
 
 
 def _pci(found: re.Match[str]) -> str:

@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
 MAX_LINE_CHARACTERS = 2048
 """A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the
 kernel's."""
-_MESSAGE_KEYS = ("MESSAGE", "message", "msg", "log")
-"""The line's key in a JSON object: the journal's, Vector's, Fluent Bit's of its input kmsg, Docker's."""
+_MESSAGE_KEYS = ("MESSAGE", "message", "msg", "log", "body", "_entry")
+"""The line's key in a JSON object: the journal's, Vector's, Fluent Bit's of its input kmsg and Talos', Docker's,
+OpenTelemetry's, and of promtail's stage `pack`."""
+_MOST_WRAPPINGS = 3
+"""JSON within JSON: Docker's object, with a collector's, with the journal's."""
 _MAX_JSON_CHARACTERS = 16_384
 """An entry of the journal as JSON is 1 to 2 KB; one with more fields than this is none of the kernel's."""
+
+_MOST_DIGITS = 16
+"""Digits of a moment in microseconds, until the year 2286."""
+_MOST_SECONDS = 10**10
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[@-~]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d|\ [A-Z]{1,5})?"
-_DATE = r"[A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\ \d{4})?"
+_DATE = r"[A-Z][a-z]{2}\ [ \d]\d(?:\ \d{4})?\ \d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\ \d{4})?"
 _TIME = rf"(?:(?:[A-Z][a-z]{{2}}\ )?(?:{_ISO}|{_DATE})|\d{{10}}\.\d{{1,9}})"
 _HOST = r"[\w.:-]{0,254}\w"
 _TAG = r"[\w.-]{1,64}:\ "
@@ -40,16 +49,18 @@ def _stamp(name: str) -> str:
     return rf"\[(?:{times})(?:\ {_DELTA})?\]:?{caller}\ ?"
 
 
-# In this order: containerd's, the journal's export, /dev/kmsg, a priority, RFC 5424, `dmesg -x` and Talos, a stamp,
-# RFC 3164 and `journalctl`, and a stamp that syslog passes on. A time alone is of `dmesg --time-format iso`.
+# containerd's, of the moment at which the shipper printed the line: another one when it ships the line again.
+_CONTAINERD = re.compile(rf"{_ISO}\ (?:stdout|stderr)\ [FP](?::\S{{1,64}})?\ ", re.VERBOSE)
+_STRUCTURED_DATA = r'\[(?:[^\]"]|"(?:\\.|[^"\\]){0,400}"){0,400}\]'  # a value may hold brackets
+# In this order: the journal's export, /dev/kmsg, a priority, RFC 5424, `dmesg -x` and Talos, a stamp, RFC 3164 and
+# `journalctl`, and a stamp that syslog passes on. A time alone is of `dmesg --time-format iso`.
 _PREFIX = re.compile(
     rf"""
-    (?:{_ISO}\ (?:stdout|stderr)\ [FP](?::\S{{1,64}})?\ )?
     (?:MESSAGE=)?
     (?:(?P<record>\d{{1,4}}),\d{{1,20}},(?P<microseconds>\d{{1,16}}),[-c+](?:,[^;]{{0,200}})?;)?
     (?:<\d{{1,3}}>)?
     (?P<rfc5424>1\ (?:-|{_ISO})\ \S{{1,255}}\ kernel\ \S{{1,128}}\ \S{{1,32}}
-       \ (?:-|(?:\[[^\]]{{0,400}}\]){{1,4}})\ \ufeff?)?
+       \ (?:-|(?:{_STRUCTURED_DATA}){{1,4}})\ \ufeff?)?
     (?:(?:{_HOST}:\ )?
        (?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7])\ {{0,8}}:\ {{0,8}}
        (?:emerg|alert|crit|err|warn|warning|notice|info|debug)\ {{0,8}}:\ )?
@@ -60,6 +71,8 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
+_CLOCK = re.compile(r"\d\d:\d\d")
+_ZONED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d| UTC)")
 
 
 class Writer(StrEnum):
@@ -86,6 +99,10 @@ class Record:
     writer: Writer
     uptime_s: float | None = None
     """The line's own stamp, seconds since the node's boot."""
+    wall: datetime | None = None
+    """The line's own time by the node's clock; None where it has none, or one without a zone."""
+    is_dated: bool = False
+    """True for a line with a stamp or a time of its own, by which it is known when it is shipped again."""
     is_continued: bool = False
     """True for a line that goes on with the record before: a newline in a message, after which `dmesg` indents."""
 
@@ -97,8 +114,13 @@ def clean(line: str | bytes) -> str:
 
 def read_record(line: str | bytes) -> Record:
     """Split a line. Never raises."""
-    text = _text(line, _MAX_JSON_CHARACTERS)
-    if text.startswith("{") and (record := _of_json(text)):
+    return _read(_text(line, _MAX_JSON_CHARACTERS), _MOST_WRAPPINGS)
+
+
+def _read(text: str, wrappings: int) -> Record:
+    if printed := _CONTAINERD.match(text):
+        text = text[printed.end() :]
+    if wrappings and text.startswith("{") and (record := _of_json(text, wrappings - 1)):
         return record
     return _split(text)
 
@@ -118,7 +140,19 @@ def _split(text: str) -> Record:
     line = line.rstrip()
     found = _PREFIX.match(line)
     assert found  # every part of it may be missing
-    return Record(line, line[found.end() :], _writer(found), _uptime_s(found))
+    prefix, uptime_s = found[0], _uptime_s(found)
+    is_dated = uptime_s is not None or _CLOCK.search(prefix) is not None
+    return Record(line, line[found.end() :], _writer(found), uptime_s, _wall(prefix), is_dated)
+
+
+def _wall(prefix: str) -> datetime | None:
+    found = _ZONED.search(prefix)
+    if not found:
+        return None
+    try:
+        return datetime.fromisoformat(found[0].replace(" UTC", "Z"))
+    except ValueError:
+        return None
 
 
 def _writer(found: re.Match[str]) -> Writer:
@@ -146,7 +180,7 @@ def _uptime_s(found: re.Match[str]) -> float | None:
     return float(found["later_seconds"]) if found["later_seconds"] else None
 
 
-def _of_json(text: str) -> Record | None:
+def _of_json(text: str, wrappings: int) -> Record | None:
     """Read a line that a collector or journald wrote as a JSON object; None for another text.
 
     The journal's transport says for certain who wrote an entry; one that is not the kernel's has no message for us.
@@ -155,17 +189,55 @@ def _of_json(text: str) -> Record | None:
         entry = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    messages = (entry.get(key) for key in _MESSAGE_KEYS) if isinstance(entry, dict) else ()
-    message = next((message for message in messages if isinstance(message, str)), None)
+    if isinstance(entry, dict) and isinstance(body := entry.get("body"), dict):
+        entry = body  # OpenTelemetry's receiver of the journal
+    key, message = _message_of(entry) if isinstance(entry, dict) else ("", None)
     if message is None:
         return None
-    record = _split(message)
-    if "_TRANSPORT" not in entry:
-        return record
-    if entry["_TRANSPORT"] != "kernel":
-        return Record(record.line, "", Writer.ANYBODY)
-    facility, microseconds = entry.get("SYSLOG_FACILITY"), str(entry.get("_SOURCE_MONOTONIC_TIMESTAMP"))
-    writer = _of_facility(0 if facility == "0" else 1) if isinstance(facility, str) else Writer.RING_BUFFER
-    uptime_s = int(microseconds) / 1e6 if microseconds.isdecimal() else None
+    if entry.get("_TRANSPORT", "kernel") != "kernel":
+        return Record(clean(message), "", Writer.ANYBODY)
+    # What a process gave to a log as JSON must not speak for the kernel; `log` is a whole line that a shipper printed.
+    record = _read(message, wrappings if key == "log" else 0)
+    uptime_s = _uptime_of_entry(entry)
+    facility = entry.get("SYSLOG_FACILITY", entry.get("facility"))
+    if "_TRANSPORT" not in entry and not (isinstance(facility, str) and "clock" in entry):
+        return record if uptime_s is None else replace(record, uptime_s=uptime_s, is_dated=True)
+    writer = _of_facility(0 if facility in ("0", "kern") else 1) if isinstance(facility, str) else Writer.RING_BUFFER
     # The whole entry, because the message alone may be equal to another one's.
-    return replace(record, line=clean(text), writer=writer, uptime_s=uptime_s)
+    return replace(
+        record, line=clean(text), writer=writer, uptime_s=uptime_s, wall=_wall_of_entry(entry), is_dated=True
+    )
+
+
+def _message_of(entry: Mapping[str, object]) -> tuple[str, str | None]:
+    """Return the key of the line in a JSON object, and the line; the journal writes one with other bytes as numbers."""
+    for key in _MESSAGE_KEYS:
+        match entry.get(key):
+            case str() as text:
+                return key, text
+            case [int(), *_] as numbers:
+                read = [byte for byte in numbers if isinstance(byte, int) and 0 <= byte < 256]
+                return key, bytes(read).decode("utf-8", "replace")
+    return "", None
+
+
+def _uptime_of_entry(entry: Mapping[str, object]) -> float | None:
+    """Return the seconds since boot in the journal's fields, in Talos' `clock`, in Fluent Bit's and dmesg's own."""
+    for key in ("_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "clock"):
+        if (microseconds := str(entry.get(key))).isdecimal():
+            return int(microseconds[:_MOST_DIGITS]) / 1e6
+    match entry:
+        case {"sequence": int(), "sec": int(whole), "usec": int(rest)} if (
+            0 <= whole < _MOST_SECONDS and 0 <= rest < 10**6
+        ):
+            return whole + rest / 1e6
+        case {"pri": _, "time": float(seconds)} if 0 <= seconds < _MOST_SECONDS:  # JSON knows infinity, too
+            return seconds
+    return None
+
+
+def _wall_of_entry(entry: Mapping[str, object]) -> datetime | None:
+    microseconds = str(entry.get("__REALTIME_TIMESTAMP"))
+    if not microseconds.isdecimal() or len(microseconds) > _MOST_DIGITS:
+        return None
+    return datetime.fromtimestamp(int(microseconds) / 1e6, UTC)

@@ -60,6 +60,24 @@ def test_a_line_that_nobody_recognises_is_explained_too(capsys: pytest.CaptureFi
     assert rows["response"].startswith("ignore")
 
 
+def test_a_message_without_a_code_is_explained_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    fatal = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
+    rows = explained(capsys, fatal)
+    assert rows["message"].startswith("uvm-fatal: ")
+    assert (rows["response"].split(":")[0], rows["remedy"]) == ("quarantine", "reboot")
+    assert explained(capsys, "NVRM: GPU0 kgspBootstrap_GH100: x")["form"].startswith("a message of the NVIDIA driver")
+
+
+def test_a_line_that_only_a_pattern_asks_for_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "kind: HealthPolicy\nname: ours\nabout: A test's.\nrules:\n  - name: adapter\n    response: quarantine\n"
+    (tmp_path / "ours.yaml").write_text(text + "    kernel_log: {text: RmInitAdapter}\n", encoding="utf-8")
+    for line in ("NVRM: GPU0 RmInitAdapter: Cannot initialize GSP", "NVRM: RmInitAdapter failed! (0x26:0xffff:1127)"):
+        rows = explained(capsys, line, "--policy", str(tmp_path / "ours.yaml"))
+        assert rows["rule"].startswith("adapter (") and rows["response"].startswith("quarantine")
+    forged = "train[1]: segfault at 0 ip 0 sp 0 error 4 in RmInitAdapter[401000+1000]"
+    assert explained(capsys, forged, "--policy", str(tmp_path / "ours.yaml"))["response"].startswith("ignore")
+
+
 @pytest.mark.parametrize(
     ("line", "writer"),
     [

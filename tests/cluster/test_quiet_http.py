@@ -75,7 +75,7 @@ def test_a_request_that_is_worked_on_is_not_ended() -> None:
 
 @pytest.mark.parametrize(
     ("length", "status"),
-    [("9" * 5000, 413), ("1048577", 413), ("-1", 411), ("0x10", 411), ("²", 411), ("", 411), ("3", 400)],
+    [("9" * 5000, 413), ("16777217", 413), ("-1", 411), ("0x10", 411), ("²", 411), ("", 411), ("3", 400)],
 )
 def test_a_length_that_is_none_is_answered(receiver: AlertReceiver, length: str, status: int) -> None:
     with socket.create_connection((LOCAL, receiver.port)) as connection:

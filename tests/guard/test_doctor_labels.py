@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gameday.cluster.profile import ClusterProfile
+from gameday.errors import AdapterError
 from gameday.guard.doctor.logs import check_logs
 
 NOWHERE: Any = {"url": "http://127.0.0.1:9"}
@@ -33,7 +34,22 @@ def test_a_missing_node_label_may_be_structured_metadata(kind: Any, labels: set[
         loki_selector='{app="dmesg"}',
         loki_node_label_kind=kind,
     )
-    loki = SimpleNamespace(labels=lambda: labels, selector_labels=lambda: {"app"})
+    loki = SimpleNamespace(labels=lambda: labels, selector_labels=lambda: {"app"}, try_tail=lambda: None)
     run: Any = SimpleNamespace(profile=profile, servers=SimpleNamespace(loki=loki))
     (check,) = [found for found in check_logs(run, ()) if found.name == "labels exist"]
     assert (check.ok, check.detail, check.fix) == (not fix, detail, fix)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_tail_is_tried_as_the_controller_opens_it(fails: bool) -> None:
+    def tail() -> None:
+        if fails:
+            raise AdapterError("http://loki", "502: bad gateway")
+
+    profile = ClusterProfile(prometheus=NOWHERE, alertmanager=NOWHERE, loki=NOWHERE)
+    loki = SimpleNamespace(labels=lambda: {"a"}, selector_labels=set, try_tail=tail)
+    run: Any = SimpleNamespace(profile=profile, servers=SimpleNamespace(loki=loki))
+    (check,) = [found for found in check_logs(run, ()) if found.name == "tail"]
+    assert check.ok is (None if fails else True)
+    assert fails == ("502: bad gateway" in check.detail and "reads query_range every 5 s" in check.detail)
+    assert fails == ("websocket of /loki/api/v1/tail" in check.fix)

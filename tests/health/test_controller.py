@@ -61,11 +61,11 @@ def test_the_konduktor_policy_taints_on_the_blogs_line(make_cluster: Callable[..
 def test_nothing_is_lost_when_the_log_store_restarts(cluster: Cluster, kill: bool) -> None:
     at_ns = time.time_ns()
     cluster.logs.stop(kill=kill)
-    eventually(lambda: cluster.metric("log_stream_connected") == 0)
+    eventually(lambda: cluster.metric("log_stream_connected", by="tail") == 0)
     cluster.logs.start()
     cluster.push(stamped(LOST), at_ns=at_ns)  # the shipper catches up
     await_taint(cluster)
-    eventually(lambda: cluster.metric("log_stream_connected") == 1)
+    eventually(lambda: cluster.metric("log_stream_connected", by="tail") == 1)
     assert cluster.metric("kernel_events_total", node="n1", code="79") == 1
 
 

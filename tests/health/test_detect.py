@@ -48,6 +48,22 @@ def test_the_query_finds_every_known_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert [line for line in lines if not re.search(pattern, line)] == []
 
 
+def test_the_query_asks_for_a_policys_patterns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower([])
+    monkeypatch.setattr(detect, "LogFollower", follower)
+    patterns = ("^pcieport .{0,20}: AER", "RmInit|UVM", "(?s)of a pattern.with flags")
+    detect.Detector(cast(LogStore, None), "{}", "node", 0, lambda up: None, lambda count: None, patterns)
+    pattern = follower.query.split("`")[1]
+    for line in (
+        "[  100.000001] pcieport 0000:00:01.0: AER: Uncorrected",
+        "NVRM: RmInitAdapter",
+        "x UVM",
+        "of a pattern with flags",
+    ):
+        assert re.search(pattern, line)
+    assert not re.search(pattern, "usb 1-1: new device")
+
+
 def test_a_sentence_over_several_lines_is_read_in_each_nodes_own_log(monkeypatch: pytest.MonkeyPatch) -> None:
     first = "NVRM: The NVIDIA GPU 0000:{}:00.0"
     last = "NVRM: fallen off the bus and is not responding to commands."

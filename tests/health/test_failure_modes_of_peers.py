@@ -64,7 +64,7 @@ def test_lost_window_a_line_that_reaches_the_store_minutes_late_is_not_lost(clus
 def test_lost_window_an_outage_of_the_store_loses_no_line_that_it_keeps(cluster: Cluster) -> None:
     await_handled(cluster)
     cluster.logs.stop(kill=True)
-    eventually(lambda: cluster.metric("log_stream_connected") == 0)
+    eventually(lambda: cluster.metric("log_stream_connected", by="tail") == 0)
     cluster.logs.start()
     cluster.push(stamped(LOST), at_ns=time.time_ns() - 20 * 10**9)
     await_taint(cluster)

@@ -166,6 +166,61 @@ def test_a_mistake_in_a_policy_is_reported_with_its_line_and_a_suggestion(
     assert suggestion in (found.suggestion or "")
 
 
+def rules(*matches: str) -> str:
+    each = (f"  - {{name: r{number}, {match}, response: event}}\n" for number, match in enumerate(matches))
+    return HEAD + "rules:\n" + "".join(each)
+
+
+@pytest.mark.parametrize(
+    ("matches", "why"),
+    [
+        (["kernel_log: {}", "kernel_log: {xids: [79]}"], "rule r0 before it answers first"),
+        (["kernel_log: {xids: ['1-99999']}", "kernel_log: {xids: [79], text: bus}"], "rule r0"),
+        (["kernel_log: {text: a pattern}", "kernel_log: {text: a pattern}"], "rule r0"),
+        (["kernel_log: {kinds: [sxid], xids: [79]}"], "no line has all of its keys"),
+        (["kernel_log: {kinds: [other]}"], "no line has all of its keys"),
+        (["kernel_log: {kinds: [other], xids: [79], text: x}"], "no line has all of its keys"),
+        (["kernel_log: {messages: [uvm-fatal], severities: [fatal]}"], "no line has all of its keys"),
+        (["kernel_log: {catalogue: [watch]}"], "no line has all of its keys"),
+        (["kernel_log: {nvidia_actions: [RESET_GPU], kinds: [sxid]}"], "no line has all of its keys"),
+        (["kernel_log: {kinds: [gpu-reset]}"], "end faults"),
+        (["condition: {type: A}", "condition: {type: A, reasons: [B]}"], "rule r0"),
+        (["alert: {names: [A, B]}", "alert: {names: [B], labels: {x: y}}"], "rule r0"),
+        (["event: {reasons: [A]}", "event: {reasons: [A], component: c, type: Warning}"], "rule r0"),
+        (["event: {reasons: [GPUXid79], component: gameday-health}"], "the controller's own"),
+        (["pod_log: {namespaces: [a, b], pattern: x}", "pod_log: {namespaces: [a], pattern: x}"], "rule r0"),
+    ],
+)
+def test_a_rule_that_can_never_answer_is_refused(tmp_path: Path, matches: list[str], why: str) -> None:
+    found = problem(tmp_path, rules(*matches))
+    assert (found.where, found.line) == (f"rules[{len(matches) - 1}].name", 4 + len(matches))
+    assert why in found.message
+
+
+def test_a_rule_behind_a_narrower_one_is_alive(tmp_path: Path) -> None:
+    text = rules(
+        "kernel_log: {text: bus}",
+        "kernel_log: {xids: [79]}",
+        "kernel_log: {text: '^NVRM: RmInit'}",
+        "kernel_log: {messages: [adapter-failed]}",
+        "kernel_log: {}",
+        "condition: {type: A, reasons: [B]}",
+        "condition: {type: A}",
+        "condition: {type: A, status: 'False'}",
+        "alert: {names: [A], labels: {x: y}}",
+        "alert: {names: [A]}",
+        "event: {reasons: [A], component: c}",
+        "event: {reasons: [A]}",
+    )
+    (tmp_path / "ours.yaml").write_text(text, encoding="utf-8")
+    assert len(load_policy(str(tmp_path / "ours.yaml")).policy.rules) == 12
+
+
+def test_a_message_of_the_driver_is_named_as_it_is_known(tmp_path: Path) -> None:
+    found = problem(tmp_path, rules("kernel_log: {messages: [uvm]}"))
+    assert "must be one of uvm-fatal, gpu-needs-reset" in found.message
+
+
 def test_a_pattern_that_would_hang_python_decides_at_once(tmp_path: Path) -> None:
     text = ANY.replace("{}", "{text: '(x+)+y'}") + "  - name: pods\n    pod_log: {namespaces: [a], pattern: '(x+)+y'}\n"
     (tmp_path / "ours.yaml").write_text(HEAD + text + "    response: quarantine\n", encoding="utf-8")

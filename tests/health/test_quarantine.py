@@ -64,7 +64,7 @@ def test_a_lost_gpu_quarantines_its_node(cluster: Cluster) -> None:
     assert cluster.metric("gpu_fault_active", node="n1", kind="xid", code="79", pci_bus_id=PCI, remedy="reboot") == 1
     assert cluster.metric("kernel_events_total", node="n1", kind="xid", code="79") == 1
     assert cluster.metric("decision_seconds_count") == 1
-    assert cluster.metric("log_stream_connected") == 1
+    assert cluster.metric("log_stream_connected", by="tail") == 1
     eventually(lambda: cluster.metric("quarantined_nodes") == 1)
 
 

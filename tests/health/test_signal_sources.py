@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import yaml
 
 from gameday.health.api import MERGE_PATCH
+from gameday.rehearsal.observability import alertmanager_program
 from tests.cluster.servers.conftest import Answer, Observability, Stub, exporter, observability
-from tests.health.conftest import Cluster, Servers, a_cluster, await_handled, await_taint, eventually
+from tests.health.conftest import LOST, Cluster, Servers, a_cluster, await_handled, await_taint, eventually, stamped
 from tests.health.signals import written
+from tests.support.ports import free_ports
+from tests.support.tailless import tailless
 
 pytestmark = pytest.mark.slow  # each starts a controller and servers of its own
 
@@ -148,3 +154,54 @@ def test_alerts_and_metrics_of_real_servers_taint_once(
         for kind in kinds:
             eventually(lambda kind=kind: cluster.metric("ignored_signals_total", kind=kind, why="before return"), 90)
         assert cluster.taints("n1") == [], "both still hold, and both began before the return"
+
+
+def test_a_store_behind_a_proxy_without_a_tail_is_read_all_the_same(servers: Servers) -> None:
+    servers.start()
+    with tailless(servers.loki, 502) as proxy, a_cluster(servers, "--loki-url", proxy.url) as cluster:
+        cluster.add_node("n1")
+        cluster.health.start()
+        assert cluster.metric("log_stream_connected", by="range") == 1
+        assert cluster.metric("log_stream_connected", by="tail") == 0
+        cluster.push(stamped(LOST))
+        await_taint(cluster)
+
+
+def test_an_alert_among_thousands_of_its_group_reaches_a_node(servers: Servers, tmp_path: Path) -> None:
+    webhook_port, alertmanager_port = free_ports(2)
+    url = f"http://127.0.0.1:{webhook_port}/alerts"
+    program = alertmanager_program(tmp_path, port=alertmanager_port, webhook_url=url)
+    config = tmp_path / "alertmanager.yml"
+    settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+    settings["route"] |= {"group_by": ["severity"], "group_wait": "2s"}
+    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    options = (
+        "--policy",
+        str(written(tmp_path)),
+        "--alert-port",
+        str(webhook_port),
+        "--prometheus-url",
+        "http://127.0.0.1:1",
+    )
+    alertmanager = subprocess.Popen(program.argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with a_cluster(servers, *options) as cluster:
+            cluster.add_node("n1")
+            cluster.health.start()
+            labels = [{"alertname": "Other", "severity": "critical", "pod": f"p{number}"} for number in range(2500)]
+            labels.append({"alertname": "GPUHot", "severity": "critical", "node": cluster.named("n1")})
+            alerts = [{"labels": one, "annotations": {"description": "d" * 600}} for one in labels]
+            url = f"http://127.0.0.1:{alertmanager_port}/api/v2/alerts"
+            eventually(lambda: _is_taken(cluster, url, alerts))
+            await_taint(cluster)
+            assert (cluster.reason("n1") or {})["name"] == "GPUHot"
+    finally:
+        alertmanager.terminate()
+        alertmanager.wait(20)
+
+
+def _is_taken(cluster: Cluster, url: str, alerts: list[dict[str, Any]]) -> bool:
+    try:
+        return cluster.http.post(url, json=alerts).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gameday.cluster.alert_receiver import ReceiverOptions
-from gameday.cluster.alertmanager import NotifiedAlert
+from gameday.cluster.alert_receiver import LARGEST_BODY_BYTES, ReceiverOptions, Trouble
+from gameday.cluster.alertmanager import Alertmanager, NotifiedAlert
+from gameday.cluster.loki import LogStore
 from gameday.cluster.prometheus import Series
 from gameday.errors import AdapterError
+from gameday.health.api import Api
 from gameday.health.metrics import Metrics
 from gameday.health.model import REASON, NodeView, Taint, read_reason
 from gameday.health.policy import Policy
@@ -25,13 +29,14 @@ from gameday.health.policy_files import load_policy
 from gameday.health.signal import Signal, SignalKind
 from gameday.health.sources.alerts import AlertPoll, AlertWebhook
 from gameday.health.sources.base import pci_address
+from gameday.health.sources.build import Servers, build_sources
 from gameday.health.sources.metrics import MetricPoll
 from gameday.health.sources.pod_logs import pod_log_query
 from gameday.health.worker import Options, Worker
 from gameday.xid.catalogue import Remedy
 from gameday.xid.lines import format_xid
 from tests.health.conftest import KEY
-from tests.health.signals import PCI, policy, signal
+from tests.health.signals import PCI, policy, signal, written
 from tests.health.test_restarts import DictApi, at_every_crash, detection
 
 KINDS = [SignalKind.ALERT, SignalKind.EVENT, SignalKind.METRIC, SignalKind.POD_LOG]
@@ -214,9 +219,48 @@ def test_a_condition_taints_once_and_not_after_the_return(options: Options) -> N
     give_back(worker, api)
     start(api, options)
     assert not api.is_tainted(), "it still holds, but it began before the return"
+    with_condition(api, "False", 0)
+    again = start(api, options)
     with_condition(api, "True", -2)
-    start(api, options)
-    assert api.is_tainted(), "it began anew"
+    show(again, api)
+    assert api.is_tainted(), "it ended and began again"
+
+
+def test_a_condition_whose_reason_and_time_change_has_not_ended(options: Options) -> None:
+    api = DictApi()
+    with_condition(api, "True", 50)
+    worker = start(api, options)
+    assert api.is_tainted()
+    give_back(worker, api)
+    for reason, age_s in (("Warming", -2), ("DoubleBit", -3), ("Warming", -4), ("DoubleBit", -5)):
+        with_condition(api, "True", age_s, reason)
+        show(worker, api)
+        assert not api.is_tainted(), "two checkers write one condition in turns"
+    worker.save(immediately=True)
+    with_condition(api, "True", -6)
+    worker = start(api, options)
+    assert not api.is_tainted(), "nor for a controller that has just started"
+    with_condition(api, "False", -7, "Healthy")
+    show(worker, api)
+    with_condition(api, "True", -8)
+    show(worker, api)
+    assert api.is_tainted(), "the status has ended and begun again"
+
+
+def test_a_condition_that_never_ends_is_no_second_sighting(tmp_path: Path, options: Options) -> None:
+    text = written(tmp_path).read_text(encoding="utf-8")
+    text = text.replace("alert: {names: [GPUWarm]}", "condition: {type: GpuWarm}")
+    (tmp_path / "signals.yaml").write_text(text, encoding="utf-8")
+    watching = replace(options, policy=load_policy(str(tmp_path / "signals.yaml")).policy)
+    api = DictApi()
+    worker = Worker(api, watching, Metrics(CollectorRegistry()))  # type: ignore[arg-type]
+    worker.load()
+    for age_s in (400, 300, 200, 100):
+        with_condition(api, "True", age_s, f"For{age_s}")
+        api.node["status"]["conditions"][1]["type"] = "GpuWarm"
+        worker.handle_node(NodeView.of(api.node, {"GpuWarm"}))
+        worker.write_due()
+    assert not api.is_tainted()
 
 
 class FakePrometheus:
@@ -326,7 +370,9 @@ class Receiver:
     def __init__(self, policy: Policy, token_file: Path | None = None) -> None:
         self.taken: list[Signal] = []
         self.is_busy = False
-        self.webhook = AlertWebhook(ReceiverOptions("127.0.0.1", 0, token_file), policy, self._take)
+        self.troubles: list[Trouble] = []
+        options = ReceiverOptions("127.0.0.1", 0, token_file)
+        self.webhook = AlertWebhook(options, policy, self._take, self.troubles.append)
         self.webhook.start()
 
     def _take(self, found: Signal) -> bool:
@@ -371,14 +417,67 @@ def test_an_alert_that_cannot_be_taken_is_to_be_sent_again(receiver: Receiver) -
     ("body", "path", "status"),
     [
         (b"{", "/alerts", 400),
-        (b'{"alerts": [{"status": "firing"}]}', "/alerts", 400),
-        (b"x" * (1024 * 1024 + 1), "/alerts", 413),
+        (b'{"alerts": {"status": "firing"}}', "/alerts", 400),
+        (b"x" * (LARGEST_BODY_BYTES + 1), "/alerts", 413),
         (b"{}", "/elsewhere", 404),
     ],
 )
 def test_the_webhook_refuses_what_is_no_notification(receiver: Receiver, body: bytes, path: str, status: int) -> None:
     assert receiver.send(body, path) == status
     assert receiver.taken == []
+
+
+def test_an_alert_in_a_storm_is_taken_however_many_others_come_with_it(receiver: Receiver) -> None:
+    others = [ALERT | {"labels": {"alertname": f"Other{one}"}, "annotations": {"d": "d" * 600}} for one in range(2500)]
+    body = json.dumps({"version": "5", "alerts": [*others, {"status": "firing"}, ALERT]}).encode()
+    assert 1024 * 1024 < len(body) < LARGEST_BODY_BYTES
+    assert receiver.send(body) == 200
+    assert [one.node for one in receiver.taken] == ["n1"]
+    assert receiver.troubles == [Trouble.NO_ALERT], "an entry that is no alert costs no other"
+
+
+def test_what_the_webhook_may_have_missed_is_counted_and_told_once(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        assert receiver.send({"alerts": [ALERT], "truncatedAlerts": 4000}) == 200
+    assert receiver.send(b"x" * (LARGEST_BODY_BYTES + 1)) == 413, "it would be as large the next time"
+    assert receiver.troubles == [*[Trouble.TRUNCATED] * 3, Trouble.TOO_LARGE]
+    told = [record.message for record in caplog.records]
+    assert len(told) == 2 and "4000 alerts were left out" in told[0] and "max_alerts" in told[1]
+
+
+def test_a_token_that_cannot_be_read_here_is_no_reason_to_forget_an_alert(tmp_path: Path) -> None:
+    receiver = Receiver(policy(tmp_path), tmp_path / "not-mounted-yet")
+    assert receiver.send({"alerts": [ALERT]}) == 503
+    receiver.webhook.stop()
+
+
+def test_alertmanager_is_asked_at_once_about_what_it_left_out(tmp_path: Path) -> None:
+    found: queue.Queue[Signal] = queue.Queue()
+    alertmanager = FakeAlertmanager()
+
+    def bring(signal: Signal) -> bool:
+        found.put(signal)
+        return True
+
+    servers = Servers(
+        cast(LogStore, None),
+        alertmanager=cast(Alertmanager, alertmanager),
+        webhook=ReceiverOptions("127.0.0.1", 0),
+    )
+    alerts = policy(tmp_path).model_copy(update={"rules": policy(tmp_path).rules_of(SignalKind.ALERT)})
+    sources = build_sources(alerts, servers, cast(Api, None), lambda _: 0, bring, lambda *_: None, lambda _: None)
+    for source in sources:
+        source.start()
+    assert alertmanager.asked.wait(60)
+    alertmanager.found = ({key: value for key, value in ALERT.items() if key != "status"},)
+    (webhook,) = [source for source in sources if isinstance(source, AlertWebhook)]
+    body = json.dumps({"alerts": [], "truncatedAlerts": 1})
+    httpx.post(f"http://127.0.0.1:{webhook.port}/alerts", content=body, trust_env=False)
+    assert found.get(timeout=20).node == "n1", "the next poll would be in 30 s"
+    for source in sources:
+        source.stop()
 
 
 def test_the_webhook_asks_for_its_token(tmp_path: Path) -> None:
@@ -398,8 +497,10 @@ def test_the_webhook_asks_for_its_token(tmp_path: Path) -> None:
 class FakeAlertmanager:
     def __init__(self, *alerts: dict[str, Any]) -> None:
         self.found = alerts
+        self.asked = threading.Event()
 
     def alerts(self) -> list[NotifiedAlert]:
+        self.asked.set()
         rest = {"updatedAt": STARTS, "status": {"state": "active"}}
         return [NotifiedAlert.model_validate(rest | alert) for alert in self.found]
 

@@ -2,19 +2,20 @@
 
 import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from gameday.cluster.loki import LogLine
-from gameday.health.detect import Detection
+from gameday.health.detect import LineReader, NodeLine
 from gameday.health.metrics import Metrics
 from gameday.health.model import NodeView, Taint
 from gameday.health.policy import Brake, Trust
 from gameday.health.policy_files import load_policy
 from gameday.health.worker import Options, Worker
-from gameday.xid.lines import BEAT, beat_uptime_s, format_xid, recognise
+from gameday.xid.lines import BEAT, format_xid
 from tests.health.conftest import KEY
 
 OPTIONS = Options(load_policy().policy, Taint.parse(f"{KEY}=true:NoSchedule"), "{}", "node", "gameday")
@@ -67,7 +68,7 @@ def start(api: ManyNodes, metrics: Metrics | None = None, options: Options = OPT
 
 def read_line(worker: Worker, node: str, text: str, ns: int | None = None) -> None:
     line = LogLine(ns or time.time_ns(), (), text)
-    worker.handle_line(Detection(node, line, recognise(text), beat_uptime_s(text)))
+    worker.handle_line(LineReader(worker._policy.other_line).read(NodeLine(node, line)))
     worker.write_due()
 
 
@@ -119,6 +120,83 @@ def test_the_ring_buffer_of_a_node_never_seen_before_taints_nothing() -> None:
     assert ["recorded only" in message for message in api.events] == [True]
     read_line(worker, "n1", lost(DAY_S + 1))
     assert api.tainted == {"n1"}
+
+
+def talos(ago: timedelta) -> str:
+    at = (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"10.0.0.1: kern:     err: [{at}]: {LOST.format('0000:4e:00')}"
+
+
+def test_an_old_line_is_history_by_its_stamp_behind_any_host_name() -> None:
+    for host in ("node-1", "ip-10-0-0-1.us-west-2.compute.internal", "n" * 253):
+        api = ManyNodes("n1")
+        worker = start(api)
+        read_line(worker, "n1", beat(516_900))
+        read_line(worker, "n1", f"Nov 27 21:00:01 {host} kernel: {lost(100)}")
+        assert api.tainted == set()
+
+
+def test_an_old_line_is_history_by_its_own_time_where_it_has_no_stamp() -> None:
+    api = ManyNodes("n1")
+    worker = start(api)
+    read_line(worker, "n1", talos(timedelta(days=6)))
+    assert api.tainted == set()
+    assert ["recorded only" in message for message in api.events] == [True]
+    read_line(worker, "n1", talos(timedelta(minutes=1)))
+    assert api.tainted == {"n1"}
+
+
+def test_a_line_with_a_time_of_its_own_that_is_shipped_again_is_a_repetition() -> None:
+    # A shipper that starts again ships the whole log again, and the store dates each line by its arrival.
+    day = "Nov 27 21:00:01 gpu-node-1.example.internal kernel: "
+    for line in (talos(timedelta(seconds=30)), day + LOST.format("0000:4e:00")):
+        api, metrics = ManyNodes("n1"), Metrics(CollectorRegistry())
+        worker = start(api, metrics)
+        read_line(worker, "n1", line)
+        assert api.tainted == {"n1"}
+        api.nodes["n1"]["spec"]["taints"] = []
+        worker.handle_node(NodeView.of(api.nodes["n1"]))
+        read_line(worker, "n1", line)
+        assert api.tainted == set()
+        read_line(worker, "n1", talos(timedelta(seconds=20)))
+        assert api.tainted == set(), "it was written before the return, and came late"
+
+
+def test_a_pattern_is_asked_of_lines_that_nobody_recognises_and_of_no_name_in_them(tmp_path: Path) -> None:
+    text = "kind: HealthPolicy\nname: ours\nabout: A test's.\nrules:\n"
+    for name, pattern in (("gsp", "heartbeat timed out"), ("pcie", "pcieport .{0,20}: AER: Uncorrected")):
+        text += f"  - {{name: {name}, kernel_log: {{text: '{pattern}'}}, response: quarantine, remedy: reboot}}\n"
+    (tmp_path / "ours.yaml").write_text(text, encoding="utf-8")
+    options = replace(OPTIONS, policy=load_policy(str(tmp_path / "ours.yaml")).policy)
+    api = ManyNodes("n1", "n2", "n3")
+    metrics = Metrics(CollectorRegistry())
+    worker = start(api, metrics, options)
+    for forged in (
+        "train[1]: segfault at 0 ip 0 sp 0 error 4 in heartbeat timed out[401000+1000]",
+        "NVRM: x[1]: segfault at 0 ip 0 sp 0 error 4 in heartbeat timed out[401000+1000]",
+        "NVRM: nvidia_open: timed out[12] was refused",
+        "usb 1-1: Product: pcieport 0000:00:01.0: AER: Uncorrected",
+    ):
+        read_line(worker, "n3", f"[  100.000001] {forged}")
+    read_line(worker, "n1", "[  101.000001] NVRM: GPU0 _kgspRpcRecvPoll: GSP RM heartbeat timed out")
+    read_line(worker, "n2", "[  102.000001] pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received")
+    assert api.tainted == {"n1", "n2"}
+    assert active_faults(metrics) == 2
+
+
+def test_the_driver_is_taken_at_its_word_without_an_xid() -> None:
+    api = ManyNodes("n1", "n2", "n3", "n4")
+    metrics = Metrics(CollectorRegistry())
+    worker = start(api, metrics)
+    fatal = "uvm encountered global fatal error 0x60, requiring os reboot to recover."
+    read_line(worker, "n1", f"[  100.000001] NVRM: nvGpuOpsReportFatalError: {fatal}")
+    read_line(worker, "n2", "[  100.000001] NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)")
+    read_line(worker, "n3", "[  100.000001] nvidia-nvswitch: unrecoverable error in ISR")
+    read_line(worker, "n4", "[  100.000001] NVRM: GPU is lost, skipping nvidia_ioctl")
+    assert api.tainted == {"n1", "n3", "n4"}, "of a GPU that does not start the driver asks for nothing"
+    count = metrics.registry.get_sample_value
+    labels = {"node": "n2", "kind": "driver", "code": "adapter-failed"}
+    assert count("gameday_health_kernel_events_total", labels) == 1
 
 
 def test_every_line_of_a_node_that_joins_under_the_controllers_eyes_counts() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gameday.agent.qa.checks import NODE_CHECKS, NodeCheck
 from gameday.agent.qa.readings import Readings
+from gameday.health.policy import KernelLogMatch, Policy, Rule
 from gameday.plan.qa import QaFloors
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import KernelEvent, LogReader, beat_uptime_s, recognise
@@ -126,6 +127,14 @@ def test_no_forged_line_is_a_fault_a_note_or_a_beat() -> None:
         assert recognise(line) is None, line
         assert reader.recognise(line) is None, line
         assert beat_uptime_s(line) is None, line
+
+
+@pytest.mark.parametrize("pattern", ["Xid", "fallen off the bus", "GPU", "GPU reset executed"])
+def test_no_forged_line_is_one_that_a_policys_pattern_asks_for(pattern: str) -> None:
+    rule = Rule(name="any", kernel_log=KernelLogMatch(text=pattern), response=Response.QUARANTINE)
+    policy = Policy(kind="HealthPolicy", name="p", about="A test's.", rules=(rule,))
+    twice = [f"{windows(FORGED[0])[0]}[9220]: segfault at 0 ip 0 sp 0 error 6 in {text}" for text in FORGED]
+    assert [line for line in (*corpus(), *twice) if policy.other_line(line)] == []
 
 
 def test_no_forged_line_hides_or_heals_a_fault_for_qa() -> None:

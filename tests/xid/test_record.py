@@ -43,6 +43,7 @@ PREFIXES: list[tuple[str, Writer, float | None]] = [
     (f"Nov 27 21:00:01 {HOST} kernel: [  100.000001] ", ANYBODY, 100.000001),
     (f"Nov  7 21:00:01 {HOST} kernel: ", ANYBODY, None),
     ("Nov 27 21:00:01 kernel: ", ANYBODY, None),
+    (f"Nov 27 2026 21:00:01 {HOST} kernel: [  100.000001] ", ANYBODY, 100.000001),
     ("Nov 27 21:00:01.123456 node-1 kernel: ", ANYBODY, None),
     ("2026-11-27T21:00:01+0000 node-1 kernel: ", ANYBODY, None),
     ("2026-11-27T21:00:01.123456+00:00 node-1 kernel: [  100.000001] ", ANYBODY, 100.000001),
@@ -54,6 +55,7 @@ PREFIXES: list[tuple[str, Writer, float | None]] = [
     ("<11>Nov 27 21:00:01 node-1 kernel: ", ANYBODY, None),
     (f"<3>1 2026-11-27T21:00:01.123456+00:00 {HOST} kernel - - - ", ANYBODY, None),
     ('<3>1 2026-11-27T21:00:01Z node-1 kernel - - [a@1 b="c"][d@1 e="f"] [  100.000001] ', ANYBODY, 100.000001),
+    (r'<3>1 2026-11-27T21:00:01Z node-1 kernel - - [a@1 b="c\"d]e"] [  100.000001] ', ANYBODY, 100.000001),
     ("<11>1 2026-11-27T21:00:01Z node-1 kernel - - - ", ANYBODY, None),
     ("MESSAGE=", ANYBODY, None),
     ("2026-11-27T21:00:01.123456789Z stdout F [  100.000001] ", RING_BUFFER, 100.000001),
@@ -103,9 +105,92 @@ def test_an_entry_of_the_journal_says_who_wrote_it(fields: dict[str, str], write
     event = recognise(line)
     assert event is not None and (event.code, event.writer) == (79, writer)
     assert event.line == (LOST if writer is ANYBODY else line)
-    assert event.uptime_s == (None if writer is ANYBODY else 100.000001)
+    assert event.uptime_s == 100.000001
     longer = recognise(json.dumps({"a": "b" * 4096} | fields | {"MESSAGE": LOST}))
     assert longer is not None and longer.code == 79
+
+
+JOURNAL = {"MESSAGE": LOST, "_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0", "__REALTIME_TIMESTAMP": "1795813201000001"}
+TALOS = {"msg": LOST, "clock": 100000001, "facility": "kern", "priority": "err", "talos-time": "2026-11-27T21:00:01Z"}
+
+
+@pytest.mark.parametrize(
+    ("line", "writer", "uptime_s"),
+    [
+        (json.dumps(JOURNAL | {"_SOURCE_MONOTONIC_TIMESTAMP": "100000001"}), KERNEL, 100.000001),
+        (json.dumps(JOURNAL | {"__MONOTONIC_TIMESTAMP": "100000001"}), KERNEL, 100.000001),
+        (json.dumps(JOURNAL | {"MESSAGE": list(LOST.encode())}), KERNEL, None),  # journald, of a text that is no UTF-8
+        (json.dumps({"body": JOURNAL}), KERNEL, None),
+        (json.dumps({"log": json.dumps(JOURNAL) + "\n", "stream": "stdout"}), KERNEL, None),
+        ("2026-11-27T21:00:01.123456789Z stdout F " + json.dumps(JOURNAL), KERNEL, None),
+        (json.dumps(TALOS), KERNEL, 100.000001),
+        (json.dumps(TALOS | {"facility": "user"}), ROOT, 100.000001),
+        (json.dumps({"priority": 3, "sequence": 7, "sec": 100, "usec": 1, "msg": LOST}), ANYBODY, 100.000001),
+        (json.dumps({"pri": 3, "time": 100.000001, "msg": LOST}), ANYBODY, 100.000001),
+        (json.dumps({"_entry": f"[  100.000001] {LOST}", "pod": "dmesg-1"}), RING_BUFFER, 100.000001),
+        (json.dumps({"body": f"[  100.000001] {LOST}"}), RING_BUFFER, 100.000001),
+    ],
+)
+def test_an_object_of_a_collector_is_read_with_its_stamp_and_its_writer(
+    line: str, writer: Writer, uptime_s: float | None
+) -> None:
+    event = recognise(line)
+    assert event is not None
+    assert (event.code, event.pci, event.writer, event.uptime_s) == (79, "0000:4e:00", writer, uptime_s)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"pri": 3, "time": Infinity', '"pri": 3, "time": NaN', '"pri": 3, "time": -1.0', '"pri": [], "time": 1e308',
+        '"sequence": 1, "sec": -1, "usec": 0', f'"sequence": 1, "sec": 1{"0" * 99}, "usec": 0', '"sec": 1, "usec": 1',
+    ],
+)  # fmt: skip
+def test_a_stamp_that_is_none_in_an_object_is_left_out(fields: str) -> None:
+    event = recognise(f'{{{fields}, "msg": "{LOST}"}}')
+    assert event is not None and event.uptime_s is None
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "٣", "-1", "1e9", ""])
+def test_a_number_that_is_none_in_an_entry_of_the_journal_raises_nothing(digits: str) -> None:
+    entry = JOURNAL | {"_SOURCE_MONOTONIC_TIMESTAMP": digits, "__REALTIME_TIMESTAMP": digits}
+    event = recognise(json.dumps(entry))
+    assert event is not None and event.code == 79
+    assert recognise(json.dumps(entry | {"MESSAGE": [300, -1, True, "x", None]})) is None
+    assert recognise(json.dumps(entry | {"MESSAGE": f"{'':15}{LOST}"})) is None, "the rest of another record"
+
+
+def test_what_a_process_gives_to_a_log_as_json_does_not_speak_for_the_kernel() -> None:
+    for key in ("MESSAGE", "message", "msg", "body", "_entry"):
+        assert recognise(json.dumps({key: json.dumps(JOURNAL)})) is None
+    assert recognise(json.dumps({"MESSAGE": LOST, "_TRANSPORT": "syslog"})) is None
+    assert recognise(json.dumps({"body": JOURNAL | {"_TRANSPORT": "stdout"}})) is None
+    deep = json.dumps(JOURNAL)
+    for _ in range(9):
+        deep = json.dumps({"log": deep})
+    assert recognise(deep) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "wall"),
+    [
+        (f"node-1: kern:     err: [2026-11-27T21:00:01.123456789Z]: {LOST}", "2026-11-27T21:00:01.123456+00:00"),
+        (f"user: kern: info: [2026-11-27T21:00:01Z]: {LOST}", "2026-11-27T21:00:01+00:00"),
+        (f"2026-11-27T21:00:01+0100 {HOST} kernel: {LOST}", "2026-11-27T21:00:01+01:00"),
+        (f"Fri 2026-11-27 21:00:01 UTC node-1 kernel: {LOST}", "2026-11-27T21:00:01+00:00"),
+        (f"<3>1 2026-11-27T21:00:01.5Z {HOST} kernel - - - {LOST}", "2026-11-27T21:00:01.500000+00:00"),
+        (f"kern  :err   : 2026-11-27T21:00:01,653067+00:00 {LOST}", "2026-11-27T21:00:01.653067+00:00"),
+        (json.dumps(JOURNAL), "2026-11-27T21:00:01.000001+00:00"),
+        (f"2026-99-99T99:99:99Z {HOST} kernel: {LOST}", None),
+        (f"[Fri Nov 27 21:00:01 2026] {LOST}", None),
+        (f"Nov 27 21:00:01 {HOST} kernel: {LOST}", None),
+        (f"2026-11-27T21:00:01.123456789Z stdout F {LOST}", None),
+    ],
+)
+def test_a_lines_own_time_is_read_where_it_names_its_zone(line: str, wall: str | None) -> None:
+    event = recognise(line)
+    assert event is not None and (event.wall and event.wall.isoformat()) == wall
+    assert event.is_dated == ("stdout" not in line), "containerd's time is of the shipper"
 
 
 @pytest.mark.parametrize("key", ["MESSAGE", "message", "msg", "log"])

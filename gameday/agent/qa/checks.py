@@ -123,7 +123,7 @@ def _kernel_log(readings: Readings, floors: QaFloors) -> Finding:
     if readings.log_error:
         return Finding(None, bound, None, readings.log_error)
     unhealed, older = _unhealed(readings.kernel_log), _unhealed(readings.older_log)
-    details = [f"{event.kind} {event.code} on {event.pci}: {reason}" for event, reason in unhealed[:3]]
+    details = [f"{event.kind} {event.code or event.name} on {event.pci}: {reason}" for event, reason in unhealed[:3]]
     details += [f"{len(older)} quarantining from before this run"] if older else []
     return Finding(len(unhealed), bound, not unhealed, "; ".join(details))
 

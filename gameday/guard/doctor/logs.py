@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from gameday.cluster.loki import RANGE_EVERY_S, Loki
+from gameday.errors import AdapterError
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
@@ -29,6 +31,7 @@ def check_logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
         fix = f"for lines shipped by OTLP (Konduktor's stack), set loki_node_label_kind: structured_metadata; {fix}"
     detail = f"no line carries {', '.join(missing)}" if missing else ", ".join(sorted(wanted))
     yield Prerequisite("logs", "labels exist", not missing, detail, fix)
+    yield _tail(loki)
     if targets and not missing:
         node, now = targets[0].node, run.clock.now()
         lines = loki.iterate_node_lines(node, containing="", start=now - _LOG_LOOK_BACK, end=now)
@@ -36,3 +39,13 @@ def check_logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
         hint = "is the dmesg shipper running on the node? --send-pod writes a line"
         detail = f"lines of {node} within {_LOG_LOOK_BACK.total_seconds() / 3600:g} h: {'yes' if any_line else 'none'}"
         yield Prerequisite("logs", "kernel log of a target", any_line or None, detail, "" if any_line else hint)
+
+
+def _tail(loki: Loki) -> Prerequisite:
+    try:
+        loki.try_tail()
+    except AdapterError as error:
+        instead = f"the node-health controller reads query_range every {RANGE_EVERY_S:g} s in its place"
+        fix = "let the proxy before the log store pass the websocket of /loki/api/v1/tail"
+        return Prerequisite("logs", "tail", None, f"cannot be followed: {error}; {instead}", fix)
+    return Prerequisite("logs", "tail", True, "opens")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gameday.cluster.alert_receiver import AlertReceiver, ReceivedAlert, ReceiverOptions
+from gameday.cluster.alert_receiver import AlertReceiver, ReceivedAlert, ReceiverOptions, Trouble
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.health.model import digest
 from gameday.health.policy import Policy
@@ -66,15 +66,27 @@ class AlertWebhook(Source):
 
     kind = SignalKind.ALERT
 
-    def __init__(self, options: ReceiverOptions, policy: Policy, on_signal: OnSignal) -> None:
+    def __init__(
+        self,
+        options: ReceiverOptions,
+        policy: Policy,
+        on_signal: OnSignal,
+        on_trouble: Callable[[Trouble], object] = lambda _: None,
+    ) -> None:
         """Bind the port.
+
+        Args:
+            options: The address, and who may send.
+            policy: The policy whose alert rules decide.
+            on_signal: Takes the signals.
+            on_trouble: Called where alerts may be missing.
 
         Raises:
             OSError: The port cannot be bound.
         """
         self._policy = policy
         self._on_signal = on_signal
-        self._receiver = AlertReceiver(options, self._take)
+        self._receiver = AlertReceiver(options, self._take, on_trouble)
 
     @property
     def port(self) -> int:

@@ -48,6 +48,7 @@ class PollingSource(Source):
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
+        self._asked = threading.Event()
         self._trouble = "not asked yet"
 
     def start(self) -> None:
@@ -55,6 +56,11 @@ class PollingSource(Source):
 
     def stop(self) -> None:
         self._stopping.set()
+        self._asked.set()
+
+    def ask_now(self) -> None:
+        """End the present pause, from any thread."""
+        self._asked.set()
 
     def trouble(self) -> str:
         return self._trouble
@@ -75,7 +81,8 @@ class PollingSource(Source):
                 self._trouble = str(error)
             else:
                 failures, self._trouble = 0, ""
-            self._stopping.wait(pause_s(failures, 1.0, self.longest_pause_s) if failures else self.poll_s)
+            self._asked.wait(pause_s(failures, 1.0, self.longest_pause_s) if failures else self.poll_s)
+            self._asked.clear()
 
 
 def pci_address(text: str | None) -> str | None:

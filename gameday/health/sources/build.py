@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gameday.cluster.alert_receiver import ReceiverOptions
+from gameday.cluster.alert_receiver import ReceiverOptions, Trouble
 from gameday.cluster.alertmanager import Alertmanager
 from gameday.cluster.loki import LogStore
 from gameday.cluster.prometheus import Prometheus
@@ -55,6 +55,7 @@ def build_sources(
     since: Callable[[SignalKind], int],
     on_signal: OnSignal,
     on_read: Callable[[SignalKind, int], None],
+    on_trouble: Callable[[Trouble], object],
 ) -> list[Source]:
     """Return the sources that the policy has rules for, not started yet.
 
@@ -65,16 +66,22 @@ def build_sources(
         since: Returns the Unix ns from which on a kind of signal is to be read.
         on_signal: Takes the signals.
         on_read: Called where a source knows that its signals are complete up to a moment, Unix ns.
+        on_trouble: Called where alerts may be missing from what the webhook brings.
 
     Raises:
         OSError: The webhook's port cannot be bound.
     """
     sources: list[Source] = []
     if policy.rules_of(SignalKind.ALERT):
-        if servers.webhook:
-            sources.append(AlertWebhook(servers.webhook, policy, on_signal))
-        if servers.alertmanager:
-            sources.append(AlertPoll(servers.alertmanager, policy, on_signal))
+        poll = AlertPoll(servers.alertmanager, policy, on_signal) if servers.alertmanager else None
+
+        def ask(trouble: Trouble) -> None:
+            on_trouble(trouble)
+            if poll and trouble is not Trouble.NOT_ALLOWED:
+                poll.ask_now()
+
+        sources += [poll] if poll else []
+        sources += [AlertWebhook(servers.webhook, policy, on_signal, ask)] if servers.webhook else []
     if policy.rules_of(SignalKind.EVENT):
         sources.append(EventWatch(api, since(SignalKind.EVENT), on_signal))
     if policy.rules_of(SignalKind.METRIC) and servers.prometheus:

@@ -6,13 +6,14 @@ import json
 import re
 import threading
 
-from gameday.cluster.loki import LogFollower, LogLine, LogStore
+from gameday.cluster.loki import Followed, LogFollower, LogLine, LogStore
 from gameday.errors import AdapterError
 from gameday.health.model import digest
 from gameday.health.policy import Policy
 from gameday.health.policy_files import pod_log_signal
 from gameday.health.signal import SignalKind
 from gameday.health.sources.base import OnSignal, Source
+from gameday.values.patterns import either
 
 
 class PodLogs(Source):
@@ -56,8 +57,8 @@ class PodLogs(Source):
     def trouble(self) -> str:
         return self._trouble
 
-    def _connected(self, connected: bool) -> None:
-        self._trouble = "" if connected else "the log store's tail is not followed"
+    def _connected(self, how: Followed | None) -> None:
+        self._trouble = "" if how else "the log store is not followed"
 
     def _run(self) -> None:
         try:
@@ -78,5 +79,4 @@ def pod_log_query(policy: Policy, namespace_label: str) -> str:
     matches = [rule.pod_log for rule in policy.rules if rule.pod_log]
     namespaces = "|".join(sorted({re.escape(name) for match in matches for name in match.namespaces}))
     patterns = list(dict.fromkeys(match.pattern for match in matches))
-    pattern = patterns[0] if len(patterns) == 1 else "|".join(f"(?:{pattern})" for pattern in patterns)
-    return f"{{{namespace_label}=~{json.dumps(namespaces)}}} |~ `{pattern}`"
+    return f"{{{namespace_label}=~{json.dumps(namespaces)}}} |~ `{either(patterns)}`"

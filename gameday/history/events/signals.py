@@ -210,7 +210,7 @@ class KernelLineSeen(EventModel):
 
     kind: Literal["kernel_line_seen"] = "kernel_line_seen"
     node: str
-    family: str = Field(description="xid, sxid, gpu-lost, peermem or gpu-reset")
+    family: str = Field(description="xid, sxid, gpu-lost, peermem, driver or gpu-reset")
     code: int | None = Field(description="None where the line names none")
     pci: str | None = Field(description="of the GPU or NVSwitch; None where the line names none")
     decision: str = Field(description="what NVIDIA's catalogue asks for: quarantine, workload, event or ignore")

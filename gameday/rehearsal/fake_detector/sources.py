@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from gameday.cluster.loki import LogStore
+from gameday.cluster.loki import Followed, LogStore
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.detectors.facts import facts_of, facts_of_field
 from gameday.detectors.models import Fact
@@ -60,7 +60,7 @@ class KernelLogs:
         selector, label = names["loki_selector"].default, names["loki_node_label"].default
         loop = asyncio.get_running_loop()
 
-        def on_connected(up: bool) -> None:
+        def on_connected(up: Followed | None) -> None:
             if up:
                 loop.call_soon_threadsafe(connected)
 

@@ -12,10 +12,12 @@ from typing import Any, Self
 
 import pytest
 
-from gameday.cluster.loki import LogFollower, LogLine, LogStore, Loki, nanoseconds
+from gameday.cluster import loki
+from gameday.cluster.loki import Followed, LogFollower, LogLine, LogStore, Loki, nanoseconds
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError
 from tests.rehearsal.logstore.conftest import Store
+from tests.support.tailless import tailless
 
 DMESG = '{k8s_daemonset_name="dmesg"}'
 
@@ -27,10 +29,13 @@ class Following:
         self.lines: queue.Queue[LogLine] = queue.Queue()
         self.connected = threading.Event()
         self.lost = threading.Event()
+        self.tailed = threading.Event()
         self.follower = LogFollower(store, DMESG, since_ns, on_connected=self._state, **options)
         self.thread = threading.Thread(target=self._run)
 
-    def _state(self, connected: bool) -> None:
+    def _state(self, connected: Followed | None) -> None:
+        if connected is Followed.TAIL:
+            self.tailed.set()
         (self.connected if connected else self.lost).set()
         (self.lost if connected else self.connected).clear()
 
@@ -115,6 +120,37 @@ def test_old_and_new_lines_come_once(store: Store) -> None:
         store.push([(since + 2, "late")], node="n2")
         assert seen.take(2) == ["new", "late"]
     assert seen.lines.empty()
+
+
+@pytest.mark.parametrize("status", [502, 404, 403, 400, 200, 302, None])
+def test_a_store_without_a_tail_is_read_by_its_ranges_until_it_has_one(
+    store: Store, status: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loki, "RANGE_EVERY_S", 0.05)
+    with tailless(store.url, status) as proxy:
+        client = LogStore(Endpoint(url=proxy.url))
+        server = Endpoint(url=proxy.url)
+        kernel_log = Loki(ClusterProfile(prometheus=server, alertmanager=server, loki=server))
+        with pytest.raises(AdapterError):
+            kernel_log.try_tail()
+        kernel_log.close()
+        seen = Following(client, time.time_ns())
+        seen.thread.start()
+        for text in ("first", "second", "third"):
+            store.push([(time.time_ns(), text)])
+            assert seen.take(1) == [text]
+        assert seen.connected.is_set() and not seen.tailed.is_set()
+        told = [record.message for record in caplog.records if "query_range is read every" in record.message]
+        assert len(told) == 1
+        direct = store.client()
+        monkeypatch.setattr(client, "open_tail", direct.open_tail)  # the proxy serves the tail now
+        assert seen.tailed.wait(60)
+        store.push([(time.time_ns(), "by the tail")])
+        assert seen.take(1) == ["by the tail"]
+        seen.follower.stop()
+        seen.thread.join(10)
+        client.close()
+        direct.close()
 
 
 def test_the_lines_of_a_node_are_handed_over_as_they_come(store: Store) -> None:
@@ -212,7 +248,11 @@ def test_a_store_that_is_away_for_hours_is_asked_again(monkeypatch: pytest.Monke
             follower.stop()
         raise AdapterError("the log store", "away")
 
+    def no_lines(*_: object, **__: object) -> Iterator[LogLine]:
+        raise AdapterError("the log store", "away")
+
     monkeypatch.setattr(client, "open_tail", away)
+    monkeypatch.setattr(client, "query_range", no_lines)
     assert list(follower.lines()) == []
     assert len(asked) == 2000
     client.close()
