@@ -60,7 +60,7 @@ def main() -> None:
         _print(f"a game-day of a season of {len(runs)}, {options.at_once} at once", [up.parts(run) for run in runs])
         print(f"season: {up.state(season)['name']}, wall {wall:.0f} s, {wall / len(runs):.1f} s for each plan")
         for state in map(up.state, runs):
-            if state["name"] != "Passed":
+            if state["type"] != "COMPLETED":
                 print(f"  {state['name']}: {state['message']}")
         print(f"server: {server.cpu_s:.1f} s of processor time ({server.cpu_s / wall:.0%} of a core), {server.growth}")
 

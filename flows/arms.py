@@ -15,10 +15,11 @@ from prefect.client.schemas.objects import State
 
 from gameday.errors import DocumentError, RefusedError
 from gameday.flows.approval import approve_season
+from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import run_command
-from gameday.flows.run_page import plan_name
+from gameday.flows.run_page import plan_name, tag_run
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state, season_state
 from gameday.flows.season_runs import SeasonRuns
@@ -62,12 +63,15 @@ def comparison(
             page asks, once.
     """
     id = comparison_id or f"arms-{new_run_id()}"
+    if why := played_before(Path(reports)):
+        return refuse_attempt(why)
     try:
         cluster = load_cluster(profile)
         chosen = plan_with_arms(plan, cluster.detector_profiles)
         folder = Path(reports) / comparison_of(id, chosen.plan)
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), [chosen]) as opened:
+            stop_when_suspended(opened.abort)
             refuse_left_out(played_here([chosen], cluster.lab_control)[1])
             assigned, unassigned = assign(id, [chosen], fit_nodes(opened, [chosen], chosen.arms.seed))
             refuse_left_out(unassigned)
@@ -84,6 +88,7 @@ def comparison(
                 places=approved.runs,
                 left_out=(),
             )
+            tag_run(id, chosen.plan.name, chosen.plan.fault.type, cluster.name)
             died = SeasonRuns(record, [chosen], approved.approval, profile, Path(reports)).play(opened)
     except (DocumentError, RefusedError) as error:
         return refused_state(error)

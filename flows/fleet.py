@@ -16,6 +16,7 @@ from gameday.errors import RefusedError
 from gameday.fleet.labels import why_labels_do_not_fit
 from gameday.fleet.permission import Permission
 from gameday.fleet.record import FleetRecord, last_run_before
+from gameday.flows.attempts import stop_when_suspended
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation
@@ -91,6 +92,7 @@ def fleet(
         if why := permission.why_not():
             raise RefusedError(why, "run it when the guardrail allows it")
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports))) as opened:
+            stop_when_suspended(opened.abort)
             key, _, value = cluster.required_label(NodeRole.GPU).partition("=")
             candidates = opened.kubernetes.all_candidates({key: value})
             nodes = [one.name for one in candidates]

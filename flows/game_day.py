@@ -18,6 +18,7 @@ from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError, ProfileError, RefusedError, StopRunError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
+from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
 from gameday.flows.judged_state import judged_state, log_no_judgement_as_a_crash
@@ -78,6 +79,8 @@ def game_day(
         member: Set by a season for its own runs; leave it empty.
     """
     log_no_judgement_as_a_crash()
+    if why := played_before(Path(reports)):
+        return refuse_attempt(why)
     try:
         cluster = load_profile(profile)
         guest = cluster.guest if member else None
@@ -90,6 +93,7 @@ def game_day(
         refused, clean, code = RunOutcome.REFUSED, Cleanliness.CLEAN, ExitCode.REFUSED
         result = RunResult(outcome=refused, cleanliness=clean, exit_code=code, why=str(error), has_report=False)
         return judged_state(code, result.why, result)
+    stop_when_suspended(record.abort)
     with (
         LiveLog(record.folder / HISTORY_FILE),
         LiveProgress(record.folder / HISTORY_FILE),

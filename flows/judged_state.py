@@ -1,4 +1,4 @@
-"""The last state of a flow run that was judged: named after its exit code, and no crash where it is red."""
+"""The last state of a flow run that was judged: Prefect's own, with the outcome in its message and in its tags."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import logging
 from typing import TypeVar
 
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
+from gameday.checks.outcome import RunResult, ended_with
 from gameday.errors import StopRunError
 from gameday.exit_codes import ExitCode
+from gameday.flows.run_page import show_outcome
+from gameday.tasks.outcome_on_page import verdict
 
 T = TypeVar("T")
 _NO_EXCEPTION = "Unexpected result for failed state"
-"""The begin of the message of prefect.states.get_state_exception."""
+"""The begin of the message of prefect.states.get_state_exception, of a cancelled state as well."""
 
 
 class _NoJudgements(logging.Filter):
     """Drops Prefect's traceback of a judgement, which is no crash: its reason is a line of the log already.
 
     Prefect 3.8 looks for an exception in a failed state's data, and logs that it found none as an unexpected exception.
-    A step that stops its run raises a StopRunError.
+    A step that stops its run raises a StopRunError. A step's failed state is logged with an empty traceback, before the
+    line that has its sentence.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         raised = record.exc_info[1] if record.exc_info else None
-        return not isinstance(raised, StopRunError) and not str(raised).startswith(_NO_EXCEPTION)
+        judged = isinstance(raised, StopRunError) or str(raised).startswith(_NO_EXCEPTION)
+        return not judged and not str(record.msg).startswith("Task run failed with state: ")
 
 
 _NO_JUDGEMENTS = _NoJudgements()
@@ -38,15 +43,20 @@ def log_no_judgement_as_a_crash() -> None:
 
 
 def judged_state(exit_code: int, why: str, result: T) -> State[T]:
-    """Return a flow run's last state, such as Passed, Failed, Refused or Dirty.
+    """Show a flow run's outcome on its page in Prefect, and return its last state: Completed, Failed or Cancelled.
+
+    A flow run that is being cancelled takes no other end than Cancelled (Prefect 3.8,
+    EnforceCancellingToCancelledTransition).
 
     Args:
         exit_code: The exit code of the command line for the same end.
-        why: One sentence, shown beside the state.
+        why: One sentence; it becomes part of the state's message.
         result: The state's data.
     """
-    name = ExitCode(exit_code).name.capitalize()
-    if exit_code == ExitCode.PASSED:
-        return Completed(message=why, data=result, name=name)
+    ended = (result.outcome, result.cleanliness) if isinstance(result, RunResult) else ended_with(exit_code)
+    said = verdict(*ended, why)
+    cancelled = show_outcome(*ended, said)
+    if exit_code == ExitCode.PASSED and not cancelled:
+        return Completed(message=said, data=result)
     log_no_judgement_as_a_crash()
-    return Failed(message=why, data=result, name=name)
+    return (Cancelled if cancelled else Failed)(message=said, data=result)

@@ -32,12 +32,8 @@ from gameday.tasks.remediate import remediate
 _ASK_EVERY_S = 2.0
 
 
-def _name(state: EpisodeState) -> str:
-    return str(state).replace("-", " ").capitalize()
-
-
-END_NAMES = frozenset(_name(state) for state in EpisodeState if state.is_end)
-"""Names of the final states of a flow run whose episode has ended; any other broke off."""
+ENDS = frozenset(str(state) for state in EpisodeState if state.is_end)
+"""The results of flow runs whose episode has ended; any other broke off."""
 
 
 @flow(name="remediate-node", flow_run_name="{node}", persist_result=False, validate_parameters=True)
@@ -71,7 +67,7 @@ def remediate_node(
             get_run_logger().info("%s", remediate(work, step))
         ended = work.episode
     finished = {EpisodeState.RETURNED: Completed, EpisodeState.CANCELLED: Cancelled}.get(ended.state, Failed)
-    return finished(message=ended.why, data=str(ended.state), name=_name(ended.state))
+    return finished(message=f"{str(ended.state).replace('-', ' ').capitalize()}: {ended.why}", data=str(ended.state))
 
 
 class Cancellation:

@@ -23,9 +23,11 @@ from gameday.documents.fields import Duration
 from gameday.errors import DocumentError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
+from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.judged_state import judged_state
+from gameday.flows.run_page import tag_run
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.history.room import refused_where_not_written
@@ -100,6 +102,8 @@ def season(
     id = season_id or f"season-{new_run_id()}"
     random = RandomSettings(budget=budget, mean_gap=mean_gap or DEFAULT_MEAN_GAP) if budget is not None else None
     seed = seed if seed is not None else secrets.randbelow(SEEDS) if random else 1
+    if why := played_before(folder):
+        return refuse_attempt(why)
     try:
         cluster = load_cluster(profile)
         refuse_overdue(trigger)
@@ -107,6 +111,7 @@ def season(
             refuse_settings(random)
         chosen, left_out = _choose(plans, cluster, within, at_once, random, rehearsed=trigger == "rehearsal")
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=folder), chosen) as opened:
+            stop_when_suspended(opened.abort)
             chosen, without_lab = played_here(chosen, cluster.lab_control)
             placed = _place(opened, chosen, seed, random)
             approved = approve_season(opened, cluster, chosen, placed.runs, approved_by, folder / id)
@@ -125,6 +130,7 @@ def season(
             )
             with refused_where_not_written(folder):
                 record.save(folder / id)
+            tag_run(id, cluster.name)
             died = SeasonRuns(record, chosen, approved.approval, profile, folder).play(opened)
             record.as_ended(opened.stopped, opened.taken_out, opened.late).save(folder / id)
     except (DocumentError, RefusedError) as error:
@@ -178,7 +184,7 @@ def _again(plans: Sequence[str], profile: str | None, seed: int, at_once: int, r
 
 
 def season_state(result: SeasonResult) -> State[SeasonResult]:
-    """Return a season's state in Prefect, named after its exit code, such as Passed or Dirty."""
+    """Return a season's state in Prefect, with its outcome in the message and in the tags."""
     return judged_state(result.exit_code, result.why, result)
 
 

@@ -16,8 +16,10 @@ from pydantic import Field
 
 from gameday.digest.clusters import ClusterSeasons
 from gameday.documents.fields import Duration
+from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
 from gameday.flows.hooks import cancel_seasons
 from gameday.flows.judged_state import judged_state
+from gameday.flows.run_page import tag_run
 from gameday.run.abort import Abort
 from gameday.run.record import new_run_id
 from gameday.season.record import SeasonResult
@@ -57,9 +59,13 @@ def seasons(
         begin_within: Longest time until a worker begins each season, like 10m; a later one is cancelled. Empty: 5m.
         end_within: Longest time until all seasons have ended, like 4h; the page then has those that have. Empty: 8h.
     """
+    if why := played_before(Path(reports)):
+        return refuse_attempt(why)
     id, began, abort = f"seasons-{new_run_id()}", datetime.now(UTC), Abort()
     parameters = {"plans": plans, "seed": seed, "at_once": at_once}
     parameters |= {"within": f"{within.total_seconds():g}s"} if within else {}
+    stop_when_suspended(abort)
+    tag_run(id, *clusters)
     with abort.on_signals():
         started = start_seasons(clusters, parameters, id)
         begin = _BEGIN_WITHIN if begin_within is None else begin_within

@@ -10,7 +10,9 @@ from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
 import httpx
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate
+from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from gameday.report.markdown import escaped
@@ -40,7 +42,7 @@ def served_url(page: Path) -> str | None:
 
 
 def show_page(key: str, words: str, url: str, why: str) -> None:
-    """Show a page in the Prefect UI, if there is one: its words as Markdown, and a link if a browser can open the page.
+    """Show a page in the Prefect UI, if there is one: a link if a browser can open the page, and its words as Markdown.
 
     A browser opens no `file://` link from a web page, so a file's path is written below the words. Where `gameday up`
     serves the file, the link is to it.
@@ -57,8 +59,21 @@ def show_page(key: str, words: str, url: str, why: str) -> None:
     file = Path(url2pathname(parts.path)) if parts.scheme == "file" else None
     link = served_url(file) if file else url if parts.scheme in ("http", "https") else None
     place = f"{file} on the worker's machine" if file else url
+    opens = f"[Open the whole page]({link})\n\n" if link else ""
     where = "" if link == url else f"\n\nThe whole page: {escaped(place)}"
-    with where_prefect_answers():
-        create_markdown_artifact(key=key, markdown=words + where, description=why)
-        if link:
-            create_link_artifact(key=f"{key}-page", link=link, link_text="the whole page")
+    show_markdown(key, opens + words + where, why)
+
+
+def show_markdown(key: str, markdown: str, why: str) -> None:
+    """Show Markdown as an artifact of the flow run: Prefect's page shows those of its tasks below the fold.
+
+    Args:
+        key: The artifact's key.
+        markdown: What it shows, with every value escaped.
+        why: One line for lists of artifacts.
+    """
+    context = FlowRunContext.get()
+    run = context.flow_run.id if context and context.flow_run else None
+    shown = ArtifactCreate(key=key, type="markdown", data=markdown, description=why, flow_run_id=run)
+    with where_prefect_answers(), get_client(sync_client=True) as client:
+        client.create_artifact(shown)

@@ -17,7 +17,7 @@ from gameday.observe.prometheus_pace import note_if_behind
 from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from gameday.tasks import step_task
+from gameday.tasks import judged_step
 from gameday.values.results import Hop, Step
 
 # Prometheus dates what fires by itself; the last poll without it bounds that from below, and tells of a wrong clock.
@@ -26,7 +26,7 @@ _POLL_S = 0.25
 _NOTIFICATION_TIMEOUT = timedelta(seconds=5)
 
 
-@step_task(name="await alert")
+@judged_step("await alert")
 def await_alert(run: Run, faults: Sequence[InjectedFault]) -> None:
     """Wait for each expected alert of each target within its bound. A missing one breaks the step, not the run.
 

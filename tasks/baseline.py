@@ -38,7 +38,7 @@ from gameday.run.operands import refuse_operands_that_would_stay_away, uids_befo
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
-from gameday.tasks import step_task
+from gameday.tasks import judged_step
 from gameday.tasks.api_canary import start_api_canary
 from gameday.tasks.canary import measure_before_fault
 from gameday.tasks.job_recovery import follow_job
@@ -52,7 +52,7 @@ _SAMPLES = 2
 _SAMPLING_TIMEOUT = timedelta(seconds=45)
 
 
-@step_task(name="baseline")
+@judged_step("baseline")
 def baseline(run: Run) -> Targets:
     """Choose and lock the targets, and check steady state, log path and a window of metrics.
 

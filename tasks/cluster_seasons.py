@@ -28,6 +28,7 @@ from gameday.exit_codes import ExitCode
 from gameday.run.abort import Abort
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
+from gameday.tasks.outcome_on_page import code_of
 
 _LOOK_EVERY_S = 2.0
 # Prefect's runner kills the process of a cancelled flow run 30 s after it has asked it to end; the page takes a moment.
@@ -192,7 +193,7 @@ def _row(client: SyncPrefectClient, one: StartedSeason, waiting: _Waiting, patie
         code = ExitCode.UNKNOWN
         why = f"it is still {run.state.type.value.lower()}, and was not waited for any longer; look at its page"
     else:
-        code, why = judged(run.state.name or "", run.state.message or "", began=run.run_count > 0)
+        code, why = judged(code_of(run.tags), run.state.name or "", run.state.message or "", began=run.run_count > 0)
     return ClusterSeason(
         cluster=one.cluster,
         code=code,
@@ -205,11 +206,16 @@ def _row(client: SyncPrefectClient, one: StartedSeason, waiting: _Waiting, patie
 
 
 def _game_days(client: SyncPrefectClient, season: UUID) -> dict[str, int] | None:
-    """Return how many of a season's game-days ended in each state; None where Prefect does not answer."""
+    """Return how many of a season's game-days ended how; None where Prefect does not answer."""
     children = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[season]))
     with suppress(httpx.HTTPError):
-        return dict(Counter(run.state.name or "Unknown" for run in _all(client, children) if run.state))
+        return dict(Counter(_end_of(run) for run in _all(client, children)))
     return None
+
+
+def _end_of(run: FlowRun) -> str:
+    code = code_of(run.tags)
+    return code.name.capitalize() if code is not None else run.state_name or "Unknown"
 
 
 def _all(client: SyncPrefectClient, which: FlowRunFilter) -> Iterator[FlowRun]:

@@ -19,7 +19,7 @@ from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
-from gameday.tasks import step_task
+from gameday.tasks import judged_step
 from gameday.tasks.control_plane_settings import put_in_settings, start_held_servers
 from gameday.tasks.move_operands import GONE_WITHIN, send_operands_away
 from gameday.tasks.probes import keep_asking
@@ -29,7 +29,7 @@ from gameday.values.nodes import NodeRole
 from gameday.values.results import Cleanliness, Hop, Step
 
 
-@step_task(name="inject")
+@judged_step("inject")
 def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     """Put in the plan's settings, then inject its fault into every target, one after the other.
 

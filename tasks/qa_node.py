@@ -18,7 +18,7 @@ from gameday.run.repair import Repair
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
-from gameday.tasks import step_task
+from gameday.tasks import judged_step
 from gameday.tasks.api_canary import judge_after_fault
 from gameday.tasks.canary import measure_after_fault
 from gameday.tasks.job_recovery import await_job
@@ -32,7 +32,7 @@ from gameday.values.results import Cleanliness, Step
 _STAYS_CLEAN_FOR = timedelta(seconds=2)
 
 
-@step_task(name="qa node")
+@judged_step("qa node")
 def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
     """Prove each node good, return it, and see a GPU pod run there; one that fails stays out of service.
 

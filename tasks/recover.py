@@ -25,7 +25,7 @@ from gameday.run.repair import Repair
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
-from gameday.tasks import step_task
+from gameday.tasks import judged_step
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
 from gameday.tasks.move_operands import bring_operands_back, require_operands_to_return, send_operands_away
 from gameday.tasks.probes import await_probes_back
@@ -40,7 +40,7 @@ _DRAIN_TIMEOUT = timedelta(seconds=60)
 _END_MARGIN = timedelta(seconds=30)
 
 
-@step_task(name="recover")
+@judged_step("recover")
 def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
     """Undo the faults, remediate, and wait until alerts and signals are gone.
 

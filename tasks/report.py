@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from prefect.artifacts import create_markdown_artifact
-
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
 from gameday.coverage.rendering import RenderedRun, render_apart
@@ -13,7 +11,7 @@ from gameday.history.frames import Frames
 from gameday.plain_file import NO_PLACE, not_written
 from gameday.run.record import RunRecord
 from gameday.tasks import step_task
-from gameday.tasks.artifacts import served_url, where_prefect_answers
+from gameday.tasks.artifacts import served_url, show_markdown
 
 
 @step_task(name="report")
@@ -36,7 +34,7 @@ def report(record: RunRecord) -> RunResult:
         return _result_with_frames(record, f"The report cannot be written whole: {why}; then {again}.")
     except RuntimeError as error:
         return _result_with_frames(record, f"The report cannot be written: {error}; {again}.")
-    _publish(rendered)
+    show_markdown("report", rendered.words, rendered.result.why)
     return rendered.result
 
 
@@ -61,8 +59,3 @@ def _result_in_memory(record: RunRecord, problem: str, frames: Frames) -> RunRes
     history = record.journal.history()
     result = fold_outcome(history, run_checks(record.plan, history, frames))
     return result.model_copy(update={"why": f"{result.why} {problem}"})
-
-
-def _publish(rendered: RenderedRun) -> None:
-    with where_prefect_answers():
-        create_markdown_artifact(key="report", markdown=rendered.words, description=rendered.result.why)

@@ -14,7 +14,7 @@ from gameday.observe.node_states import note_nodes_during
 from gameday.observe.signals import await_cordon, await_signals, signal_bounds
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from gameday.tasks import step_task
+from gameday.tasks import judged_step
 from gameday.tasks.api_canary import judge_during_fault
 from gameday.tasks.canary import measure_during_fault
 from gameday.tasks.gang import check_gang_placement
@@ -25,7 +25,7 @@ from gameday.tasks.topology_probe import check_misaligned_pod
 from gameday.values.results import Step
 
 
-@step_task(name="verify taint")
+@judged_step("verify taint")
 def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
     """Wait for the quarantine (none, for a negative control), then check workloads and signals.
 

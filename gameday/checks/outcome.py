@@ -96,6 +96,14 @@ def exit_code(outcome: RunOutcome, state: Cleanliness) -> int:
     return ExitCode.UNKNOWN if state is Cleanliness.UNKNOWN else EXIT_CODES[outcome]
 
 
+def ended_with(code: int) -> tuple[RunOutcome, Cleanliness]:
+    """Return an outcome and a cluster that end with this exit code, for many runs that have one code together."""
+    if code == ExitCode.DIRTY:
+        return RunOutcome.UNKNOWN, Cleanliness.DIRTY
+    outcome = RunOutcome[ExitCode(code).name]
+    return outcome, Cleanliness.UNKNOWN if outcome is RunOutcome.UNKNOWN else Cleanliness.CLEAN
+
+
 def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
     """Return one exit code for many runs.
 

@@ -9,11 +9,13 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import BlockDocument
 from prefect.events.actions import SendNotification
 from prefect.events.filters import AutomationFilter, AutomationFilterTags
-from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.events.schemas.automations import Automation, AutomationCore, CompoundTrigger, EventTrigger, Posture
 from prefect.settings import PREFECT_UI_URL
 
+from gameday.checks.outcome import RunOutcome
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.tasks.outcome_on_page import begins_with
 from gameday.text import shown
 
 _TAG = "gpu-gameday"
@@ -22,12 +24,10 @@ RED_GAME_DAY = "gameday: red game-day"
 BROKEN_SEASON = "gameday: season broken off"
 MISSED_SEASON = "gameday: weekly season missed"
 NAMES = (RED_GAME_DAY, BROKEN_SEASON, MISSED_SEASON)
-# Prefect names the event of a new state after the state. The names are those of flows/judged_state.py; Crashed is
-# Prefect's own, of a run whose process is gone.
-_RED = ("Failed", "Unknown", "Aborted", "Refused", "Dirty", "Crashed")
-_BROKEN_OFF = ("Refused", "Aborted", "Crashed")
-"""States of a season that is said; its red game-days have sent messages of their own."""
-_PLAYED = ("Passed", "Failed", "Unknown", "Dirty")
+_BROKEN_OFF = (RunOutcome.REFUSED, RunOutcome.ABORTED)
+"""Outcomes of a failed season that is said; its red game-days have sent messages of their own."""
+_Labels = dict[str, str | list[str]]
+_PLAYED = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 SEASON_WITHIN = timedelta(days=8)
 """A week, and a day for a season that begins late or takes long."""
 _PAGE = 200
@@ -44,11 +44,16 @@ _MACROS = (
     "{% endif %}{% endset %}"
 )
 _NEXT = (
-    "{% if flow_run.state.name in ['Dirty', 'Crashed', 'Unknown'] %}gameday reap{{ profile }}"
+    "{% if flow_run.state.name == 'Crashed' or not 'cluster:clean' in flow_run.tags %}gameday reap{{ profile }}"
     "{% elif flow_run.parameters.plan %}gameday doctor {{ quoted(flow_run.parameters.plan) }}{{ profile }}"
     "{% else %}gameday doctor{{ profile }}{% endif %}"
 )
-_SUBJECT = "{{ flow_run.state.name }}: {{ words(flow_run.name) }}"
+_OUTCOME = (
+    "{% for tag in flow_run.tags if tag.startswith('outcome:') %}{{ words(tag[8:]) | capitalize }}"
+    "{% else %}{{ flow_run.state.name }}{% endfor %}"
+    "{% if 'cluster:dirty' in flow_run.tags %}, cluster dirty{% endif %}"
+)
+_SUBJECT = f"{_OUTCOME}: {{{{ words(flow_run.name) }}}}"
 
 
 def update_automations(block: str) -> list[str]:
@@ -88,9 +93,14 @@ def season_trigger(within: timedelta = SEASON_WITHIN) -> EventTrigger:
     Its clock begins anew with each season: an event that is both in `after` and in `expect` does that. Prefect starts
     the first one when it learns of the automation.
     """
-    played = _events(_PLAYED)
+    ended = {"prefect.flow-run.Completed", "prefect.flow-run.Failed"}
     return EventTrigger(
-        posture=Posture.Proactive, after=played, expect=played, match_related=_of_flow("season"), within=within
+        posture=Posture.Proactive,
+        after=ended,
+        expect=ended,
+        match=_said(_PLAYED),
+        match_related=_of_flow("season"),
+        within=within,
     )
 
 
@@ -104,7 +114,7 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
     about_run = "\n".join(
         [
             f"{_MACROS}Run (plan, target): {{{{ words(flow_run.name) }}}}",
-            "Verdict: {{ flow_run.state.name }}. {{ words(flow_run.state.message) }}",
+            "Verdict: {{ words(flow_run.state.message) }}",
             f"Page: {page}",
             f"Next: {_NEXT}",
         ]
@@ -118,7 +128,9 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
         ]
     )
 
-    def automation(name: str, words: str, trigger: EventTrigger, subject: str, body: str) -> AutomationCore:
+    def automation(
+        name: str, words: str, trigger: EventTrigger | CompoundTrigger, subject: str, body: str
+    ) -> AutomationCore:
         action = SendNotification(block_document_id=block.id, subject=subject, body=body)
         # `enabled` is named, because a client sends what was set and nothing else.
         return AutomationCore(
@@ -127,12 +139,21 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
 
     return (
         automation(
-            RED_GAME_DAY, "A game-day ended red.", _state_trigger("game-day", _RED), f"{_MACROS}{_SUBJECT}", about_run
+            RED_GAME_DAY,
+            "A game-day failed or crashed.",
+            _reached("game-day", "Failed", "Crashed"),
+            f"{_MACROS}{_SUBJECT}",
+            about_run,
         ),
         automation(
             BROKEN_SEASON,
             "A season was refused, aborted or killed.",
-            _state_trigger("season", _BROKEN_OFF),
+            # `within` is named for the same reason as `enabled` above.
+            CompoundTrigger(
+                require="any",
+                triggers=[_reached("season", "Crashed"), _reached("season", "Failed", match=_said(_BROKEN_OFF))],
+                within=None,
+            ),
             f"{_MACROS}Season {_SUBJECT}",
             about_run,
         ),
@@ -146,16 +167,18 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
     )
 
 
-def _state_trigger(flow: str, states: Iterable[str]) -> EventTrigger:
-    return EventTrigger(posture=Posture.Reactive, expect=_events(states), match_related=_of_flow(flow))
+def _reached(flow: str, *states: str, match: _Labels = {}) -> EventTrigger:  # noqa: B006 - nobody changes it
+    """Return the trigger of a flow's runs that reach one of these states: Prefect names the event after the state."""
+    expect = {f"prefect.flow-run.{state}" for state in states}
+    return EventTrigger(posture=Posture.Reactive, expect=expect, match=match, match_related=_of_flow(flow))
 
 
-def _events(states: Iterable[str]) -> set[str]:
-    return {f"prefect.flow-run.{state}" for state in states}
-
-
-def _of_flow(name: str) -> dict[str, str | list[str]]:
+def _of_flow(name: str) -> _Labels:
     return {"prefect.resource.role": "flow", "prefect.resource.name": name}
+
+
+def _said(outcomes: Iterable[RunOutcome]) -> _Labels:
+    return {"prefect.state-message": [begins_with(one) for one in outcomes]}
 
 
 def _notification_block(client: SyncPrefectClient, wanted: str) -> BlockDocument:

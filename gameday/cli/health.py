@@ -70,7 +70,7 @@ def repair(
     def work_off(node: str, episode: str) -> None:
         from prefect import tags  # noqa: PLC0415 - seconds, which nothing but an episode has to wait for
 
-        from gameday.flows.remediate_node import END_NAMES, remediate_node  # noqa: PLC0415
+        from gameday.flows.remediate_node import ENDS, remediate_node  # noqa: PLC0415
         from gameday.flows.server_turns import TURNS  # noqa: PLC0415
 
         give_events_up_at_once()
@@ -82,7 +82,7 @@ def repair(
                 taint=taint,
                 return_state=True,
             )
-        if state.name not in END_NAMES:
+        if state.result(raise_on_failure=False) not in ENDS:
             state.result()  # raises what broke it off
 
     registry = CollectorRegistry()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -18,8 +20,8 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.states import Cancelling
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.states import Cancelled, Cancelling
 
 _STATES = [StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 """The states of a flow run that has a process."""
@@ -58,14 +60,34 @@ def cancel_all(pool: str, worker: int, give_up: threading.Event, say: Callable[[
                 cancelled.add(run.id)
             if give_up.wait(_LOOK_EVERY_S):
                 return
+    end_cancelled(pool)
+
+
+def end_cancelled(pool: str) -> None:
+    """Show as cancelled what still reads *Cancelling* though its process on this machine is gone.
+
+    A worker sets the last state of a run that it cancels seconds after the run's process, and may have ended meanwhile.
+
+    Raises:
+        HTTPError: The server does not answer (httpx).
+    """
+    with get_client(sync_client=True) as client:
+        for run in _read(client, pool, [StateType.CANCELLING]):
+            host, _, pid = (run.infrastructure_pid or "").rpartition(":")
+            if host == socket.gethostname() and not _carries(pid, run):
+                cancelled: State[Any] = Cancelled(message="Cancelled as `gameday up` ended; its tags have the outcome.")
+                client.set_flow_run_state(run.id, cancelled, force=True)
 
 
 def _runs_of(client: SyncPrefectClient, pool: str, worker: int) -> list[FlowRun]:
-    found = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_STATES))),
+    return [run for run in _read(client, pool, _STATES) if _is_run_by(run, worker)]
+
+
+def _read(client: SyncPrefectClient, pool: str, states: list[StateType]) -> list[FlowRun]:
+    return client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=states))),
         work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool])),
     )
-    return [run for run in found if _is_run_by(run, worker)]
 
 
 def _is_run_by(run: FlowRun, worker: int) -> bool:
@@ -75,6 +97,15 @@ def _is_run_by(run: FlowRun, worker: int) -> bool:
     while pid > 1 and pid != worker:
         pid = _parent(pid)
     return pid == worker
+
+
+def _carries(pid: str, run: FlowRun) -> bool:
+    """Return whether a process was started for the run; False for one that is gone, and has left its number."""
+    try:
+        environment = Path(f"/proc/{int(pid)}/environ").read_bytes()
+    except (OSError, ValueError):
+        return False
+    return f"PREFECT__FLOW_RUN_ID={run.id}".encode() in environment.split(b"\0")
 
 
 def _parent(pid: int) -> int:

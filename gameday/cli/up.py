@@ -315,7 +315,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
         ChildError: It did not start.
         StartError: Its log cannot be written.
     """
-    from gameday.cli.prefect_runs import is_heard  # noqa: PLC0415
+    from gameday.cli.prefect_runs import end_cancelled, is_heard  # noqa: PLC0415
     from gameday.rehearsal.children import Child  # noqa: PLC0415
     from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE  # noqa: PLC0415
 
@@ -334,6 +334,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
         why = not_written(error, folder)
         raise StartError(f"the worker's log cannot be written: {why}; --folder names another") from None
     try:
+        end_cancelled(_POOL)
         worker.await_condition(lambda: is_heard(_POOL, _WORKER, began), "is not heard by Prefect", every_s=0.5)
         yield worker
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pydantic_core import to_json
 
-from gameday.checks.outcome import RunOutcome, worst_exit_code
+from gameday.checks.outcome import RunOutcome, ended_with, worst_exit_code
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import write_whole
 from gameday.report.markdown import markdown
@@ -22,9 +22,6 @@ PAGE_FILE = "clusters.html"
 RECORD_FILE = "clusters.json"
 FORMAT = 1
 """The format of clusters.json; counted up when a field that was there before changes its meaning or goes."""
-_NO_VERDICT = "Flow run encountered an exception"
-"""The begin of Prefect's message of a flow run that raised (prefect.states.exception_to_failed_state, 3.8)."""
-_OUTCOMES = {ExitCode[outcome.name]: outcome for outcome in RunOutcome}
 _ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
 
 
@@ -40,7 +37,7 @@ class ClusterSeason(_Model):
     why: str
     """Reason, in one sentence."""
     game_days: Mapping[str, int] | None = {}
-    """Number of its game-days that ended in each state, by the state's name in Prefect; None: not known."""
+    """Number of its game-days by their end, such as Passed, or Running for one that has none; None: not known."""
     started: AwareDatetime | None = None
     """None for a season that did not begin."""
     ended: AwareDatetime | None = None
@@ -50,11 +47,11 @@ class ClusterSeason(_Model):
 
     @property
     def state(self) -> str:
-        """The state's name, such as Passed or Refused."""
+        """The end in a word, such as Passed or Refused."""
         return self.code.name.capitalize()
 
     def count(self, state: str) -> int | None:
-        """Return how many of its game-days ended in a state; None where that is not known."""
+        """Return how many of its game-days ended so; None where that is not known."""
         return None if self.game_days is None else self.game_days.get(state, 0)
 
     @property
@@ -78,7 +75,7 @@ class ClusterSeasons(_Model):
     @property
     def result(self) -> SeasonResult:
         """The worst end of them, by the rules of `worst_exit_code`, and one sentence."""
-        ended = [_ended(one.code) for one in self.clusters]
+        ended = [ended_with(one.code) for one in self.clusters]
         ended += [(RunOutcome.ABORTED, Cleanliness.CLEAN)] if self.stopped else []
         count = len(self.clusters)
         counts = Counter(one.state.lower() for one in self.clusters)
@@ -90,7 +87,7 @@ class ClusterSeasons(_Model):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The names of the states that game-days ended in, the most frequent first."""
+        """The ends of game-days, the most frequent first."""
         counts: Counter[str] = Counter()
         for one in self.clusters:
             counts.update(one.game_days or {})
@@ -102,21 +99,21 @@ class ClusterSeasons(_Model):
         return markdown("digest", "clusters.md", seasons=self)
 
 
-def judged(state: str, message: str, *, began: bool) -> tuple[ExitCode, str]:
-    """Return what the last state of a season's flow run says: an exit code, and why.
+def judged(verdict: ExitCode | None, state: str, message: str, *, began: bool) -> tuple[ExitCode, str]:
+    """Return what a season's flow run says at its end: an exit code, and why.
 
     Args:
-        state: The state's name in Prefect.
+        verdict: The exit code of its tags; None where it has none.
+        state: The last state's name in Prefect.
         message: The state's message.
         began: Whether the season began.
     """
     if not began:
         return ExitCode.ABORTED, message or f"it was {state.lower()} before it began"
-    known = ExitCode.__members__.get(state.upper())
-    if known is None or known not in (*_OUTCOMES, ExitCode.DIRTY) or message.startswith(_NO_VERDICT):
+    if verdict is None:
         said = f": {message.rstrip('.')}" if message else ""
         return ExitCode.UNKNOWN, f"it ended as {state} without a verdict{said}; `gameday reap` undoes what it left"
-    return known, message
+    return verdict, message
 
 
 def render_cluster_seasons(folder: Path, seasons: ClusterSeasons, rendered_at: datetime) -> Path:
@@ -129,9 +126,3 @@ def render_cluster_seasons(folder: Path, seasons: ClusterSeasons, rendered_at: d
     html = page.render(seasons=seasons, result=seasons.result, accent=accent, rendered_at=rendered_at)
     write_whole(folder / PAGE_FILE, html)
     return folder / PAGE_FILE
-
-
-def _ended(code: ExitCode) -> tuple[RunOutcome, Cleanliness]:
-    if code is ExitCode.DIRTY:
-        return RunOutcome.UNKNOWN, Cleanliness.DIRTY
-    return _OUTCOMES[code], Cleanliness.UNKNOWN if code is ExitCode.UNKNOWN else Cleanliness.CLEAN

@@ -29,6 +29,7 @@ from gameday.cli import run
 from gameday.cli.automations import (
     _MACROS,
     _NEXT,
+    _OUTCOME,
     BROKEN_SEASON,
     MISSED_SEASON,
     NAMES,
@@ -136,19 +137,22 @@ def test_a_red_game_day_reaches_the_chat_and_a_green_one_does_not(chat: Chat) ->
     number = end_run("game-day", ExitCode.FAILED, "xid-48 on gpu-node-3/0, 20260101-run")
     end_run("season", ExitCode.REFUSED, "a refused season")
     end_run("game-day", ExitCode.DIRTY, "xid-48 on dirty-node")
-    until(lambda: len(chat.messages) >= 3, 120, "three messages")
+    end_run("season", ExitCode.ABORTED, "an aborted season")
+    until(lambda: len(chat.messages) >= 4, 120, "four messages")
     (red,) = chat.about("Failed")
     assert red["subject"] == "Failed: xid-48 on gpu-node-3/0, 20260101-run"
     assert red["token"] == "chat-secret"
     lines = red["body"].splitlines()
     assert lines[0] == "Run (plan, target): xid-48 on gpu-node-3/0, 20260101-run"
-    assert lines[1] == "Verdict: Failed. no alert fired"
+    assert lines[1] == "Verdict: Failed, cluster clean. no alert fired"
     server = PREFECT_API_URL.value().removesuffix("/api")
     assert lines[2] == f"Page: {server}/runs/flow-run/{number}"
     assert lines[3] == "Next: gameday doctor 'xid-48' --profile '/p/eu west.yaml'"
     (dirty,) = chat.about("dirty-node")
+    assert dirty["subject"] == "Unknown, cluster dirty: xid-48 on dirty-node"
     assert dirty["body"].endswith("Next: gameday reap --profile '/p/eu west.yaml'")
-    assert chat.about("Season Refused: a refused season")
+    assert len(chat.about("Season Refused: a refused season")) == 1
+    assert len(chat.about("Season Aborted: an aborted season")) == 1
     assert not chat.about("green-node")
     assert not chat.about("a season with a red")
     assert all("chat-secret" not in one.model_dump_json() for one in automations().values())
@@ -242,8 +246,7 @@ def test_deploy_says_how_to_be_notified_and_creates_the_automations_when_asked(
 def test_text_of_plans_is_one_word_in_the_command_and_mentions_nobody() -> None:
     parameters = {"plan": "x'; touch <!here> #", "profile": None}
     state = SimpleNamespace(name="Failed", message="<!channel>\n@here [a](http://b)")
-    hostile = SimpleNamespace(parameters=parameters, state=state)
-    written = asyncio.run(
-        render_user_template(f"{_MACROS}{{{{ words(flow_run.state.message) }}}} {_NEXT}", {"flow_run": hostile})
-    )
-    assert written == "(!channel) (at)here (a)(http://b) gameday doctor 'x'\"'\"'; touch (!here) #'"
+    hostile = SimpleNamespace(parameters=parameters, state=state, tags=["cluster:clean", "outcome:@here"])
+    template = f"{_MACROS}{_OUTCOME} {{{{ words(flow_run.state.message) }}}} {_NEXT}"
+    written = asyncio.run(render_user_template(template, {"flow_run": hostile}))
+    assert written == "(at)here (!channel) (at)here (a)(http://b) gameday doctor 'x'\"'\"'; touch (!here) #'"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -167,7 +169,7 @@ def test_a_game_day_from_the_form_passes(up: Up) -> None:
     moments = [datetime.fromisoformat(moment) for moment in up.scheduled()]
     assert {(at.strftime("%A"), at.hour, at.minute) for at in moments} == {("Tuesday", 10, 0)}
     run = up.run(plan=str(up.plan))
-    assert up.await_end(run) == "Passed"
+    assert up.await_end(run) == "Completed"
     assert PATIENT in up.linked_report(run).text
     up.end()
 
@@ -181,6 +183,9 @@ def test_ctrl_c_undoes_the_game_day_that_runs(up: Up) -> None:
     until(lambda: bool(read_history(history).of(FaultInjected)), PATIENCE_S, "its fault is in")
     up.end()
     assert "cancelled, and undone now" in up.words()
+    with closing(sqlite3.connect(up.folder / "up/prefect/prefect.db")) as database:
+        ours = database.execute("select state_name from flow_run where name like ?", [f"{PLAN} on %"])
+        assert ours.fetchall() == [("Cancelled",)]
     read = read_history(history)
     assert [one.cleanliness for one in read.of(RunEnded)] == [Cleanliness.CLEAN]
     assert read.of(Aborted)

@@ -10,6 +10,7 @@ import pytest
 
 from gameday.digest.clusters import ClusterSeason, ClusterSeasons, judged, render_cluster_seasons
 from gameday.exit_codes import ExitCode
+from gameday.tasks.outcome_on_page import code_of
 
 NOW = datetime(2026, 11, 26, 10, tzinfo=UTC)
 
@@ -53,22 +54,22 @@ def test_seasons_that_were_stopped_did_not_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "message", "began", "code"),
+    ("tags", "state", "began", "code"),
     [
-        ("Passed", "2 game-days: 2 passed; the cluster is clean.", True, 0),
-        ("Failed", "2 game-days: 2 failed; the cluster is clean.", True, 1),
-        ("Dirty", "1 game-day", True, 4),
-        ("Refused", "Refused: held", True, 5),
-        ("Failed", "Flow run encountered an exception: KeyError: 'x'", True, 2),
-        ("Crashed", "Flow run process exited with non-zero status code -9.", True, 2),
-        ("Completed", "", True, 2),
-        ("Usage", "", True, 2),
-        ("Cancelled", "", True, 2),
-        ("Cancelled", "", False, 3),
+        ("outcome:passed cluster:clean", "Completed", True, 0),
+        ("eu-1 outcome:failed cluster:clean", "Failed", True, 1),
+        ("outcome:unknown cluster:dirty", "Failed", True, 4),
+        ("outcome:refused cluster:clean", "Failed", True, 5),
+        ("outcome:aborted cluster:clean", "Cancelled", True, 3),
+        ("outcome:good cluster:clean", "Completed", True, 2),
+        ("eu-1", "Failed", True, 2),
+        ("", "Crashed", True, 2),
+        ("", "Cancelled", True, 2),
+        ("", "Cancelled", False, 3),
     ],
 )
-def test_only_a_verdict_is_taken_for_one(state: str, message: str, began: bool, code: int) -> None:
-    found, why = judged(state, message, began=began)
+def test_only_a_verdict_is_taken_for_one(tags: str, state: str, began: bool, code: int) -> None:
+    found, why = judged(code_of(tags.split()), state, "a sentence", began=began)
     assert found == code
     assert why
 

@@ -1,4 +1,4 @@
-"""A profile or plan that cannot be used ends a flow run as Refused, with reason and remedy, and without a traceback."""
+"""A profile or plan that cannot be used ends a flow run as Failed, with reason and remedy, and without a traceback."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ended(flow: Flow[..., Any], given: dict[str, Any], profile: str, reports: Pa
 @pytest.mark.parametrize(("flow", "given"), FLOWS, ids=[flow.name for flow, _ in FLOWS])
 def test_a_block_without_a_server_that_has_it(flow: Flow[..., Any], given: dict[str, Any], tmp_path: Path) -> None:
     state = ended(flow, given, "block:eu", tmp_path)
-    assert state.name == "Refused"
+    assert state.name == "Failed"
     assert "block:eu: blocks are kept by a Prefect server, and none is named" in state.message
     assert "export PREFECT_API_URL" in state.message
 
@@ -55,7 +55,7 @@ def test_a_kubeconfig_that_is_none(flow: Flow[..., Any], given: dict[str, Any], 
     profile = tmp_path / "profile.yaml"
     profile.write_text(FILE.format(kubeconfig=tmp_path / "kubeconfig"))
     state = ended(flow, given, str(profile), tmp_path)
-    assert state.name == "Refused"
+    assert state.name == "Failed"
     assert "no usable Kubernetes configuration" in state.message
     assert "name a kubeconfig that `kubectl` can use" in state.message
     assert "planted-token" not in state.message
@@ -73,5 +73,5 @@ def test_a_plan_that_cannot_be_used(flow: Flow[..., Any], given: dict[str, Any],
     profile = tmp_path / "profile.yaml"
     profile.write_text(FILE.format(kubeconfig=tmp_path / "kubeconfig"))
     state = ended(flow, given, str(profile), tmp_path)
-    assert state.name == "Refused"
+    assert state.name == "Failed"
     assert said in state.message

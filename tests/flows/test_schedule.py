@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from prefect.context import FlowRunContext
 
+import gameday.flows.judged_state
 from gameday.errors import RefusedError
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import season
@@ -18,7 +19,7 @@ from gameday.values.results import Trigger
 
 def due(monkeypatch: pytest.MonkeyPatch, ago: timedelta | None) -> datetime | None:
     at = None if ago is None else datetime.now(UTC) - ago
-    context = SimpleNamespace(flow_run=SimpleNamespace(expected_start_time=at))
+    context = SimpleNamespace(flow_run=SimpleNamespace(expected_start_time=at, tags=(), parent_task_run_id=None))
     monkeypatch.setattr(FlowRunContext, "get", lambda: context)
     return at
 
@@ -47,10 +48,11 @@ def test_outside_a_flow_run_nothing_was_due() -> None:
 
 def test_a_season_that_was_missed_asks_the_cluster_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     due(monkeypatch, timedelta(days=3))
+    monkeypatch.setattr(gameday.flows.judged_state, "show_outcome", lambda *_: False)
     nowhere = {"url": "http://127.0.0.1:9"}
     content = {"kubeconfig": "none", "prometheus": nowhere, "alertmanager": nowhere, "loki": nowhere}
     (tmp_path / "profile.yaml").write_text(json.dumps(content))
     state = season.fn(profile=str(tmp_path / "profile.yaml"), trigger="scheduled", reports=str(tmp_path / "reports"))
-    assert state.name == "Refused"
+    assert state.name == "Failed"
     assert "UTC, more than an hour ago" in (state.message or "")
     assert not (tmp_path / "reports").exists()

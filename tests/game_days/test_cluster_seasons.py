@@ -85,7 +85,8 @@ def test_a_cluster_without_a_worker_and_one_without_a_deployment_have_rows(folde
         (folder / f"{name}.yaml").write_text(PROFILE.format(name=name))
     deploy(folder / "eu.yaml", folder / "us.yaml")
     state = seasons(["eu", "us", "ap"], begin_within="0s", return_state=True)
-    assert state.name == "Refused"
+    assert state.name == "Failed"
+    assert written(folder)["exit_code"] == 5
     eu, us, ap = written(folder)["clusters"]
     for row in (eu, us):
         assert row["code"] == 5
@@ -108,7 +109,7 @@ def test_a_cancel_cancels_the_seasons_and_still_writes_the_page(folder: Path) ->
         said, _ = process.communicate(timeout=120)
     finally:
         process.kill()
-    assert said.split()[-1] == "Aborted"
+    assert said.split()[-1] == "Failed"
     (run,) = runs_of("season/on-one")
     assert run.state is not None
     assert run.state.is_cancelled()
@@ -177,8 +178,9 @@ def test_three_clusters_and_three_workers_of_which_one_cluster_is_gone(folder: P
     assert rows["gone"]["code"] == 5
     assert "list" in rows["gone"]["why"] or "127.0.0.1" in rows["gone"]["why"]
     assert state is not None
-    assert (state.name, made["exit_code"]) == ("Unknown", 2), "a refused cluster among others counts as unknown"
-    assert state.message == made["why"] == "3 clusters: 2 passed, 1 refused."
+    assert (state.name, made["exit_code"]) == ("Failed", 2), "a refused cluster among others counts as unknown"
+    assert made["why"] == "3 clusters: 2 passed, 1 refused."
+    assert state.message == f"Unknown, cluster unknown. {made['why']}"
     began = [datetime.fromisoformat(row["started"]) for row in rows.values()]
     assert max(began) < min(datetime.fromisoformat(rows[name]["ended"]) for name in ("alpha", "beta")), "side by side"
     page = (folder / "reports" / made["id"] / "clusters.html").read_text()

@@ -186,7 +186,7 @@ def test_a_killed_run_is_taken_out_by_its_pods_deadline_and_reaped(clean_arena: 
     assert "clean" in reaped.stdout
     flow_run = played.history.of(RunStarted)[0].flow_run_id
     state = prefect_api(clean_arena.cluster.prefect_client).get(f"/flow_runs/{flow_run}").json()["state"]
-    assert (state["type"], state["name"]) == ("CRASHED", "Unknown")
+    assert (state["type"], state["name"]) == ("CRASHED", "Crashed")
     argv = [sys.executable, "-m", "gameday.cli", "report", str(played.folder)]
     rendered = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert rendered.returncode == 2, rendered.stdout + rendered.stderr

@@ -67,12 +67,12 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     api = prefect_api(clean_arena.cluster.prefect_client)
     runs = api.post("/flow_runs/filter", json={}).json()
     deployed = [run["state"] for run in runs if run["deployment_id"] and run["parameters"].get("plan") == str(plan)]
-    assert [state["name"] for state in deployed] == ["Passed"], deployed
+    assert [state["name"] for state in deployed] == ["Completed"], deployed
     (flow_run,) = [one for one in runs if one["deployment_id"] and one["parameters"].get("plan") == str(plan)]
     artifacts = api.post("/artifacts/filter", json={}).json()
     made = [artifact for artifact in artifacts if artifact["flow_run_id"] == flow_run["id"]]
     (shown,) = [artifact["data"] for artifact in made if artifact["key"] == "report"]
-    assert shown.startswith("**Passed**, cluster clean.")
+    assert shown.startswith("**Passed**, cluster clean, virtual GPUs.")
     assert "| held | " in shown
     (bar,) = [artifact for artifact in made if artifact["key"] == "progress"]
     assert (bar["type"], bar["data"], bar["description"]) == ("progress", 100, "ended, cluster clean")
@@ -134,7 +134,7 @@ def test_a_server_that_restarts_and_whose_sqlite_is_then_locked_has_the_result_i
     played = clean_arena.finish(process, reports)
     assert played.exit_code == 0, played.output
     runs = prefect_api(clean_arena.cluster.prefect_client).post("/flow_runs/filter", json={}).json()
-    assert [run["state_name"] for run in runs if run["name"].startswith("restarted on ")] == ["Passed"]
+    assert [run["state_name"] for run in runs if run["name"].startswith("restarted on ")] == ["Completed"]
 
 
 def injected(reports: Path) -> bool:

@@ -18,6 +18,7 @@ from gameday.values.results import Cleanliness
 
 FLOW_RUN = uuid4()
 DIRTY = RunResult(outcome=RunOutcome.FAILED, cleanliness=Cleanliness.DIRTY, exit_code=4, why="A taint is left.")
+SAID = "Failed, cluster dirty. A taint is left."
 
 
 class Server:
@@ -25,6 +26,7 @@ class Server:
 
     def __init__(self, state: State[Any] | None) -> None:
         self.state = state
+        self.tags: set[str] = set()
         self.given: list[tuple[UUID, State[Any], bool]] = []
 
     def __enter__(self) -> Server:
@@ -36,7 +38,10 @@ class Server:
     def read_flow_run(self, flow_run: UUID) -> Any:
         if self.state is None:
             raise ObjectNotFound(ValueError("404"))
-        return SimpleNamespace(state=self.state)
+        return SimpleNamespace(id=flow_run, state=self.state, tags=["xid-48", "outcome:unknown"])
+
+    def update_flow_run(self, flow_run: UUID, *, tags: set[str]) -> None:
+        self.tags = tags
 
     def set_flow_run_state(self, flow_run: UUID, state: State[Any], *, force: bool) -> None:
         self.given.append((flow_run, state, force))
@@ -52,17 +57,14 @@ def settled(monkeypatch: pytest.MonkeyPatch, state: State[Any] | None, url: str 
 
 @pytest.mark.parametrize("state", [Running(), Crashed()])
 def test_a_run_that_died_gets_the_state_of_its_report(state: State[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    ((flow_run, given, force),) = settled(monkeypatch, state).given
-    assert (flow_run, given.type, given.name, given.message, force) == (
-        FLOW_RUN,
-        "CRASHED",
-        "Dirty",
-        "A taint is left.",
-        True,
-    )
+    server = settled(monkeypatch, state)
+    ((flow_run, given, force),) = server.given
+    assert (flow_run, given.type, given.name, given.message) == (FLOW_RUN, "CRASHED", "Crashed", SAID)
+    assert force
+    assert server.tags == {"xid-48", "outcome:failed", "cluster:dirty"}
 
 
-@pytest.mark.parametrize("state", [Completed(name="Passed"), Failed(name="Failed"), Crashed(name="Dirty"), None])
+@pytest.mark.parametrize("state", [Completed(), Failed(), Crashed(message=SAID), None])
 def test_a_run_that_ended_by_itself_keeps_its_state(state: State[Any] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settled(monkeypatch, state).given == []
 

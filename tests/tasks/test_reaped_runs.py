@@ -202,6 +202,6 @@ def test_a_season_notifies_of_its_undos_even_if_it_cannot_begin_for_them(
     monkeypatch.setattr(gameday.flows.season, "load_cluster", lambda profile: PROFILE)
     monkeypatch.setattr(gameday.flows.season, "open_season", refused)
     state = gameday.flows.season.season.fn(reports=str(killed.parent))
-    assert state.name == "Refused"
+    assert state.name == "Failed"
     assert (killed / "report.html").is_file()
     assert len(notified) == 1

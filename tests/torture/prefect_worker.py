@@ -95,10 +95,28 @@ class Worker:
 
     def state(self) -> str:
         """Return the flow run's state as Prefect's server has it, such as RUNNING or CRASHED."""
-        return str(self._api.get(f"/flow_runs/{self._run}").raise_for_status().json()["state_type"])
+        return str(self.flow_run()["state_type"])
+
+    def flow_run(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._api.get(f"/flow_runs/{self._run}").raise_for_status().json()
+        return found
+
+    def logs(self) -> list[dict[str, Any]]:
+        """Return the flow run's log as its page shows it, oldest line first."""
+        body = {"logs": {"flow_run_id": {"any_": [self._run]}}, "sort": "TIMESTAMP_ASC"}
+        found: list[dict[str, Any]] = self._api.post("/logs/filter", json=body).raise_for_status().json()
+        return found
 
     def cancel(self, run: str) -> None:
         self._post(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}, "force": False})
+
+    def suspend(self, run: str) -> None:
+        state = {"type": "PAUSED", "name": "Suspended", "state_details": {"pause_reschedule": True}}
+        assert self._post(f"/flow_runs/{run}/set_state", {"state": state})["status"] == "ACCEPT"
+
+    def retry(self, run: str) -> None:
+        state = {"type": "SCHEDULED", "name": "AwaitingRetry"}
+        assert self._post(f"/flow_runs/{run}/set_state", {"state": state})["status"] == "ACCEPT"
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = self._api.post(path, json=body)

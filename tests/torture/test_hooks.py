@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -89,6 +90,29 @@ def test_a_cancelled_flow_undoes_itself_and_its_hook_finds_nothing(flow: Flow) -
     until(lambda: flow.worker.state() == "CANCELLED", "the cancel")
     assert flow.ended
     assert flow.lane.settled(flow.before) == []
+    assert {"outcome:aborted", "cluster:clean"} <= set(flow.worker.flow_run()["tags"])
+    first, *others = [line["message"] for line in flow.worker.logs()]
+    assert first.startswith("Aborted, cluster clean. Aborted by operator")
+    assert not [line for line in others if re.search("Traceback|exited with status code|UnfinishedRun", line)]
+
+
+def test_a_suspended_flow_undoes_itself_at_once_and_a_retry_breaks_nothing(flow: Flow) -> None:
+    flow.worker.suspend(flow.run)
+    until(lambda: flow.worker.state() == "FAILED", "the suspended run to end")
+    assert flow.ended
+    assert flow.lane.settled(flow.before) == []
+    ended = flow.worker.flow_run()
+    assert "a person suspended the flow run" in ended["state"]["message"]
+    assert {"outcome:aborted", "cluster:clean"} <= set(ended["tags"])
+    until(lambda: not flow.worker.flows(), "its process to end")
+    flow.worker.retry(flow.run)
+    until(lambda: flow.worker.flow_run()["run_count"] > ended["run_count"], "the second attempt")
+    until(lambda: flow.worker.state() == "FAILED", "the second attempt to end")
+    again = flow.worker.flow_run()
+    assert "nothing was broken again: this flow run has played " in again["state"]["message"]
+    assert "a person suspended the flow run" in again["state"]["message"]
+    assert again["tags"] == ended["tags"]
+    assert len(list(flow.reports.glob("*/history.jsonl"))) == 1
 
 
 def test_the_runs_of_a_killed_season_are_undone_by_its_worker(lane: Lane, tmp_path: Path) -> None:

@@ -236,11 +236,11 @@ def test_a_flow_run_is_a_job_that_passes_and_one_that_is_cancelled_is_undone(wor
     given = (kubelet.environment["PREFECT_API_AUTH_STRING"], kubelet.environment["PREFECT_API_KEY"])
     assert given == (password, API_KEY)
     kubelet.end()
-    assert worker.state(run) == "Passed", kubelet.log.read_text()
+    assert worker.state(run) == "Completed", kubelet.log.read_text()
     assert [one.cleanliness for one in worker.history("passes").of(RunEnded)] == [Cleanliness.CLEAN]
     until(lambda: worker.batch.read_namespaced_job(job.metadata.name, "gameday").status.succeeded, 60, "the Job ends")
     until(lambda: "prefect.kubernetes.pod.succeeded" in events(worker, run), 60, "the worker has seen the pod's end")
-    assert worker.state(run) == "Passed"
+    assert worker.state(run) == "Completed"
 
     run = worker.begin("cancelled")
     kubelet = PlayedKubelet(worker, worker.pod(worker.job(run)))
