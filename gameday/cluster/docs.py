@@ -60,7 +60,22 @@ _HEAD = """\
 
 One file describes one cluster, so that plans need not: its servers, the credentials for them, the names of its
 labels, and the most that a game-day there may cost. `gameday run`, `doctor`, `reap`, `coverage` and `post-mortem` take
-it by `--profile FILE`, the flows by their parameter `profile`. `gameday doctor` checks that it fits the cluster.
+it by `--profile FILE`, the flows by their parameter `profile`. `gameday validate FILE` checks it by itself, and
+`gameday doctor` that it fits the cluster.
+
+Five lines are enough for a first game-day:
+
+```yaml
+name: my-cluster
+kubeconfig: /home/me/.kube/config
+prometheus: {url: https://prometheus.example.com}
+alertmanager: {url: https://alertmanager.example.com}
+loki: {url: https://loki.example.com}
+```
+
+Run `gameday doctor --profile FILE` with them: it says which other keys your cluster needs, most often `loki_selector`,
+`loki_node_label`, `prometheus_node_label` and `agent_image`. The API server is reached as `kubectl` reaches it, also by
+an exec plugin or a `proxy-url` (http, https or socks5). Where the plugin fails, its own words are the error.
 
 The environment can set every key as well, and wins: `GAMEDAY_NAME`, a key within a key as `GAMEDAY_PROMETHEUS__URL`,
 a list or a mapping as JSON. Without a file the environment is the whole profile, as in `deploy/cluster.yaml`. A file
@@ -70,6 +85,7 @@ A profile can also be [a block of a Prefect server](prefect.md#clusters-as-block
 It is named `block:NAME` wherever a file is.
 
 This page is made from the profile's own classes by `make docs`. An unknown key is refused, with the nearest known one.
+A profile with most of them:
 """
 
 # By the definition's name: the heading of its section, and what a key that holds one takes.

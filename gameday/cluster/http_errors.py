@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import httpx
@@ -31,19 +32,30 @@ def explain(error: httpx.HTTPError, endpoint: Endpoint, path: str) -> AdapterErr
     root: BaseException = error
     while (deeper := root.__cause__ or root.__context__) is not None:
         root = deeper
-    if isinstance(root, ssl.SSLCertVerificationError):
-        return AdapterError(url, f"certificate not trusted: {root.verify_message}", "set ca_file to its CA bundle")
-    if isinstance(root, ConnectionRefusedError):
-        return AdapterError(url, "connection refused", "is it running, and is the port right?")
+    return AdapterError(url, *_cause_and_hint(root))
+
+
+def _cause_and_hint(root: BaseException) -> tuple[str, str]:
+    """Return why no connection came about, and what to do."""
+    match root:
+        case ssl.SSLCertVerificationError():
+            return f"certificate not trusted: {root.verify_message}", "set ca_file to its CA bundle"
+        case ssl.SSLError():
+            return f"no TLS: {root.reason or root}", "does it speak plain HTTP, as http://?"
+        case socket.gaierror():
+            hint = (
+                "check the URL; a name in .svc resolves only inside the cluster (`kubectl port-forward` brings it here)"
+            )
+            return f"this name does not resolve here: {root.strerror}", hint
+        case ConnectionRefusedError():
+            return "connection refused", "is it running, and is the port right?"
     cause = root.strerror if isinstance(root, OSError) and root.strerror else str(root) or type(root).__name__
-    return AdapterError(url, cause.lower(), "check the URL in the cluster profile and that the server runs")
+    return cause.lower(), "check the URL in the cluster profile and that the server runs"
 
 
 def _status_hint(status: int, endpoint: Endpoint, response: httpx.Response) -> str:
-    reference = endpoint.bearer_token_file or endpoint.bearer_token_env or endpoint.password_file
-    reference = reference or endpoint.password_env
     if status in (401, 403):
-        return f"check the credentials in {reference}" if reference else "the cluster profile gives no credentials"
+        return _credentials_hint(status, endpoint)
     if status == 404:
         return "check the path in the URL of the cluster profile"
     if status == 429:
@@ -51,6 +63,16 @@ def _status_hint(status: int, endpoint: Endpoint, response: httpx.Response) -> s
     if response.is_redirect:
         return "set the URL of the cluster profile to where it redirects, if that is not a login page"
     return "see the server's own log" if status >= 500 else ""
+
+
+def _credentials_hint(status: int, endpoint: Endpoint) -> str:
+    reference = endpoint.bearer_token_file or endpoint.bearer_token_env or endpoint.password_file
+    reference = reference or endpoint.password_env
+    if not reference:
+        return "the cluster profile gives no credentials: set bearer_token_file, or username and password_file"
+    if status == 401:
+        return f"check the credentials in {reference}: they have expired, or are another server's"
+    return f"it knows the credentials in {reference}, but its own rules, or a proxy's, do not allow this"
 
 
 def excerpt(body: bytes) -> str:

@@ -11,12 +11,21 @@ from http import HTTPStatus
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from gameday.cluster.kubeconfig import CREDENTIALS_HINT, NoCredentialsError
 from gameday.errors import KubernetesError
 from gameday.text import printable
 from gameday.values.etcd_full import ETCD_FULL_HINT, is_etcd_full
 
 # The API server's longest messages list every invalid field of an object; the first dozen are enough to mend it.
 _MESSAGE_CHARACTERS = 1000
+_ANONYMOUS = "system:anonymous"
+_HINTS = {
+    401: f"the API server does not take these credentials, expired or another cluster's: {CREDENTIALS_HINT}",
+    403: "this account may not do it: grant it with `kubectl apply -f deploy/rbac` (runner.yaml for a run), or ask "
+    "`kubectl auth can-i` as this account",
+    409: "somebody else has written it meanwhile: `kubectl get --show-managed-fields -o yaml` says who",
+}
+_UNREACHED_HINT = "is the API server up, and the kubeconfig its own?"
 # What an API server passes on as a 500 while etcd restarts or elects a leader (etcd, api/v3rpc/rpctypes, and gRPC).
 # Any other 500, such as that of a webhook or of a kubelet that does not answer, is not mended by asking again.
 _STORE_IS_AWAY = re.compile(r"code = Unavailable|etcdserver: (no leader|leader changed|request timed out)")
@@ -53,16 +62,31 @@ def is_outcome_unknown(error: KubernetesError) -> bool:
 
 def hint_of(error: ApiException) -> str:
     """Return what a person can do about a refusal; empty where that is not known."""
-    if is_etcd_full(reason_of(error)):
+    reason = reason_of(error)
+    if is_etcd_full(reason):
         return ETCD_FULL_HINT
-    hints = {
-        401: "check the credentials in the kubeconfig",
-        403: "grant it with `kubectl apply -f deploy/rbac` (runner.yaml for a run), or ask `kubectl auth can-i` as "
-        "this account",
-        404: "does it exist, and is the namespace of the cluster profile created?",
-        409: "somebody else has it; see who",
-    }
-    return hints.get(error.status or 0, "")
+    if error.status == HTTPStatus.NOT_FOUND:
+        return _hint_of_absence(error)
+    if error.status == HTTPStatus.FORBIDDEN and _ANONYMOUS in reason:
+        return f"the request carried no credentials, because the kubeconfig gives none: {CREDENTIALS_HINT}"
+    return _HINTS.get(error.status or 0, "")
+
+
+def _hint_of_absence(error: ApiException) -> str:
+    """Return what to do where the server knows no such object, or no such kind of object."""
+    try:
+        details = json.loads(error.body or "").get("details") or {}
+        kind, name = str(details.get("kind") or ""), printable(str(details.get("name") or ""))
+    except (ValueError, AttributeError, TypeError):
+        kind = name = ""
+    if kind == "nodes":
+        events = f"kubectl get events --field-selector involvedObject.name={name}"
+        return f"the node was deleted, or never was there: `{events}` may say by whom"
+    if kind == "namespaces":
+        return "create it with `kubectl apply -k deploy`, or set `namespace` in the cluster profile to one that exists"
+    if not kind:
+        return "this server has no such kind of object: is its address right, and does its version serve it?"
+    return "it is gone, or its namespace (`namespace` of the cluster profile) was never created"
 
 
 @contextmanager
@@ -73,7 +97,7 @@ def explained(server: str, act: str) -> Iterator[None]:
     except ApiException as error:
         raise KubernetesError(server, f"{act}: {reason_of(error)}", hint_of(error), status=error.status) from None
     except HTTPError as error:
-        hint = "is the API server up, and the kubeconfig its own?"
+        hint = CREDENTIALS_HINT if isinstance(error, NoCredentialsError) else _UNREACHED_HINT
         raise KubernetesError(server, f"{act}: {reason_of(error)}", hint) from None
     except (ValueError, TypeError) as error:
         if "header value" in str(error):  # http.client repeats what it does not send, which is a token here

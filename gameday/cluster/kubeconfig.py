@@ -1,25 +1,29 @@
 """The way to the API server: a kubeconfig's file, a kubeconfig kept as a secret, or a pod's own service account.
 
-No error here repeats what a kubeconfig holds. The client's own errors do: they name the entry that they cannot use, and
-the name that they give it is the whole entry, with its token.
+No error here repeats what a kubeconfig holds, but the name of an exec plugin's program. The client's own errors do:
+they name the entry that they cannot use, and the name that they give it is the whole entry, with its token.
 """
 
 from __future__ import annotations
 
 import base64
-import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from kubernetes import client, config
+from kubernetes.config.dateutil import parse_rfc3339
+from kubernetes.config.exec_provider import ExecProvider
+from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, FileOrData, KubeConfigLoader, KubeConfigMerger
 from pydantic import SecretStr
+from urllib3.exceptions import HTTPError
 
 from gameday.errors import AdapterError
+from gameday.text import printable, without_secrets
 
 _HINT = "name a kubeconfig that `kubectl` can use"
 _UNUSABLE = (
@@ -42,17 +46,109 @@ _FILES = {
 """Keys that name a file, by section, and the key that holds the same content as base64."""
 
 
-class _PluginErrors(logging.Filter):
-    """Takes the words of an exec plugin, whose output may hold a token, out of what the client logs of it."""
+_PROXIES = {"http", "https", "socks5h"}
+_WAYS = ("auth-provider", "tokenFile", "token", "username")
+CREDENTIALS_HINT = "log in again as for kubectl: `kubectl auth whoami` with the same kubeconfig has to work"
+_WORDS_CHARACTERS = 400
+"""The length of the end that is kept of what a plugin says: its last line says why it failed."""
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.module == "kube_config":
-            record.msg = "the exec plugin of the kubeconfig gave no credentials: run it by hand to see why"
-            record.args = ()
+
+_OPAQUE = re.compile(r"(?=[A-Za-z+_=-]*[0-9])[A-Za-z0-9+_=-]{24,}")
+"""A run of letters and digits that is longer than a word: a token more likely than not."""
+_SHORT = 6
+"""Characters of a value of the plugin's environment that is no secret, such as a region or a profile."""
+
+
+class NoCredentialsError(HTTPError):
+    """The kubeconfig names a way to credentials which gives none; no request goes out without them.
+
+    It counts among the errors of a server that does not answer: a renewal that failed may work in a moment.
+    """
+
+
+class _Loader(KubeConfigLoader):  # type: ignore[misc]
+    """The client's loader, but credentials that cannot be had are an error, as in kubectl.
+
+    The client itself logs it, and goes on as system:anonymous. This holds for the first credentials and for each
+    renewal.
+    """
+
+    def _load_authentication(self) -> None:
+        if self._user is None and self._current_context["context"].safe_get("user"):
+            raise NoCredentialsError("its users lack the one that its context names")
+        super()._load_authentication()
+        has_some = {"token", "cert_file"} & vars(self).keys()
+        if self._user and not has_some and (way := next((key for key in _WAYS if key in self._user), None)):
+            raise NoCredentialsError(f"its {way} gives no token")
+
+    def _set_config(self, client_configuration: client.Configuration) -> None:
+        super()._set_config(client_configuration)  # before each request anew
+        client_configuration.proxy = _resolving(client_configuration.proxy)
+
+    def _load_auth_provider_token(self) -> Any:
+        try:
+            return super()._load_auth_provider_token()
+        except NoCredentialsError:
+            raise
+        except config.ConfigException as error:
+            why = _why_refused(str(error))
+        except Exception as error:  # of requests, oauthlib, urllib3 or the client, by what fails
+            why = _words(f"{type(error).__name__}: {error}")
+        raise NoCredentialsError(f"its auth-provider gives no token: {why}")
+
+    def _refresh_oidc(self, provider: Any) -> None:
+        expired = provider["config"]["id-token"]
+        super()._refresh_oidc(provider)
+        if provider["config"]["id-token"] == expired:
+            raise NoCredentialsError("its OIDC token has expired, and the issuer gave no new one: log in again")
+
+    def _load_from_exec_plugin(self) -> bool | None:
+        if "exec" not in self._user:
+            return None
+        folder = self._get_base_path(self._cluster.path)
+        status = _run_plugin(self._user["exec"], folder, self._cluster)
+        if token := status.get("token"):
+            self.token = f"Bearer {token}"
+        if status.get("clientCertificateData") and status.get("clientKeyData"):
+            for key, file in (("clientCertificateData", "cert_file"), ("clientKeyData", "key_file")):
+                content = FileOrData(status, None, key, folder, base64_file_content=False)
+                setattr(self, file, content.as_file())
+        elif not token:
+            raise NoCredentialsError("its exec plugin gave neither a token nor a certificate with its key")
+        if "expirationTimestamp" in status:
+            self.expiry = parse_rfc3339(status["expirationTimestamp"])
         return True
 
 
-_PLUGIN_ERRORS = _PluginErrors()
+def _run_plugin(plugin: Any, folder: str, cluster: Any) -> dict[str, Any]:
+    """Return the credentials that the exec plugin prints. Raises NoCredentialsError with its own words."""
+    program = printable(str(plugin.safe_get("command")), 80)
+    secrets = [str(one["value"]) for one in plugin.safe_get("env") or () if len(str(one["value"])) > _SHORT]
+    try:
+        status = ExecProvider(plugin, folder, cluster).run()
+    except FileNotFoundError:
+        hint = _words(str(plugin.safe_get("installHint") or "install it, or put it on PATH"))
+        raise NoCredentialsError(f"its exec plugin {program} is not there: {hint}") from None
+    except OSError as error:
+        raise NoCredentialsError(f"its exec plugin {program} cannot be started: {error.strerror}") from None
+    except config.ConfigException as error:
+        raise NoCredentialsError(
+            f"its exec plugin {program} gave no credentials: {_words(str(error), secrets)}"
+        ) from None
+    except (AttributeError, TypeError, KeyError):
+        # On a terminal the client leaves the plugin's words to it, and stumbles over their absence.
+        raise NoCredentialsError(f"its exec plugin {program} failed; what it said stands above, if anything") from None
+    if not isinstance(status, dict):
+        raise NoCredentialsError(f"its exec plugin {program} printed no ExecCredential")
+    return status
+
+
+def _words(said: str, secrets: Collection[str] = ()) -> str:
+    """Return what a program of the user's own says, on one line, without `secrets` and what looks like one."""
+    line = " ".join(without_secrets(said.removeprefix("exec: ")).split())
+    for secret in secrets:
+        line = line.replace(secret, "(hidden)")
+    return printable(_OPAQUE.sub("(hidden)", line)[-_WORDS_CHARACTERS:])
 
 
 def load_configuration(
@@ -69,8 +165,6 @@ def load_configuration(
     Raises:
         AdapterError: No configuration can be loaded.
     """
-    # The client logs them on the root logger, and again whenever it renews a token.
-    logging.getLogger().addFilter(_PLUGIN_ERRORS)
     where, hint = str(kubeconfig or "KUBECONFIG or ~/.kube/config"), _HINT
     if in_cluster:
         where = "the pod's service account"
@@ -81,21 +175,21 @@ def load_configuration(
         if in_cluster:
             config.load_incluster_config(client_configuration=configuration)
         elif content:
-            config.load_kube_config_from_dict(
-                _without_files(yaml.safe_load(content.get_secret_value())),
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-            )
+            found = _without_files(yaml.safe_load(content.get_secret_value()))
+            _Loader(found, context, config_base_path="").load_and_set(configuration)
         else:
-            config.load_kube_config(
-                config_file=str(kubeconfig) if kubeconfig else None,
-                context=context,
-                client_configuration=configuration,
-            )
+            merged = KubeConfigMerger(str(kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION))
+            if merged.config is None:
+                raise config.ConfigException("No configuration found")
+            loader = _Loader(merged.config, context, config_base_path=None, config_persister=merged.save_changes)
+            loader.load_and_set(configuration)
+    except NoCredentialsError as error:
+        raise AdapterError(where, f"no credentials for the API server: {error}", CREDENTIALS_HINT) from None
     except _UNUSABLE as error:
         why = str(error) if in_cluster else _why(error, kubeconfig)
         raise AdapterError(where, f"no usable Kubernetes configuration: {why}", hint) from None
+    configuration.proxy = _resolving(configuration.proxy)
+    _check_proxy(configuration, where)
     _check_token(configuration, where, hint)
     return configuration
 
@@ -187,6 +281,19 @@ def _why_refused(said: str) -> str:
     if "No configuration found" in said or "file is empty" in said:
         return "there is none, or it is empty"
     return "it is not what a kubeconfig holds"
+
+
+def _resolving(proxy: str | None) -> str | None:
+    """Return a SOCKS proxy's URL so that it resolves the API server's name itself, as it does for kubectl."""
+    return re.sub(r"^socks5://", "socks5h://", proxy, flags=re.IGNORECASE) if proxy else None
+
+
+def _check_proxy(configuration: client.Configuration, where: str) -> None:
+    """Refuse a proxy that no client here speaks to."""
+    scheme, _, rest = (configuration.proxy or "").partition("://")
+    if configuration.proxy and (scheme.lower() not in _PROXIES or not rest):
+        why = "no usable Kubernetes configuration: its proxy-url (or HTTPS_PROXY) is no http, https or socks5 URL"
+        raise AdapterError(where, why, "write it like socks5://127.0.0.1:1080")
 
 
 def _check_token(configuration: client.Configuration, where: str, hint: str) -> None:

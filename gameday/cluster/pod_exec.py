@@ -19,6 +19,7 @@ from websockets.sync.connection import Connection
 from websockets.typing import Subprotocol
 
 from gameday.cluster.http import Answer
+from gameday.cluster.kubeconfig import CREDENTIALS_HINT, NoCredentialsError
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
 from gameday.text import printable
@@ -70,6 +71,8 @@ def run_in_pod(
         raise KubernetesError(kubernetes.server, f"{act}: it did not end within {timeout_s:g} s") from None
     except ValidationError:
         raise KubernetesError(kubernetes.server, f"{act}: its end could not be read") from None
+    except NoCredentialsError as error:
+        raise KubernetesError(kubernetes.server, f"{act}: {error}", CREDENTIALS_HINT) from None
     except (WebSocketException, InvalidHandshake, OSError, ValueError) as error:
         why = printable(str(error) or type(error).__name__, 200)
         raise KubernetesError(kubernetes.server, f"{act}: {why}") from None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import logging
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -68,17 +66,6 @@ def test_a_broken_one_is_refused_without_a_word_of_it(
         )
     assert raised.value.hint
     assert PLANTED not in f"{raised.value} {raised.value.__cause__} {caplog.text} {''.join(capfd.readouterr())}"
-
-
-def test_what_an_exec_plugin_says_is_in_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    says = f"import sys; print('{PLANTED}', file=sys.stderr); sys.exit(3)"
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": ["-c", says]}
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(content(user={"exec": plugin})))
-    with caplog.at_level(logging.ERROR):
-        load_configuration(file, None, in_cluster=False)
-    assert "the exec plugin of the kubeconfig gave no credentials" in caplog.text
-    assert PLANTED not in caplog.text
 
 
 def test_a_renewed_token_that_cannot_be_sent_is_not_repeated() -> None:

@@ -52,13 +52,19 @@ def test_a_refused_connection_is_reported_with_url_and_cause() -> None:
 
 def test_an_unknown_host_is_named_with_a_hint() -> None:
     assert "check the URL" in str(failure("http://no-such-host.invalid:9090"))
+    assert "only inside the cluster" in str(failure("http://prometheus-operated.monitoring.svc.invalid:9090"))
+
+
+def test_https_to_a_server_of_plain_http_says_so(stub: Stub) -> None:
+    assert "does it speak plain HTTP" in str(failure(stub.url.replace("http:", "https:")))
 
 
 @pytest.mark.parametrize(
     ("answer", "more", "words", "requests"),
     [
         (Answer(401), {}, ["401", "no credentials"], 1),
-        (Answer(401), {"bearer_token_env": "PROM_TOKEN"}, ["401", "PROM_TOKEN"], 1),
+        (Answer(401), {"bearer_token_env": "PROM_TOKEN"}, ["401", "PROM_TOKEN", "expired"], 1),
+        (Answer(403), {"bearer_token_env": "PROM_TOKEN"}, ["403", "PROM_TOKEN", "its own rules"], 1),
         (Answer(404), {}, ["404", "path"], 1),
         (Answer(302, headers={"Location": "http://login/"}), {}, ["302", "redirects"], 1),
         (Answer(500, b"on\x1b[31mfire\n" + b"x" * 999), {}, ["500: on [31mfire x", "…"], 1),
