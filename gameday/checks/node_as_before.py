@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gameday.checks.facts import first_few, in_place_of, judge_absence, repair_stop, target_nodes
-from gameday.checks.node_diff import NodeDifference, node_differences, node_snapshot
+from gameday.checks.node_diff import NodeDifference, left_to_owners, node_differences, node_snapshot
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import NodeSeen
 from gameday.history.frames import Frames
@@ -31,6 +31,9 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
         status, why = Status.UNKNOWN, stop
     elif before and after:
         status, why = (Status.BROKEN if changed else Status.HELD), first_few([str(change) for change in changed])
+        left = {(one.node, one.what) for one in left_to_owners(history)}
+        if changed and all((one.node, one.what) in left for one in changed):
+            status, why = Status.UNKNOWN, f"{why}; somebody else did that during the run, and it is left to them"
         if len(changed) == 1 and (taint := after.lingering_cordon) and taint not in before.taints:
             # The control plane takes this taint off late. It is no residue, and nobody saw it go.
             status, why = Status.UNKNOWN, f"{changed[0]}; it is for the node lifecycle controller to take off"

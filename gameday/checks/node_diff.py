@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gameday.history.events import IntentRecorded, NodeSeen, Refused, RepairAwaited
+from gameday.history.events import IntentRecorded, LeftToOwner, NodeSeen, Refused, RepairAwaited
 from gameday.history.journal import History
-from gameday.values.nodes import GFD_TIMESTAMP_LABEL, NodeSnapshot
+from gameday.values.nodes import GFD_TIMESTAMP_LABEL, NODE_LIFECYCLE_DOMAIN, NodeSnapshot
 
 OUR_DOMAIN = "gameday.dev/"
-NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
-"""Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 _TAINT, _SCHEDULING = "taint ", "scheduling"
 
 
@@ -102,6 +100,17 @@ _TOUCHES_NODES = (RESTORES_NODE, "take-out-fault")
 """Undos of the acts after which a node's state is ours to answer for: recorded before the first fault goes in."""
 
 
+def left_to_owners(history: History) -> list[LeftToOwner]:
+    """Return what somebody else put on a target during the run, and is still there after it."""
+    now = {seen.snapshot.node: seen.snapshot for seen in history.of(NodeSeen) if seen.phase == "after"}
+    return [
+        one
+        for one in history.of(LeftToOwner)
+        if (seen := now.get(one.node))
+        and (seen.unschedulable if one.what == _SCHEDULING else one.what in {f"{_TAINT}{t.key}" for t in seen.taints})
+    ]
+
+
 def differences_left_by_run(history: History) -> list[NodeDifference]:
     """Return the run's own differences, over every node seen before and after it.
 
@@ -113,9 +122,10 @@ def differences_left_by_run(history: History) -> list[NodeDifference]:
     if history.last(Refused) and not any(intent.undo in _TOUCHES_NODES for intent in history.of(IntentRecorded)):
         return []
     nodes = dict.fromkeys(event.snapshot.node for event in history.of(NodeSeen))
+    others = {(one.node, one.what) for one in history.of(LeftToOwner)}
     found: list[NodeDifference] = []
     for node in nodes:
         before, after = node_snapshot(history, node, "before"), node_snapshot(history, node, "after")
         if before and after:
-            found += [difference for difference in node_differences(before, after) if difference.ours]
+            found += [one for one in node_differences(before, after) if one.ours and (node, one.what) not in others]
     return found

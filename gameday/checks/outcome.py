@@ -26,7 +26,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import first_few
-from gameday.checks.node_diff import RESTORES_NODE, differences_left_by_run
+from gameday.checks.node_diff import RESTORES_NODE, differences_left_by_run, left_to_owners
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
 from gameday.exit_codes import ExitCode
@@ -172,10 +172,18 @@ def _outcome(
     if refused and not history.of(FaultInjected):
         return RunOutcome.REFUSED, f"Refused before anything was broken: {refused.why}"
     if aborted:
-        return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{_by_reaper(history)}"
+        return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{_by_reaper(history)}{_to_owners(history)}"
     if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
         return RunOutcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
     return (RunOutcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state, excused)
+
+
+def _to_owners(history: History) -> str:
+    """Return what somebody else has put on targets and stays there; empty where nothing stays."""
+    left = [
+        f"{'the cordon' if one.what == 'scheduling' else one.what} of {one.node}" for one in left_to_owners(history)
+    ]
+    return f"; left to its owner, who put it there during the run: {first_few(left)}" if left else ""
 
 
 def _by_reaper(history: History) -> str:

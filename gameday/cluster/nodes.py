@@ -95,6 +95,12 @@ def label_written_at(node: client.V1Node, label: str) -> datetime | None:
     return write.time if write else None
 
 
+def cordon_manager(node: client.V1Node) -> str | None:
+    """Return the field manager that last wrote the cordon; None where managedFields name none."""
+    write = _last_write(node, "f:spec", "f:unschedulable")
+    return write.manager if write else None
+
+
 def _last_write(node: client.V1Node, *path: str) -> client.V1ManagedFieldsEntry | None:
     owners = [entry for entry in node.metadata.managed_fields or [] if has_field(entry.fields_v1 or {}, path)]
     owners.sort(key=lambda entry: (entry.time is not None, entry.time))

@@ -42,7 +42,7 @@ from gameday.ledger.entries import (
     RestoreNode,
     TakeOutFault,
 )
-from gameday.ledger.ledger import Ledger
+from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.termination_message import termination_message
 from gameday.text import printable
 from gameday.values.nodes import Taint
@@ -319,7 +319,11 @@ def _send_second_agent(
     """Send an agent that only undoes, and return what it read back; `why` is the first agent's failure."""
     node, name = entry.node or "", f"{fault.pod}-undo"
     if kubernetes.node_or_none(node) is None:
-        return UndoResult(Cleanliness.UNKNOWN, (why, f"node {node} is no longer there, and no second agent can run"))
+        forget = f"kubectl -n {kubernetes.profile.namespace} delete configmap {ledger_name(run_id)}"
+        hint = f"where its machine is gone as well, the fault is gone with it, and this forgets it: {forget}"
+        return UndoResult(
+            Cleanliness.UNKNOWN, (why, f"node {node} is deleted, and no second agent can run there", hint)
+        )
     task = UndoTask(run_id=run_id, node=node, gpu=fault.gpu, fault=fault.fault, undo_state=state)
     try:
         security, account = security_of(task), api_account_of(task)

@@ -164,7 +164,7 @@ def _assemble(
     close = partial(close_ledger, record, ledger)
     closing.add("close the ledger", partial(unless_ended, profile.rehearsal, close))
     chain = DetectionChain(record.note)
-    listener = QuarantineListener(record, chain, ledger.cordons)
+    listener = QuarantineListener(record, chain, ledger.cordons, profile.quarantine_taint_keys)
     nodes = NodeWatch(kubernetes, record.id, record.note, pod_states, pods, listener)
     closing.add("stop following the nodes", nodes.stop)
     background = ExitStack()

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
-from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.checks.verdict import Status
 from gameday.history.events import (
     AlertSeen,
@@ -24,6 +23,7 @@ from gameday.history.events import (
 from gameday.report.noticed import signal_verdicts
 from gameday.report.run_folder import RunFolder
 from gameday.report.ticks import Tick, time_ticks
+from gameday.values.nodes import NODE_LIFECYCLE_DOMAIN
 from gameday.values.results import Step
 
 MOST_LANES = 60

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from gameday.checks.facts import first_few, seconds_text
-from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.checks.placement import judge_gang
 from gameday.checks.verdict import Status
 from gameday.history.events import (
@@ -36,6 +35,7 @@ from gameday.history.events import (
     KernelLineSeen,
     KubernetesEventSeen,
     LabelSeen,
+    LeftToOwner,
     NodeReplaced,
     NodeReturned,
     Problem,
@@ -57,6 +57,7 @@ from gameday.history.events import (
     TargetsChosen,
     WorkloadSeen,
 )
+from gameday.values.nodes import NODE_LIFECYCLE_DOMAIN
 from gameday.values.results import Cleanliness, Hop, StepOutcome
 
 
@@ -159,7 +160,12 @@ def _allocatable(event: AllocatableSeen) -> Sentence:
 
 
 def _cordon(event: CordonSeen) -> Sentence:
-    return Sentence("Kubernetes", f"{event.node} {'cordoned' if event.cordoned else 'uncordoned'}", "mark", event.at)
+    return Sentence(
+        event.manager or "Kubernetes",
+        f"{event.node} {'cordoned' if event.cordoned else 'uncordoned'}",
+        "mark",
+        event.at,
+    )
 
 
 def _consulted(event: DetectorConsulted) -> Sentence:
@@ -297,6 +303,9 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     LabelSeen: _label,
     AllocatableSeen: _allocatable,
     CordonSeen: _cordon,
+    LeftToOwner: lambda e: Sentence(
+        "game-day", f"Left to its owner ({e.by or 'unnamed'}): {e.what} of {e.node}", "doubt"
+    ),
     DetectorConsulted: _consulted,
     AlertChosen: lambda e: Sentence("game-day", f"Alert {e.alert} stands for ‘{e.meaning}’: it reads {e.source}"),
     KubernetesEventSeen: _kubernetes_event,

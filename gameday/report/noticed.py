@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gameday.checks.facts import first_fault
-from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected, TaintSeen
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import Noticed
 from gameday.values.dated import CLOCK_TOLERANCE_S
+from gameday.values.nodes import NODE_LIFECYCLE_DOMAIN
 
 SIGNAL_PHRASES = {
     "alert-fires": ("alert firing", "the expected alert did not fire"),

@@ -221,12 +221,13 @@ def run_agent(
         KubernetesError: The pod cannot be created.
     """
     entry = send_agent(run, name, task, timeout)
-    pod = await_pod(run, name, f"agent pod {name} to end", timeout, ready=False)
+    pod = await_pod(run, name, f"agent pod {name} to end", timeout, ready=False) or run.pods.seen(name)
     outcome = termination_message(run.pods, name)
     if outcome is None:
         state = f"{pod.phase} {pod.reason}".strip() if pod else "no pod seen"
         raise StepFailedError(
-            f"agent pod {name} on {task.node} left no result within {timeout.total_seconds():g} s ({state})",
+            f"agent pod {name} on {task.node} left no result within {timeout.total_seconds():g} s "
+            f"({state}{_trouble_of(run, task.node)})",
             f"kubectl -n {run.profile.namespace} describe pod {name}",
         )
     return entry, outcome
@@ -265,7 +266,7 @@ def inject_fault(
         state = _why_not_ready(pod or run.pods.seen(name))
         state += "" if pod else f", and not Ready after {within.total_seconds():g} s"
         raise StepFailedError(
-            f"the fault did not go in on {target.node}: injector pod {name} is {state}",
+            f"the fault did not go in on {target.node}: injector pod {name} is {state}{_trouble_of(run, target.node)}",
             f"kubectl -n {run.profile.namespace} logs {name}",
         )
     note = next(iter(notes_in(run.kubernetes.pod_log(name), InjectedNote)), None)
@@ -275,6 +276,15 @@ def inject_fault(
         # An agent that is killed takes its memory along: a second agent finds the prior values here.
         run.ledger.update_undo(entry, undo.model_copy(update={"undo_state": note.undo_state}))
     return entry, note
+
+
+def _trouble_of(run: Run, node: str) -> str:
+    """Return why a pod on this node can say nothing; empty for a node that is Ready."""
+    now = run.nodes.now(node)
+    if now is None:
+        return f"; node {node} is not there any more" if run.nodes.follows(node) else ""
+    ready = now.conditions.get("Ready")
+    return "" if ready in (None, "True") else f"; node {node} is not Ready: its condition is {ready}"
 
 
 def _why_not_ready(seen: PodSeen | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gameday.cluster.nodes import cordon_written_at, label_written_at, snapshot
+from gameday.cluster.nodes import cordon_manager, cordon_written_at, label_written_at, snapshot
 from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, Event, KubernetesEventSeen, LabelSeen
 from gameday.values.dated import WHOLE_SECOND_S, Dated
 from gameday.values.nodes import NodeSnapshot
@@ -44,6 +44,7 @@ class NodeView:
     cordoned: bool
     cordon_written_at: datetime | None = None
     labels_written_at: Mapping[str, datetime | None] = field(default_factory=dict)
+    cordoned_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,15 @@ def view_of_node(node: Any) -> NodeView:
         for condition in node.status.conditions or []
     }
     written = {label: label_written_at(node, label) for label in now.labels}
-    return NodeView(conditions, now.labels, now.allocatable_gpus, now.unschedulable, cordon_written_at(node), written)
+    return NodeView(
+        conditions=conditions,
+        labels=now.labels,
+        gpus=now.allocatable_gpus,
+        cordoned=now.unschedulable,
+        cordon_written_at=cordon_written_at(node),
+        labels_written_at=written,
+        cordoned_by=cordon_manager(node),
+    )
 
 
 def view_of_snapshot(seen: NodeSnapshot) -> NodeView:
@@ -108,7 +117,7 @@ def changes(node: str, before: NodeView, now: NodeView, sight: Sight) -> Iterato
         yield AllocatableSeen(node=node, gpus=now.gpus, before=before.gpus, at=at)
     if before.cordoned != now.cordoned:
         dated = sight.dated(now.cordon_written_at, MANAGED_FIELDS)
-        yield CordonSeen(node=node, cordoned=now.cordoned, at=dated.latest, dated=dated)
+        yield CordonSeen(node=node, cordoned=now.cordoned, manager=now.cordoned_by, at=dated.latest, dated=dated)
 
 
 class NodeEvents:

@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import Any
 
 from gameday.cluster.nodes import REASON_ANNOTATION
-from gameday.history.events import CordonSeen, NodeSeen, TaintSeen
+from gameday.history.events import CordonSeen, KubernetesEventSeen, LeftToOwner, NodeSeen, TaintSeen
 from gameday.ledger.entries import RestoreNode
 from gameday.run.detection_chain import DetectionChain
 from gameday.run.node_watch import NodeListener
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
+from gameday.text import printable, without_secrets
+from gameday.values.nodes import NODE_LIFECYCLE_DOMAIN
 from gameday.values.results import Cleanliness, Hop, Step
 
 _DETECTOR_CORDONS = (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT)
 
 
-class QuarantineListener(NodeListener):
-    """Records the detector's hops, and aborts the run where somebody else cordons a target."""
+_PERSONS = "kubectl"
+"""The managers of what people write by hand begin so: kubectl, kubectl-cordon, kubectl-taint, kubectl-edit."""
+_LEAVING_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
+"""Keys of the taints by which the autoscalers announce that they delete a node."""
+_TAKES_NODES_AWAY = re.compile(r"scaledown|delet|remov|terminat|disrupt|interrupt|preempt", re.IGNORECASE)
+"""The reasons of the Events that say who takes a node away, such as ScaleDown or DisruptionTerminating."""
 
-    def __init__(self, record: RunRecord, chain: DetectionChain, cordoned_by_us: Callable[[str], bool]) -> None:
+
+class QuarantineListener(NodeListener):
+    """Records the detector's hops, and aborts the run where somebody else cordons, taints or deletes a target."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        chain: DetectionChain,
+        cordoned_by_us: Callable[[str], bool],
+        keys_to_lift: Collection[str],
+    ) -> None:
         """Listen on behalf of a run.
 
         Args:
             record: The run's plan and current step.
             chain: Where hops are recorded.
             cordoned_by_us: Returns True for a node that this run cordons or has cordoned.
+            keys_to_lift: Keys of the taints that the cluster's detectors set, and that the run takes off again.
         """
         self._record = record
         self._chain = chain
         self._cordoned_by_us = cordoned_by_us
+        self._keys_to_lift = {*keys_to_lift, *(taint.key for taint in record.plan.expect.taints)}
+        self._taken: set[str] = set()
+        """Targets that somebody else cordoned or tainted in this run."""
 
     def on_decision(self, node: str, at: datetime) -> None:
         if self._record.step is not Step.BASELINE:
@@ -42,6 +64,32 @@ class QuarantineListener(NodeListener):
         if seen.present and is_expected and self._record.step is not Step.BASELINE:
             source = f"watch of the node; written by {seen.manager or 'an unnamed manager'}"
             self._chain.add(Hop.TAINTED, seen.node, seen.at, source)
+        if seen.present and not is_expected and self._is_somebody_elses(seen):
+            self._leave_to_owner(seen.node, f"taint {seen.taint.key}", seen.manager, f"tainted {seen.taint}", seen.at)
+
+    def _is_somebody_elses(self, seen: TaintSeen) -> bool:
+        """Return True for a taint that a person or an autoscaler set; one by a detector is the fault's own effect."""
+        if self._record.step is Step.BASELINE or self._record.plan.recover.is_hands_off:
+            return False
+        by_hand = (seen.manager or "").startswith(_PERSONS) or seen.node in self._taken
+        is_ours_to_lift = seen.taint.key in self._keys_to_lift or seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
+        return seen.taint.key in _LEAVING_TAINTS or (by_hand and not is_ours_to_lift)
+
+    def _leave_to_owner(self, node: str, what: str, manager: str | None, how: str, at: datetime) -> None:
+        self._taken.add(node)
+        self._record.note(LeftToOwner(node=node, what=what, by=manager or "", at=at))
+        by = manager or "an unnamed manager"
+        self._record.abort.request("guard", f"the target {node} was {how} by somebody else ({by})")
+
+    def on_node(self, name: str, node: Any | None) -> None:
+        if node is None and not self._record.plan.recover.is_hands_off:
+            seen = [event for _, event in self._record.journal.history().about(KubernetesEventSeen, name)]
+            told = [one for one in seen if _TAKES_NODES_AWAY.search(one.reason)]
+            by = "no Event says by whom"
+            if told:
+                said = without_secrets(told[-1].message)
+                by = printable(f"{told[-1].source or 'Kubernetes'}: {told[-1].reason}: {said}", 200)
+            self._record.abort.request("guard", f"node {name} was deleted during the run ({by})")
 
     def on_cordon(self, seen: CordonSeen) -> None:
         """Take a cordon for the detector's where the plan expects one, and for a stranger's where nobody here sets one.
@@ -56,7 +104,7 @@ class QuarantineListener(NodeListener):
             self._chain.add(Hop.TAINTED, seen.node, seen.at, "watch of the node; cordoned")
         unexpected = expect.cordoned is None and expect.stays_schedulable_for is None
         if unexpected and not hands_off and step is not Step.BASELINE and not self._cordoned_by_us(seen.node):
-            self._record.abort.request("guard", f"the target {seen.node} was cordoned by somebody else")
+            self._leave_to_owner(seen.node, "scheduling", seen.manager, "cordoned", seen.at)
 
 
 def settle_quarantine_put_back(run: Run, node: str) -> None:

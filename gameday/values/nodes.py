@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
+"""Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
 """GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
 or a restart of its pod, another one, and nothing of the node is another for it."""

@@ -386,7 +386,9 @@ def test_to_a_node_that_is_gone_no_second_agent_is_sent(
 ) -> None:
     done = undo_entry(reaper, entry(take_out("i"), "gone"), run, pods)
     assert done.cleanliness is Cleanliness.UNKNOWN
-    assert done.evidence[-1] == "node gone is no longer there, and no second agent can run"
+    *_, why, hint = done.evidence
+    assert why == "node gone is deleted, and no second agent can run there"
+    assert hint.endswith(f"this forgets it: kubectl -n gameday delete configmap gameday-run-{run}")
     assert world.pods(run) == []
 
 

@@ -133,7 +133,7 @@ def test_a_fault_goes_with_a_node_that_is_taken_away(reports: Path) -> None:
         game_day.steps(run)
 
     played = play_on(cluster, loaded, reports=reports, act=steps)
-    assert (played.outcome, played.cluster.faults_in) == (RunOutcome.FAILED, set())
+    assert (played.outcome, played.cluster.faults_in) == (RunOutcome.ABORTED, set())
     # Nobody can look whether the fault is out of a node that is gone: its entry stays unknown, and with it the ledger.
     left = reaped(cluster.snapshot(), timedelta(minutes=20)).left()
     assert [one.partition("/")[0] for one in left] == ["configmaps"]

@@ -79,7 +79,7 @@ def unopened_run(
     header = Header(run_id=id, plan="p", started=datetime.now(UTC), operator="ada", host="here")
     ledger = RunLedger(record, kubernetes, Ledger(kubernetes, header), leases, pods)
     chain = DetectionChain(record.note)
-    listener = QuarantineListener(record, chain, ledger.cordons)
+    listener = QuarantineListener(record, chain, ledger.cordons, profile.quarantine_taint_keys)
     nodes = NodeWatch(kubernetes, id, record.note, own_pods=pods, listener=listener)
     return Run(
         record=record,

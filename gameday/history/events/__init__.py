@@ -91,6 +91,7 @@ from gameday.history.events.signals import (
     KernelLineSeen,
     KubernetesEventSeen,
     LabelSeen,
+    LeftToOwner,
     NodeSeen,
     ProbeAnswered,
     PrometheusFellBehind,
@@ -141,6 +142,7 @@ __all__ = [
     "KernelLineSeen",
     "KubernetesEventSeen",
     "LabelSeen",
+    "LeftToOwner",
     "LoadEnded",
     "LoadLogged",
     "LoadMeasured",
@@ -180,8 +182,8 @@ Event = Annotated[
     RunStarted | StepStarted | StepEnded | WaitStarted | TargetsChosen | SteadyStateChecked | NodeSeen
     | IntentRecorded | FaultInjected | FaultUndone | HopSeen | AlertSeen | TaintSeen | ConditionSeen | LabelSeen
     | DeviceTaintSeen | DevicesHeld | AlertChosen
-    | AllocatableSeen | CordonSeen | DetectorConsulted | KubernetesEventSeen | CanaryMeasured | WorkloadSeen
-    | GangPlaced | ProbeAnswered | JobStepSeen
+    | AllocatableSeen | CordonSeen | LeftToOwner | DetectorConsulted | KubernetesEventSeen | CanaryMeasured
+    | WorkloadSeen | GangPlaced | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
     | SignalUnwatched | PrometheusFellBehind | DoctorAsked

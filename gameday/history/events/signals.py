@@ -131,6 +131,19 @@ class CordonSeen(DatedEvent):
     kind: Literal["cordon_seen"] = "cordon_seen"
     node: str
     cordoned: bool
+    manager: str | None = Field(
+        default=None, description="managedFields manager that wrote it; None where none is named"
+    )
+
+
+class LeftToOwner(EventModel):
+    """A cordon or a taint that somebody else put on a target during the run, and that is theirs to lift."""
+
+    kind: Literal["left_to_owner"] = "left_to_owner"
+    node: str
+    what: str = Field(description="`scheduling` for the cordon, `taint KEY` for a taint")
+    by: str = Field(description="managedFields manager; empty where none is named")
+    at: AwareDatetime
 
 
 class DetectorConsulted(EventModel):

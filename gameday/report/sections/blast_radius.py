@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from gameday.checks.facts import first_few, seconds_text
-from gameday.checks.node_diff import NODE_LIFECYCLE_DOMAIN, node_snapshot
+from gameday.checks.node_diff import node_snapshot
 from gameday.history.events import (
     AlertSeen,
     AllocatableSeen,
@@ -22,6 +22,7 @@ from gameday.history.events import (
     WorkloadSeen,
 )
 from gameday.report.run_folder import RunFolder
+from gameday.values.nodes import NODE_LIFECYCLE_DOMAIN
 
 ORDER = 85
 TITLE = "Blast radius"
