@@ -7,7 +7,7 @@ cluster's lease, assigns the nodes, and folds the runs' folders into one page.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from gameday.cluster.profile import ClusterProfile
+from gameday.archive.usual import usual_durations
 from gameday.documents.fields import Duration
 from gameday.errors import DocumentError, RefusedError
 from gameday.exit_codes import ExitCode
@@ -41,6 +41,7 @@ from gameday.season.draw import (
     plans_to_draw,
     random_season_command,
     refuse_settings,
+    usual_duration,
 )
 from gameday.season.plans import ChosenPlan, choose_plans, played_here
 from gameday.season.record import (
@@ -109,11 +110,23 @@ def season(
         refuse_overdue(trigger)
         if random:
             refuse_settings(random)
-        chosen, left_out = _choose(plans, cluster, within, at_once, random, rehearsed=trigger == "rehearsal")
+        before = usual_durations(folder, cluster.name) if random else {}
+        chosen, left_out = (
+            plans_to_draw(plans, cluster=cluster, at_once=at_once, budget=random.budget, before=before)
+            if random
+            else choose_plans(
+                plans,
+                within=within,
+                at_once=at_once,
+                folders=cluster.detector_profiles,
+                cluster=cluster,
+                rehearsed=trigger == "rehearsal",
+            )
+        )
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=folder), chosen) as opened:
             stop_when_suspended(opened.abort)
             chosen, without_lab = played_here(chosen, cluster.lab_control)
-            placed = _place(opened, chosen, seed, random)
+            placed = _place(opened, chosen, seed, random, before)
             approved = approve_season(opened, cluster, chosen, placed.runs, approved_by, folder / id)
             record = SeasonRecord(
                 id=id,
@@ -138,27 +151,6 @@ def season(
     return season_state(coverage(cluster, folder / id, died))
 
 
-def _choose(
-    plans: list[str],
-    cluster: ClusterProfile,
-    within: timedelta | None,
-    at_once: int,
-    random: RandomSettings | None,
-    *,
-    rehearsed: bool,
-) -> tuple[list[ChosenPlan], list[LeftOut]]:
-    if random is None:
-        return choose_plans(
-            plans,
-            within=within,
-            at_once=at_once,
-            folders=cluster.detector_profiles,
-            cluster=cluster,
-            rehearsed=rehearsed,
-        )
-    return plans_to_draw(plans, cluster=cluster, at_once=at_once, budget=random.budget)
-
-
 @dataclass(frozen=True)
 class _Placed:
     """Runs with their nodes, and plans for which there are none."""
@@ -168,11 +160,18 @@ class _Placed:
     random: RandomSettings | None = None
 
 
-def _place(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int, random: RandomSettings | None) -> _Placed:
+def _place(
+    season: OpenSeason,
+    chosen: Sequence[ChosenPlan],
+    seed: int,
+    random: RandomSettings | None,
+    before: Mapping[str, timedelta],
+) -> _Placed:
     if random is None:
         return _Placed(*assign(season.id, chosen, fit_nodes(season, chosen, seed)))
-    nodes, limits = fit_nodes(season, chosen, seed, DRAWN_FROM), season.kubernetes.profile.guardrails
-    runs, not_placed = draw(season.id, chosen, nodes, random, seed, limits)
+    takes = {one.plan.name: usual_duration(one, season.kubernetes.profile, before) for one in chosen}
+    nodes = fit_nodes(season, chosen, seed, DRAWN_FROM)
+    runs, not_placed = draw(season.id, chosen, nodes, random, seed, takes)
     return _Placed(runs, random=random.model_copy(update={"not_placed": tuple(not_placed)}))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
-from gameday.fleet.record import NodeLeftOut, ProbedGpu, load_probes
+from gameday.cli.progress import how_far
+from gameday.fleet.record import FleetRecord, NodeLeftOut, ProbedGpu, load_probes
 from gameday.history.background import BackgroundView
 from gameday.text import printable
 
@@ -24,6 +26,10 @@ class FleetView(BackgroundView):
         self._folder = folder
         self._console = console
         self._shown = 0
+        self._began = time.monotonic()
+        self._nodes: set[str] = set()
+        self._of_nodes = 0
+        """Zero until the run's record is there."""
 
     def follow(self) -> None:
         while not self.stopped.wait(_LOOKS_EVERY_S):
@@ -44,7 +50,14 @@ class FleetView(BackgroundView):
                     self._say(one.node, _left_out(one))
 
     def _say(self, node: str, what: str) -> None:
-        self._console.print(f"{printable(node):<24} {printable(what)}", soft_wrap=True, highlight=False, markup=False)
+        if not self._of_nodes:
+            with suppress(OSError, ValueError):
+                self._of_nodes = FleetRecord.load(self._folder).nodes
+        self._nodes.add(node)
+        done, passed_s = len(self._nodes), time.monotonic() - self._began
+        far = how_far(done, self._of_nodes, passed_s / done * (self._of_nodes - done)) if self._of_nodes else ""
+        line = f"{printable(node):<24} {printable(what)}  {far}".rstrip()
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _measured(gpus: Sequence[ProbedGpu]) -> str:

@@ -20,9 +20,11 @@ from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, p
 from gameday.cli.rehearsal_checks import check_fit
 from gameday.cli.rehearsal_options import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, Watcher
 from gameday.errors import CommandError
+from gameday.exit_codes import ExitCode
 from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
+    from gameday.cluster.profile import ClusterProfile
     from gameday.season.record import RandomSettings
 
 # As in `gameday coverage`: a quarter of the training work is left out, and enough nodes for evicted pods.
@@ -52,7 +54,7 @@ def season(
     plans: Plans = None,
     random: Annotated[bool, typer.Option("--random", help="Draw plans, nodes and times; has to be given.")] = False,
     budget: Annotated[
-        str | None, typer.Option(help="Time after which no game-day is under way, like 1h; has to be given.")
+        str | None, typer.Option(help="Time within which all game-days usually end, like 1h; has to be given.")
     ] = None,
     seed: Annotated[
         int | None,
@@ -92,8 +94,9 @@ def season(
     out, play = console(), print_preview if dry_run else play_season
     asked = _asked(plans or [], seed, at_once, approved_by, reports, _settings(budget, mean_gap))
     set_defaults()
-    detector_profiles = () if rehearse else cluster_profile(profile).detector_profiles
-    checked = [check_plan(name, detector_profiles) for name in asked.plans or shipped_plans()]
+    met = _virtual_cluster(cluster) if rehearse else cluster_profile(profile)
+    checked = [check_plan(name, met.detector_profiles) for name in asked.plans or shipped_plans()]
+    _refuse_what_cannot_be_drawn(asked, met)
     if not dry_run:
         check_reports(reports)
     if not rehearse:
@@ -108,6 +111,31 @@ def season(
     spare, flow = nodes // _SPARE, "gameday.flows.season"
     with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
         return here.end_with(play(out, asked, str(here.cluster.profile), again, "rehearsal"))
+
+
+def _virtual_cluster(control_plane: str) -> ClusterProfile:
+    """Return of the profile of a cluster that is still to be started what a draw asks of it."""
+    from gameday.cluster.profile import ClusterProfile  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+
+    name, lab = ("lab", Path()) if control_plane == "lab" else ("rehearsal", None)
+    dangers = tuple(parameter_models())
+    return ClusterProfile.model_construct(name=name, rehearsal=Path(), lab_control=lab, allow_dangerous=dangers)
+
+
+def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
+    """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
+    from gameday.archive.usual import usual_durations  # noqa: PLC0415
+    from gameday.errors import RefusedError  # noqa: PLC0415
+    from gameday.season.draw import plans_to_draw, refuse_settings  # noqa: PLC0415
+
+    assert asked.random is not None
+    before = usual_durations(asked.reports, cluster.name)
+    try:
+        refuse_settings(asked.random)
+        plans_to_draw(asked.plans, cluster=cluster, at_once=asked.at_once, budget=asked.random.budget, before=before)
+    except RefusedError as error:
+        raise CommandError(f"refused: {error.why}; {error.hint}", ExitCode.REFUSED) from None
 
 
 def _asked(

@@ -27,11 +27,14 @@ def print_preview(out: Console, asked: AskedSeason, profile: str | None, command
     Raises:
         CommandError: Nothing can be drawn, or the cluster does not answer.
     """
+    from gameday.archive.usual import usual_durations  # noqa: PLC0415
     from gameday.season.preview import preview_random_season  # noqa: PLC0415
 
     assert asked.random is not None
     try:
-        seen = preview_random_season(cluster_profile(profile), asked.plans, asked.random, asked.seed, asked.at_once)
+        cluster = cluster_profile(profile)
+        before = usual_durations(asked.reports, cluster.name)
+        seen = preview_random_season(cluster, asked.plans, asked.random, asked.seed, asked.at_once, before)
     except RefusedError as error:
         raise CommandError(f"refused: {error.why}; {error.hint}", ExitCode.REFUSED) from None
     except AdapterError as error:

@@ -10,12 +10,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from gameday.arms.record import ARMS_FILE, ComparisonRecord
+from gameday.cli.progress import how_far
 from gameday.history.background import BackgroundView
 from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsChosen
 from gameday.history.journal import HistoryTail
 from gameday.plain_file import read_plain
 from gameday.report.narration import narrate
-from gameday.season.record import APPROVAL_FILE
+from gameday.season.record import APPROVAL_FILE, Assignment, SeasonRecord
 from gameday.text import printable
 
 _LOOKS_EVERY_S = 0.5
@@ -36,6 +38,9 @@ class SeasonView(BackgroundView):
         self._histories: dict[Path, HistoryTail] = {}
         self._names: dict[Path, str] = {}
         self._ended: set[Path] = set()
+        self._own = own
+        self._places: tuple[Assignment, ...] = ()
+        """Empty until the record of the season, or of the comparison, is there."""
 
     def follow(self) -> None:
         while not self.stopped.wait(_LOOKS_EVERY_S):
@@ -84,7 +89,24 @@ class SeasonView(BackgroundView):
             line.append(f", cluster {clean}", style="red")
         if outcome not in ("passed", "refused"):
             line.append(f": {printable(why)}", style="not bold")
+        line.append(f"  {self._progress()}", style="not bold dim")
         self._say(folder, line)
+
+    def _progress(self) -> str:
+        """Return how far the season has got, and when it will end by its own pace, or by the times that it drew."""
+        if not self._places:
+            with suppress(OSError, ValueError):
+                compared = (self._own / ARMS_FILE).is_file()
+                self._places = (
+                    ComparisonRecord.load(self._own).runs if compared else SeasonRecord.load(self._own).places
+                )
+        done, total, passed_s = len(self._ended), len(self._places), time.monotonic() - self._began
+        if not total:
+            return ""
+        left_s = passed_s / done * (total - done)
+        if last := self._places[-1].drawn:
+            left_s = max(last.at_s - passed_s, 0)
+        return how_far(done, total, left_s)
 
     def _say(self, folder: Path, line: Text) -> None:
         head = (f"{time.monotonic() - self._began:6.1f} s  ", "dim")

@@ -18,7 +18,7 @@ from gameday.values.results import Cleanliness
 
 SEASON_FILE = "season.json"
 _TOO_LATE = (
-    "at its time other runs held its nodes, or no further node might be broken; by its turn its longest duration would "
+    "at its time other runs held its nodes, or no further node might be broken; by its turn its usual duration would "
     "have passed the end of the budget"
 )
 APPROVAL_FILE = "approval.jsonl"
@@ -47,7 +47,7 @@ class DrawnTime(FrozenModel):
     """The time that a random season drew for a run. Seconds count from the moment at which the season began to play."""
 
     at_s: float = Field(description="when the run begins, if its nodes are free")
-    latest_s: float = Field(description="after this its longest duration would pass the end of the budget")
+    latest_s: float = Field(description="after this its usual duration would pass the end of the budget")
     seed: int = Field(description="chooses the run's nodes and GPUs")
 
 

@@ -189,7 +189,7 @@ def test_a_random_season_says_of_each_draw_what_became_of_it(tmp_path: Path) -> 
         (3400.0, "slow", "not played"),
     ]
     assert "outside the maintenance window" in drawn[1][3]
-    assert "by its turn its longest duration would have passed the end of the budget" in drawn[3][3]
+    assert "by its turn its usual duration would have passed the end of the budget" in drawn[3][3]
     assert [one.plan for one in rendered.coverage.left_out] == ["slow"]
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gameday.cluster.profile import ClusterGuardrails
+from gameday.documents.fields import parse_duration
 from gameday.errors import RefusedError
 from gameday.season.assignment import FitNode, RunQueue
-from gameday.season.draw import draw, draw_times, plans_to_draw, random_season_command, refuse_settings
+from gameday.season.draw import draw, draw_times, plans_to_draw, random_season_command, refuse_settings, usual_duration
 from gameday.season.plans import ChosenPlan
 from gameday.season.record import Assignment, DrawnNotPlaced, RandomSettings
 from tests.guard.observations import profile
@@ -21,13 +23,14 @@ from tests.season.builders import chosen, nodes
 
 HOUR = RandomSettings(budget=timedelta(hours=1), mean_gap=timedelta(minutes=2))
 PLANS = [chosen(name) for name in ("a", "b", "c", "d")]
-LIMITS = ClusterGuardrails()  # the builders' plans may take 30 minutes
+TAKES = dict.fromkeys((*"abcd", "new", "wide"), timedelta(minutes=30))
+NOTHING: dict[str, timedelta] = {}
 
 
 def drawn(
     seed: int = 7, plans: list[ChosenPlan] = PLANS, fit: list[FitNode] | None = None
 ) -> tuple[list[Assignment], list[DrawnNotPlaced]]:
-    return draw("s", plans, nodes(8) if fit is None else fit, HOUR, seed, LIMITS)
+    return draw("s", plans, nodes(8) if fit is None else fit, HOUR, seed, TAKES)
 
 
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
@@ -83,7 +86,7 @@ def test_gaps_are_exponential_with_the_mean_that_was_asked_for() -> None:
 
 def test_every_plan_and_node_is_drawn_about_as_often() -> None:
     many = RandomSettings(budget=timedelta(hours=100), mean_gap=timedelta(minutes=6))
-    runs, _ = draw("s", PLANS, nodes(4), many, 1, LIMITS)
+    runs, _ = draw("s", PLANS, nodes(4), many, 1, TAKES)
     for values in ([run.plan for run in runs], [run.targets[0] for run in runs]):
         shares = [values.count(value) / len(values) for value in set(values)]
         assert len(shares) == 4
@@ -104,24 +107,52 @@ def test_a_plan_that_judges_running_pods_is_drawn_on_busy_nodes() -> None:
 
 def test_a_dangerous_plan_is_drawn_only_where_the_cluster_allows_its_fault_even_if_named() -> None:
     for names in ([], ["node-reboot", "power-cap"]):
-        never, left_out = plans_to_draw(names, cluster=profile(), at_once=4, budget=timedelta(hours=1))
+        never, left_out = plans_to_draw(names, cluster=profile(), at_once=4, budget=timedelta(hours=1), before=NOTHING)
         assert not [one.name for one in never if one.plan.dangers()]
         assert "allow_dangerous" in next(one.why for one in left_out if one.plan == "node-reboot")
     allowing = profile().model_copy(update={"allow_dangerous": ("node_reboot",)})
-    some, _ = plans_to_draw([], cluster=allowing, at_once=4, budget=timedelta(hours=1))
+    some, _ = plans_to_draw([], cluster=allowing, at_once=4, budget=timedelta(hours=1), before=NOTHING)
     assert {fault for one in some for fault in one.plan.dangers()} == {"node_reboot"}
 
 
 def test_arms_and_repairs_by_the_cluster_are_never_drawn_unnamed() -> None:
-    some, left_out = plans_to_draw([], cluster=profile(), at_once=4, budget=timedelta(hours=1))
+    some, left_out = plans_to_draw([], cluster=profile(), at_once=4, budget=timedelta(hours=1), before=NOTHING)
     assert not [one.name for one in some if one.plan.arms or one.plan.recover.is_hands_off]
     assert {"compare-remediations", "hands-off-double-bit-ecc"} <= {one.plan for one in left_out}
 
 
-def test_a_budget_shorter_than_every_plan_is_refused_with_what_to_do() -> None:
-    with pytest.raises(RefusedError, match=r"none can be drawn: .* longer than the budget") as refused:
-        plans_to_draw(["power-cap"], cluster=profile(), at_once=4, budget=timedelta(minutes=5))
-    assert "--budget" in refused.value.hint
+def test_a_budget_shorter_than_every_plan_is_refused_with_the_smallest_one() -> None:
+    virtual = profile().model_copy(update={"rehearsal": Path("virtual")})
+    names = ["power-cap", "gpu-fell-off-the-bus", "node-reboot"]
+    with pytest.raises(RefusedError, match=r"none can be drawn: the shortest, gpu-fell-off-the-bus, takes") as refused:
+        plans_to_draw(names, cluster=virtual, at_once=4, budget=timedelta(seconds=50), before=NOTHING)
+    assert refused.value.hint == "--budget 60s or longer"
+    some, _ = plans_to_draw(names, cluster=virtual, at_once=4, budget=timedelta(seconds=60), before=NOTHING)
+    assert [one.name for one in some] == ["gpu-fell-off-the-bus"]
+
+
+def test_no_budget_is_named_where_none_would_help() -> None:
+    with pytest.raises(RefusedError, match="compares arms") as refused:
+        plans_to_draw(["compare-remediations"], cluster=profile(), at_once=4, budget=timedelta(hours=1), before=NOTHING)
+    assert refused.value.hint == "name other plans"
+
+
+def test_a_season_books_what_game_days_took_here_and_never_more_than_they_may() -> None:
+    one, virtual = chosen("a"), profile().model_copy(update={"rehearsal": Path("virtual")})
+    assert usual_duration(one, virtual, {"a": timedelta(seconds=44)}) == timedelta(seconds=44)
+    assert usual_duration(one, virtual, {"b": timedelta(seconds=44)}) == one.longest_wait + timedelta(seconds=30)
+    real = usual_duration(one, profile(), NOTHING)
+    assert real == one.longest_wait + timedelta(minutes=10, seconds=30), "a real node is repaired in minutes"
+    assert usual_duration(one, virtual, {"a": timedelta(hours=9)}) == one.plan.guardrails.max_duration
+
+
+def test_the_example_of_the_readme_draws_its_main_plan() -> None:
+    budget = re.search(r"season --random --budget (\w+) --rehearse", Path("README.md").read_text())
+    assert budget
+    asked = parse_duration(budget[1])
+    virtual = profile().model_copy(update={"rehearsal": Path("virtual")})
+    some, _ = plans_to_draw([], cluster=virtual, at_once=4, budget=asked, before=NOTHING)
+    assert "gpu-fell-off-the-bus" in {one.name for one in some}
 
 
 @pytest.mark.parametrize("gap", [timedelta(), timedelta(seconds=1)])

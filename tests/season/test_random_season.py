@@ -18,8 +18,8 @@ from tests.game_days.conftest import QUICK, QUIET, Arena
 from tests.game_days.test_season import plan_file
 from tests.support.prefect_api import client_settings
 
-# Seed 14 draws three beginnings in the first 30 s, the time in which a game-day of at most 3 minutes may begin.
-_SEED, _DRAWN = ["--seed", "14"], ["--budget", "210s", "--mean-gap", "8s", "--at-once", "3"]
+# Seed 14 draws three beginnings in the first 30 s, the time in which a game-day that takes about 51 s may begin.
+_SEED, _DRAWN = ["--seed", "14"], ["--budget", "81s", "--mean-gap", "8s", "--at-once", "3"]
 
 
 def said_by(arena: Arena, *arguments: str) -> str:
@@ -85,3 +85,15 @@ def test_a_wrong_command_line_is_answered_with_what_to_do(
     monkeypatch.chdir(tmp_path)
     assert cli.run(["season", *arguments]) == 64
     assert said in capsys.readouterr().err
+
+
+def test_a_budget_that_is_too_small_is_refused_before_anything_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli.run(["season", "--random", "--budget", "30s", "--rehearse"]) == 5
+    said = capsys.readouterr()
+    assert "--budget 60s or longer" in said.err
+    assert "starting a cluster" not in said.out
+    assert list(tmp_path.iterdir()) == []
