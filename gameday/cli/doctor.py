@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gameday.guard.doctor.prerequisite import Prerequisite
 
+_CELL_CHARACTERS = 1000
 _SAID = {True: ("ok", "green"), False: ("failed", "red"), None: ("unknown", "yellow")}
 
 
@@ -67,7 +68,8 @@ def doctor(
 ) -> int:
     """Check rights, servers, alerts, logs, targets and guardrails. Changes nothing without --send-pod.
 
-    Exit code 0 when all is well, 2 when a check is unknown, 5 when a run would be refused.
+    Exit code 0 when all is well; 2 when nothing failed and a check is unknown: a run would begin, and may end unknown;
+    5 when a check failed.
     """
     if control_plane and (plans or send_pod):
         raise CommandError("--control-plane looks at no plan and sends no pod: gameday doctor --control-plane")
@@ -142,6 +144,7 @@ def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisi
 
 
 def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool) -> None:
+    """Print a row for each check: first what is well, in the order in which a run asks; last what is to be mended."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -149,15 +152,28 @@ def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool
     from gameday.text import printable  # noqa: PLC0415
 
     table: Table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in [*(["plan"] if several else []), "area", "check", "result", "found", "fix"]:
+    for column in [*(["plan"] if several else []), "result", "area", "check and what was found"]:
         table.add_column(column, overflow="fold")
-    for plan, check in _folded(found):
+    for plan, check in sorted(_folded(found), key=lambda one: (True, None, False).index(one[1].ok)):
         said, style = _SAID[check.ok]
-        fix = "" if check.ok else check.fix
-        cells = [Text(printable(cell)) for cell in (check.area, check.name)]
-        rest = [Text(printable(cell)) for cell in (check.found, fix)]
-        table.add_row(*([Text(plan)] if several else []), *cells, Text(said, style=style), *rest)
+        words = Text(printable(check.name, _CELL_CHARACTERS), style="" if check.ok else "bold")
+        words.append(f": {printable(check.found, _CELL_CHARACTERS)}", style="not bold")
+        if check.ok:
+            words.no_wrap, words.overflow = True, "ellipsis"  # --json has all of it
+        if check.fix and not check.ok:
+            words.append(f"\nfix: {printable(check.fix, _CELL_CHARACTERS)}", style="not bold yellow")
+        table.add_row(*([Text(plan)] if several else []), Text(said, style=style), Text(check.area), words)
     out.print(table)
-    bad = [check for _, check in found if check.ok is False]
-    unsure = sum(check.ok is None for _, check in found)
-    out.print(f"{len(found)} checks: {len(bad)} failed, {unsure} unknown")
+    verdicts = [check.ok for _, check in found]
+    out.print(
+        f"{len(found)} checks: {verdicts.count(False)} failed, {verdicts.count(None)} unknown{_meaning(verdicts)}"
+    )
+
+
+def _meaning(verdicts: list[bool | None]) -> str:
+    """Return what the exit code says."""
+    if False in verdicts:
+        return ". A run would be refused, or could not be judged (exit code 5)"
+    if None in verdicts:
+        return ". A run would begin; what is unknown may spoil its result (exit code 2)"
+    return ". A run would begin (exit code 0)"

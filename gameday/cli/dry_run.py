@@ -48,11 +48,14 @@ def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[Gu
         with read_only_run(new_run_id(), loaded, profile) as run:
             targets = choose_and_follow(run)
             checked = check_all(run, targets)
-            _comment(_head(run, targets), *_guardrails(checked, before), "")
+            _comment(f"a dry run of {run.plan.name}; it ends with a summary")
             if run.plan.fault.runs_on is NodeRole.GPU:
-                _comment(*_host_commands(run.plan.fault, targets[0]), "")
-            for change in planned_changes(run, targets):
+                _comment(*_host_commands(run.plan.fault, targets[0]))
+            changes = list(planned_changes(run, targets))
+            for change in changes:
                 _print(change)
+            counted = f"it would make {len(changes)} changes of the cluster, above"
+            _comment("", _head(run, targets), counted, *_guardrails(checked, before), _verdict(checked), "")
     except RefusedError as error:
         raise CommandError(
             f"refused: {error.why}" + (f"; {error.hint}" if error.hint else ""), ExitCode.REFUSED
@@ -60,6 +63,12 @@ def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[Gu
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
     return checked
+
+
+def _verdict(checks: list[GuardrailCheck]) -> str:
+    """Return whether the game-day would begin, and which guardrails keep it from that."""
+    against = [one.name for one in checks if not one.measurement.ok]
+    return f"it would be refused, by: {', '.join(against)}" if against else "it would begin"
 
 
 def _comment(*lines: str) -> None:

@@ -86,7 +86,8 @@ def embedded(
     (watcher, fake_detector), control_plane = detector_of(detector, guest), control_plane_of(cluster)
     check_memory(nodes)
     if exporter is not exporter_for(None, []):
-        out.print(f"dcgm-exporter is as in release {exporter} (docs/rehearsal.md, Where the stand-ins differ)")
+        release = "the newest release" if exporter == "newer" else f"release {exporter}"
+        out.print(f"dcgm-exporter's metrics are those of {release} (docs/rehearsal.md, Where the stand-ins differ)")
     operator = operator_of(gpu_operator)
     folder = temporary_folder("gameday-rehearsal-")
     size = Size(

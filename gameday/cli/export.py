@@ -185,7 +185,8 @@ def _annotate(run: RunFolder, profile: str) -> None:
     try:
         endpoint = load_profile(profile).grafana
         if endpoint is None:
-            raise CommandError(f"{profile} names no grafana: add its url and bearer_token_env")
+            named = profile or "the environment (GAMEDAY_…)"
+            raise CommandError(f"{named} names no grafana: add its url and bearer_token_env")
         with Grafana(endpoint) as server:
             drawn = server.annotate(found.start, found.end, found.text, found.tags)
     except AdapterError as error:

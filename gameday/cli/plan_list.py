@@ -1,4 +1,4 @@
-"""`gameday plans`: the shipped plans by the layer where their fault goes in, and those a person asks for."""
+"""`gameday plans`: the shipped plans by the layer where their fault goes in, a line each, or all about some of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gameday.cli.completion import complete_plan
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.text import printable
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 1000
 """Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""
 _INDENT = 6
+_SCHEDULING = "scheduling"
+"""Stands in place of a fault's layer where the plan asks what the scheduler does: device taints, gangs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -29,13 +32,20 @@ def register(app: typer.Typer) -> None:
         app,
         plans,
         "gameday plans",
-        "gameday plans --layer network",
+        "gameday plans gpu-fell-off-the-bus",
+        "gameday plans --layer network --long",
         "gameday plans --fault xid --detector konduktor",
         panel=Panel.START,
     )
 
 
 def plans(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PLAN]...", autocompletion=complete_plan, help="Show all about these shipped plans, and no others."
+        ),
+    ] = None,
     layer: Annotated[
         str | None, typer.Option(help="Only plans whose fault goes in at this layer, such as 'kernel log' or network.")
     ] = None,
@@ -44,31 +54,36 @@ def plans(
         str | None,
         typer.Option(help="Only plans whose fault this detector sees: a profile's name or file (`gameday detectors`)."),
     ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Show also each plan's fault, what it expects, and who repairs the node.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list, for programs.")] = False,
 ) -> None:
     """List the shipped plans.
 
-    They are grouped by the layer where the fault goes in. Under each plan stand its fault, what it expects and who
-    repairs the node. A plan marked `dangerous` runs only where the cluster's profile allows its fault.
+    They are grouped by the layer where the fault goes in. A plan marked `dangerous` runs only where the cluster's
+    profile allows its fault.
     """
     from gameday.faults.base import Layer  # noqa: PLC0415 - see the package's docstring
     from gameday.faults.registry import known_faults, parameter_models  # noqa: PLC0415
-    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
+    from gameday.plan.catalogue import find_plan, load_shipped  # noqa: PLC0415
 
-    _refuse_unknown("layer", layer, list(Layer))
+    _refuse_unknown("layer", layer, [*Layer, _SCHEDULING])
     _refuse_unknown("fault", fault, known_faults())
     profile = _detector(detector)
+    asked = {find_plan(name).stem for name in names or ()}
     found = [
         plan
         for plan in (loaded.plan for loaded in load_shipped(parameter_models()))
-        if layer in (None, _layer(plan))
+        if (not asked or plan.name in asked)
+        and layer in (None, _layer(plan))
         and (fault is None or fault in _types(plan.fault))
         and (profile is None or _sees(profile, plan))
     ]
     if as_json:
         typer.echo(json.dumps([_row(plan) for plan in found], indent=2, ensure_ascii=False))
     elif found:
-        _print(found, profile)
+        _print(found, profile, long=long or bool(asked))
     else:
         raise CommandError("no shipped plan is like that; `gameday plans` lists them all")
 
@@ -97,7 +112,7 @@ def _sees(profile: DetectorProfile, plan: Plan) -> bool:
 def _layer(plan: Plan) -> str:
     from gameday.faults.registry import fault_for  # noqa: PLC0415
 
-    return fault_for(plan.fault).layer
+    return _SCHEDULING if plan.expect.device_taints or plan.expect.placement else fault_for(plan.fault).layer
 
 
 def _types(fault: FaultParameters) -> set[str]:
@@ -117,7 +132,7 @@ def _parts(fault: FaultParameters) -> tuple[FaultParameters, ...]:
     return ()
 
 
-def _print(found: list[Plan], profile: DetectorProfile | None) -> None:
+def _print(found: list[Plan], profile: DetectorProfile | None, *, long: bool) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.padding import Padding  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -125,14 +140,22 @@ def _print(found: list[Plan], profile: DetectorProfile | None) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
+    widest = max(len(plan.name) for plan in found)
     for layer, plans_there in groupby(sorted(found, key=_layer_position), _layer):
         console.print(Text(f"{layer[0].upper()}{layer[1:]}", style="bold underline"))
         for plan in plans_there:
-            console.print(Text.assemble("  ", (plan.name, "bold"), ("  dangerous" if plan.dangers() else "", "red")))
+            danger = ("  dangerous" if plan.dangers() else "", "red")
+            if not long:
+                row = Text.assemble("  ", (f"{plan.name:<{widest}}", "bold"), f"  {plan.title}", danger)
+                console.print(row, no_wrap=True, overflow="ellipsis")
+                continue
+            console.print(Text.assemble("  ", (plan.name, "bold"), danger))
             for line, style in ((plan.title, ""), (_details(plan), "dim")):
                 console.print(Padding(Text(line, style=style), (0, 0, 0, _INDENT), expand=False))
         console.print()
-    console.print(f"{len(found)} plans. `gameday rehearse NAME` plays one on virtual nodes.", soft_wrap=True)
+    more = "" if long else " `gameday plans NAME` says all about one."
+    count = f"{len(found)} plan{'' if len(found) == 1 else 's'}."
+    console.print(f"{count}{more} `gameday rehearse NAME` plays one on virtual nodes.", soft_wrap=True)
     if profile:
         console.print(f"`gameday detectors show {profile.name}` says what it does about each fault.", soft_wrap=True)
 
@@ -140,7 +163,7 @@ def _print(found: list[Plan], profile: DetectorProfile | None) -> None:
 def _layer_position(plan: Plan) -> int:
     from gameday.faults.base import Layer  # noqa: PLC0415
 
-    return list(Layer).index(Layer(_layer(plan)))
+    return [*Layer, _SCHEDULING].index(_layer(plan))
 
 
 def _details(plan: Plan) -> str:

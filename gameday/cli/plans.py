@@ -9,12 +9,15 @@ import typer
 
 from gameday.cli.completion import complete_plan
 from gameday.cli.help_page import Panel, add_command
-from gameday.errors import CommandError, DocumentError
+from gameday.errors import CommandError, DocumentError, DocumentProblem, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gameday.cluster.profile import ClusterProfile
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.models import Guest
     from gameday.health.policy import Policy
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from gameday.plan.load import DetectorWarning
     from gameday.plan.models import FaultParameters, Plan
 
+    _Checked = Plan | DetectorProfile | Guest | League | Policy | ClusterProfile
 
 DetectorFolders = Annotated[
     list[Path] | None,
@@ -41,12 +45,13 @@ def validate(
         typer.Argument(
             metavar="PLAN...",
             autocompletion=complete_plan,
-            help="Plan files, detector profiles, guests or health policies, or names of shipped plans.",
+            help="Plan files, detector profiles, guests, health policies, leagues or cluster profiles, or names of "
+            "shipped plans.",
         ),
     ],
     detectors: DetectorFolders = None,
 ) -> int:
-    """Check plans, detector profiles, guests and health policies without a cluster.
+    """Check plans, detector profiles, guests, health policies and cluster profiles without a cluster.
 
     Prints `ok` for each good one, and a line for every problem of a bad one.
 
@@ -62,7 +67,7 @@ def validate(
     for name in names:
         try:
             path, found, warnings = _load(name, detectors or [])
-        except DocumentError as error:
+        except (DocumentError, ProfileError) as error:
             code = ExitCode.USAGE
             err.print(Text(str(error), style="red"), soft_wrap=True)
         else:
@@ -100,10 +105,9 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
     return parameter_models()
 
 
-def _load(
-    name: str, detectors: list[Path]
-) -> tuple[Path, Plan | DetectorProfile | Guest | League | Policy, tuple[DetectorWarning, ...]]:
-    """A detector profile says in its `kind` that it is one."""
+def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
+    """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
+    from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
     from gameday.documents.read import decode, read  # noqa: PLC0415
@@ -126,6 +130,10 @@ def _load(
         return path, league.parse_league(parsed, path), ()
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
+    if _is_cluster_profile(parsed.data):
+        return path, load_profile(path), ()
+    if problem := _not_a_plan(parsed.data, path):
+        raise DocumentError([problem])
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
     for one in (loaded, *loaded.scales.values()):
         if one.arms:
@@ -136,7 +144,30 @@ def _load(
     return path, loaded.plan, tuple(warnings)
 
 
-def _arm_lines(found: Plan | DetectorProfile | Guest | League | Policy) -> list[str]:
+def _is_cluster_profile(data: Mapping[str, object]) -> bool:
+    """Return True for a file with keys that a cluster profile has, and a plan has not."""
+    from gameday.cluster.profile import ClusterProfile  # noqa: PLC0415
+    from gameday.plan.models import Plan  # noqa: PLC0415
+
+    own = ClusterProfile.model_fields.keys() - Plan.model_fields.keys() - {"guest"}
+    return "apiVersion" not in data and "fault" not in data and not own.isdisjoint(data)
+
+
+def _not_a_plan(data: Mapping[str, object], path: Path) -> DocumentProblem | None:
+    """Return what to do with a file that is plainly something else, of which `kind` or the name would say what."""
+    if "fault" in data or "hypothesis" in data:
+        return None
+    if data.keys() >= {"id", "places", "trigger"}:
+        message, fix = "this is the record of a season, and no file to write", f"gameday coverage --again {path.parent}"
+    elif "rules" in data and "kind" not in data:
+        message = "this has rules, but does not say of what"
+        fix = "begin it with `kind: HealthPolicy` or `kind: DetectorProfile`"
+    else:
+        return None
+    return DocumentProblem(str(path), None, None, "", None, message, fix)
+
+
+def _arm_lines(found: _Checked) -> list[str]:
     """Return a line for each arm of a plan: its name, and what it changes."""
     arms = getattr(found, "arms", None)
     return [

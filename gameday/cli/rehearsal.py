@@ -141,6 +141,7 @@ def rehearse(
     lab = lab_settings_of(cluster, options, checked.rehearsal)
     watching = guest_of(guest, cluster, detector)
     detector = detector or DEFAULT_DETECTOR
+    detector_of(detector, watching)  # refuses a name that nobody has
     checked_plan(plan, watching=watching_profile(detector, watching))
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))

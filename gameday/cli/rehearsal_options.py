@@ -115,9 +115,9 @@ def detector_of(name: str, guest: LoadedGuest | None = None) -> tuple[Detector, 
         return Detector.OFF, None
     if name in list(Detector):
         return Detector(name), None
-    from gameday.detectors.load import load_detector  # noqa: PLC0415
+    from gameday.detectors.load import find_detector, read_detector  # noqa: PLC0415
 
-    profile = load_detector(name)
+    profile = read_detector(find_detector(name, others=list(Detector)))
     if profile.name == _OURS:
         return Detector.DEFAULT, None
     return Detector.OFF, profile

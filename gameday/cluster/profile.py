@@ -397,6 +397,11 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
 """The keys that hold keys of their own; all others are servers."""
 
 
+_SERVERS = ("prometheus", "alertmanager", "loki")
+_NO_PROFILE = (
+    "no cluster is named: add --profile FILE, a file of five lines (docs/profile.md), or set GAMEDAY_PROMETHEUS__URL, "
+    "GAMEDAY_ALERTMANAGER__URL and GAMEDAY_LOKI__URL; without a cluster of your own: gameday rehearse"
+)
 BLOCK = "block:"
 """Begins the name of a profile that is a block: `block:eu`."""
 BLOCK_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -422,6 +427,9 @@ def load_profile(source: str | Path | None = None) -> ClusterProfile:
     try:
         return ClusterProfile(**values)
     except ValidationError as error:
+        missing = {problem["loc"] for problem in error.errors() if problem["type"] == "missing"}
+        if source is None and missing >= {(server,) for server in _SERVERS}:
+            raise ProfileError(_NO_PROFILE) from None
         raise ProfileError(explain_profile(error, source)) from None
 
 

@@ -60,16 +60,19 @@ def load_detector(name_or_path: str, folders: Sequence[Path] = ()) -> DetectorPr
     return read_detector(find_detector(name_or_path, folders))
 
 
-def find_detector(name_or_path: str, folders: Sequence[Path] = ()) -> Path:
-    """The file of a profile; raises DocumentError for a name that nobody has."""
+def find_detector(name_or_path: str, folders: Sequence[Path] = (), others: Sequence[str] = ()) -> Path:
+    """The file of a profile; raises DocumentError for a name that nobody has.
+
+    `others` are words that the asking option takes beside profiles.
+    """
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
         return path
     known = known_detectors(folders)
     if name_or_path in known:
         return known[name_or_path]
-    near = difflib.get_close_matches(name_or_path[:64], known, n=1, cutoff=0.5)
-    suggestion = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+    near = difflib.get_close_matches(name_or_path[:64], [*others, *known], n=1, cutoff=0.5)
+    suggestion = f"did you mean {near[0]}?" if near else f"known are: {', '.join(dict.fromkeys([*others, *known]))}"
     message = "no detector profile of this name, and no path of a .yaml file"
     raise DocumentError([DocumentProblem(name_or_path, None, None, "", None, message, suggestion)])
 

@@ -36,9 +36,11 @@ class AlertPace:
         return (self.scrape_s or 0.0) + self.evaluate_s + self.soonest_s
 
     def __str__(self) -> str:
-        scraped = "no series of it is scraped now" if self.scrape_s is None else f"scraped every {self.scrape_s:.3g} s"
+        evaluated = f"evaluated every {self.evaluate_s:g} s, for {self.hold_s:g} s"
+        if self.scrape_s is None:
+            return f"no series of it is scraped now, so that nobody can say when it fires; {evaluated}"
         return (
-            f"{scraped}, evaluated every {self.evaluate_s:g} s, for {self.hold_s:g} s: "
+            f"scraped every {self.scrape_s:.3g} s, {evaluated}: "
             f"fires {self.soonest_s:.3g} to {self.latest_s:.3g} s after the fault"
         )
 

@@ -11,6 +11,9 @@ from gameday.plan.load import LoadedPlan, load_plan
 from gameday.plan.models import FaultParameters
 from gameday.shipped import shipped
 
+_SUGGESTED = 6
+"""Names of one suggestion, at most: as many as begin alike in most families of plans."""
+
 
 def shipped_plans() -> dict[str, Path]:
     """Return the file of every shipped plan of GPU faults by the plan's name, in the order of the names.
@@ -35,7 +38,7 @@ def _plans_in(folder: Path) -> dict[str, Path]:
 
 
 def find_plan(name_or_path: str) -> Path:
-    """Return the file of a shipped plan, or the path as it is.
+    """Return the file of the shipped plan that has this name, or alone begins with it; or the path as it is.
 
     Raises:
         DocumentError: The text is neither a path nor the name of a shipped plan.
@@ -46,8 +49,13 @@ def find_plan(name_or_path: str) -> Path:
     plans = shipped_plans() | control_plane_plans()
     if name_or_path in plans:
         return plans[name_or_path]
-    near = difflib.get_close_matches(name_or_path[:64], plans, n=1, cutoff=0.5)
-    suggestion = f"did you mean {near[0]}?" if near else f"shipped plans: {', '.join(plans) or 'none'}"
+    begin_so = [name for name in plans if name_or_path and name.startswith(name_or_path)]
+    if len(begin_so) == 1:
+        return plans[begin_so[0]]
+    near = begin_so or difflib.get_close_matches(name_or_path[:64], plans, n=1, cutoff=0.5)
+    near = near or [name for name in plans if name_or_path and name_or_path in name]
+    more = f" and {len(near) - _SUGGESTED} more" if len(near) > _SUGGESTED else ""
+    suggestion = f"did you mean {' or '.join(near[:_SUGGESTED])}{more}?" if near else "`gameday plans` lists them all"
     message = "there is no such file, and no shipped plan of this name"
     raise DocumentError([DocumentProblem(name_or_path, None, None, "", None, message, suggestion)])
 

@@ -56,6 +56,9 @@ class HeldFolder:
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
         self.empty()
+        (folder / ".gitignore").write_text(
+            "*\n", encoding="utf-8"
+        )  # kubeconfigs and passwords are no part of a project
 
     def empty(self) -> None:
         """Remove what an ended cluster left. Raises OSError."""

@@ -118,7 +118,7 @@ def test_a_full_disk_is_no_fault_of_ours(ends_with: Callable[[Callable[[], int |
         (["--no-such"], "No such option: --no-such"),
         (["validat"], "Did you mean 'validate'?"),
         (["validate"], "Missing argument 'PLAN...'"),
-        (["plans", "extra"], "extra"),
+        (["detectors", "show"], "Missing argument"),
     ],
 )
 def test_a_wrong_command_line_is_64_and_points_at_help(arguments: list[str], said: str, capsys: Capture) -> None:

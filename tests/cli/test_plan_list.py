@@ -23,8 +23,17 @@ def names(capsys: Capture, *options: str) -> set[str]:
     return {row["name"] for row in json.loads(capsys.readouterr().out)}
 
 
-def test_a_plan_has_its_title_and_its_details_below_its_name(capsys: Capture) -> None:
+def test_a_plan_is_one_line_with_its_title(capsys: Capture) -> None:
     lines = listed(capsys)
+    assert len(lines) < len(shipped_plans()) + len(control_plane_plans()) + 40
+    assert [line.split() for line in lines if line.startswith("  gpu-fell-off-the-bus ")] == [
+        ["gpu-fell-off-the-bus", *["A", "GPU", "falls", "off", "the", "bus"]]
+    ]
+
+
+@pytest.mark.parametrize("options", [["--long"], ["gpu-fell-off-the-bus"], ["gpu-fell"]])
+def test_a_plan_that_is_asked_for_has_its_details_below_its_name(options: list[str], capsys: Capture) -> None:
+    lines = listed(capsys, *options)
     at = lines.index("  gpu-fell-off-the-bus")
     assert lines[at + 1 : at + 3] == [
         "      A GPU falls off the bus",
@@ -37,20 +46,25 @@ def test_each_plan_stands_once_below_the_layer_of_its_fault(capsys: Capture) -> 
     lines = listed(capsys)
     layers = [line for line in lines if line and not line.startswith(" ")][:-1]
     assert layers[0] == "Kernel log"
-    assert layers[-1] == "Several layers"
+    assert layers[-1] == "Scheduling"
     assert len(layers) == len(set(layers))
-    shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
+    shown = [line.split()[0] for line in lines if line.startswith("  ")]
     assert sorted(shown) == sorted([*shipped_plans(), *control_plane_plans()])
+
+
+def test_device_taints_stand_where_users_of_dra_look(capsys: Capture) -> None:
+    assert names(capsys, "--layer", "scheduling") == {"dra-device-taint", "hardware-aware-placement"}
 
 
 def test_dangerous_plans_are_marked(capsys: Capture) -> None:
     lines = listed(capsys, "--layer", "hardware load")
-    assert {"  gpu-burn  dangerous", "  gpu-heat-throttles  dangerous"} <= set(lines)
-    assert "  numa-far-node" in lines
+    marked = {line.split()[0] for line in lines if line.endswith("  dangerous")}
+    assert {"gpu-burn", "gpu-heat-throttles"} <= marked
+    assert "numa-far-node" not in marked
 
 
 def test_faults_are_in_words(capsys: Capture) -> None:
-    lines = listed(capsys)
+    lines = listed(capsys, "--long")
     for plan, words in (
         ("dmesg-shipper-frozen", "component_frozen (component dmesg-shipper) + xid 95 · "),
         ("exporter-flaps", "unit_stopped (unit nvidia-dcgm-exporter), times 3, every 20s · "),

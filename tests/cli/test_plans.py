@@ -102,3 +102,33 @@ def test_schema_says_why_it_cannot_write(tmp_path: Path, capsys: Capture) -> Non
 def test_validate_lists_the_arms_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["validate", "compare-remediations"]) == ExitCode.PASSED
     assert "arm reboot: recover.remediation: reboot" in capsys.readouterr().out
+
+
+SERVERS = "".join(f"{name}: {{url: 'http://127.0.0.1:9'}}\n" for name in ("prometheus", "alertmanager", "loki"))
+
+
+def test_a_cluster_profile_is_checked_as_one(tmp_path: Path, capsys: Capture) -> None:
+    good, bad = tmp_path / "cluster.yaml", tmp_path / "bad.yaml"
+    good.write_text(f"name: prod\n{SERVERS}")
+    bad.write_text(f"name: prod\n{SERVERS.replace('prometheus', 'prometeus')}guardrails: {{max_nodes: many}}\n")
+    assert run(["validate", str(good), str(bad)]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == f"ok  {good}  prod\n"
+    assert f"{bad}: prometeus: no such key; did you mean prometheus?" in err
+    assert "guardrails.max_nodes" in err
+    assert "hypothesis" not in err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("name: mine\nrules: []\n", "begin it with `kind: HealthPolicy` or `kind: DetectorProfile`"),
+        ("id: season-1\ntrigger: manual\nplaces: []\n", "this is the record of a season"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_told_what_it_is(content: str, said: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "x.yaml").write_text(content)
+    assert run(["validate", str(tmp_path / "x.yaml")]) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert said in err
+    assert "hypothesis" not in err

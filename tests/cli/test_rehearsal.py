@@ -41,7 +41,9 @@ def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--detector", "foo"], ExitCode.USAGE, "no detector profile of this name"),
+        (["--detector", "foo"], ExitCode.USAGE, "known are: default, konduktor, conservative, off, "),
+        (["--detector", "of"], ExitCode.USAGE, "did you mean off?"),
+        (["xid-9"], ExitCode.USAGE, "did you mean xid-94-again-and-again or xid-94-contained-ecc or "),
         (["gpu-fell-off-the-bsu"], ExitCode.USAGE, "did you mean gpu-fell-off-the-bus?"),
         (["--gpus", "0"], ExitCode.USAGE, "--gpus"),
         (["--guest", "no-such-detector"], ExitCode.REFUSED, "guest no-such-detector: command not found"),

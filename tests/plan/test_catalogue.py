@@ -127,3 +127,14 @@ def test_an_unknown_name_suggests_the_nearest_shipped_one() -> None:
     with pytest.raises(DocumentError) as caught:
         find_plan("gpu-fel-off-bus")
     assert caught.value.problems[0].suggestion == "did you mean gpu-fell-off-the-bus?"
+
+
+def test_the_beginning_of_one_name_alone_is_enough() -> None:
+    assert find_plan("xid-48").stem == "xid-48-double-bit-ecc"
+    with pytest.raises(DocumentError) as caught:
+        find_plan("xid-95")
+    assert str(caught.value.problems[0].suggestion).split()[3::2] == [
+        *("xid-95-in-the-old-form", "xid-95-of-a-mig-instance", "xid-95-uncontained-ecc", "xid-95-without-dcgm?")
+    ]
+    with pytest.raises(DocumentError, match="did you mean nccl-over-slow-ib0 or net-interface-down-ib0 or "):
+        find_plan("ib0")

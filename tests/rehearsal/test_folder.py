@@ -17,6 +17,7 @@ def test_a_held_folder_names_its_process_and_keeps_others_out(tmp_path: Path) ->
     folder = tmp_path / "deep" / "folder"
     assert holder(folder) is None
     held = HeldFolder(folder)
+    assert (folder / ".gitignore").read_text() == "*\n", "kubeconfigs belong into nobody's repository"
     (folder / STATE).write_text("{}")
     assert holder(folder) == os.getpid()
     with pytest.raises(FolderHeldError) as refused:
@@ -43,7 +44,7 @@ def test_what_a_killed_rehearsal_left_means_nothing_even_when_its_number_lives_a
     (tmp_path / "prefect").mkdir()
     assert holder(tmp_path) is None
     held = HeldFolder(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {LOCK, "prefect"}
+    assert {path.name for path in tmp_path.iterdir()} == {".gitignore", LOCK, "prefect"}
     held.release()
 
 
