@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gameday.cluster.quiet_http import QuietHandler, QuietServer
-from gameday.rehearsal.ports import no_port
+from gameday.rehearsal.ports import REPORTS_PORT, first_free, no_port
 
 _LOOPBACK = "127.0.0.1"
 
@@ -22,7 +22,8 @@ _LOOPBACK = "127.0.0.1"
 def served_pages(reports: Path) -> Iterator[str]:
     """Serve the HTML files below a folder to this machine for the block, read-only, and yield their base URL.
 
-    Histories, plans and frames beside the pages, and lists of folders, are not served.
+    The port is always the same one unless that is taken, so that links of older runs work again. Histories, plans and
+    frames beside the pages, and lists of folders, are not served.
 
     Args:
         reports: The folder; it need not be there yet.
@@ -32,7 +33,8 @@ def served_pages(reports: Path) -> Iterator[str]:
     """
     root = reports.resolve()
     try:
-        listening = _Server((_LOOPBACK, 0), partial(_Pages, directory=str(root)))
+        pages = partial(_Pages, directory=str(root))
+        listening = first_free(REPORTS_PORT, lambda number: _Server((_LOOPBACK, number), pages))
     except OSError as error:
         raise no_port(error) from None
     with listening as server:

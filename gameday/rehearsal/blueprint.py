@@ -81,6 +81,8 @@ class Blueprint:
     """The settings of `ControlPlane.LAB`."""
     prefect: bool = True
     """True for a cluster with a Prefect server."""
+    prefect_port: int = 0
+    """Port of Prefect's pages, or the next one that is free; 0: any."""
     fake_detector: DetectorProfile | None = None
     """The profile of a foreign detector, which a stand-in plays beside `detector`."""
     repair: bool = False

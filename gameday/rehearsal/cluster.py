@@ -139,7 +139,7 @@ class RehearsalCluster:
             self._is_up = True
 
     def _choose_ports(self) -> HeldPorts:
-        held = HeldPorts(len(PORTS))
+        held = HeldPorts(len(PORTS), self._blueprint.prefect_port)
         self._ports = dict(zip(PORTS, held.numbers, strict=True))
         self._programs = CommandLines(self._blueprint, self._ports)
         if self._blueprint.prefect:

@@ -32,12 +32,12 @@ from gameday.rehearsal.prefect_server import (
 from gameday.rehearsal.session_token import TOKEN_VARIABLE, new_token
 
 PORTS = (
+    "prefect",  # first: it alone may ask for a number
     "nodes",
     "health",
     "repair",
     "prometheus",
     "alertmanager",
-    "prefect",
     "apiserver",
     "logstore",
     "kube-state-metrics",

@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from gameday.errors import ChildError, StartError
 
@@ -15,6 +15,13 @@ log = logging.getLogger(__name__)
 
 PORT_TAKEN = "address already in use"
 """strerror(EADDRINUSE) in lower case: Go, asyncio and Python's socket module all quote it."""
+Bound = TypeVar("Bound")
+"""A thing that listens on a port, or holds it."""
+PREFECT_PORT, REPORTS_PORT = 4270, 4271
+"""Ports of the pages that people bookmark: of Prefect and of reports. Our own choice, beside Prefect's 4200, and below
+those that Linux gives away (`net.ipv4.ip_local_port_range`)."""
+_NEXT = 20
+"""Ports that are tried from such a port on; then any."""
 _TRIES = 3
 _LOOPBACK = "127.0.0.1"
 _REMEDIES = {
@@ -33,12 +40,20 @@ class HeldPorts:
     that asks for any free port, and to none without SO_REUSEADDR. While the program is down, its clients are refused.
     """
 
-    def __init__(self, count: int) -> None:
-        """Hold `count` free ports; raises StartError where none is free."""
+    def __init__(self, count: int, first: int = 0) -> None:
+        """Hold free ports.
+
+        Args:
+            count: How many.
+            first: The number that the first of them is to have, or the next one that is free; 0: any.
+
+        Raises:
+            StartError: None is free.
+        """
         self._sockets: list[socket.socket] = []
         try:
-            for _ in range(count):
-                self._sockets.append(_bound())
+            for number in (first, *[0] * (count - 1)):
+                self._sockets.append(first_free(number, _bound))
         except OSError as error:
             self.release()
             raise no_port(error) from None
@@ -62,6 +77,17 @@ def no_port(error: OSError) -> StartError:
     """Return what to tell a person where Linux gave no free port away."""
     remedy = _REMEDIES.get(error.errno or 0, "see whether this process may open sockets at all")
     return StartError(f"no port of {_LOOPBACK} can be had ({error.strerror}): {remedy}; then start the command again")
+
+
+def first_free(number: int, bind: Callable[[int], Bound]) -> Bound:
+    """Return what `bind` makes of a port's number, or of the next one that is free. Raises OSError."""
+    for one in range(number, number + _NEXT) if number else ():
+        try:
+            return bind(one)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return bind(0)
 
 
 def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool], end: Callable[[], None]) -> None:
@@ -89,11 +115,11 @@ def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool],
             end()
 
 
-def _bound() -> socket.socket:
+def _bound(number: int) -> socket.socket:
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((_LOOPBACK, 0))
+        held.bind((_LOOPBACK, number))
     except OSError:
         held.close()
         raise

@@ -14,7 +14,7 @@ from typing import Self
 
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.folder import private_files
-from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
+from gameday.rehearsal.ports import PREFECT_PORT, HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
     AUTH_FILE,
     begin_with_template,
@@ -38,7 +38,7 @@ class TemporaryPrefect:
         Args:
             log: The file for what it says.
             home: The folder of its database; None: the database is the one that Prefect's settings name.
-            whole: It has pages and a scheduler.
+            whole: It has pages and a scheduler, on the port that people bookmark or the next one that is free.
         """
         self._log = log
         self._home = home
@@ -84,7 +84,7 @@ class TemporaryPrefect:
         return self._child
 
     def _start(self) -> None:
-        self._ports = HeldPorts(1)
+        self._ports = HeldPorts(1, PREFECT_PORT if self._whole else 0)
         (port,) = self._ports.numbers
         self.url = f"http://127.0.0.1:{port}"
         is_migrated = self._home is None or begin_with_template(self._home)
