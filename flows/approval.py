@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from gameday.cluster.profile import ClusterProfile
 from gameday.documents.fields import format_duration
 from gameday.errors import RefusedError
+from gameday.flows.invocation import is_started_by_hand
 from gameday.flows.question import Answer, ask
 from gameday.guard.check import guard_before
 from gameday.guard.preview import approval_question, escape_markdown
@@ -29,30 +31,31 @@ _POLL_S = 1.0
 
 
 def approve(run: Run, targets: Targets, approved_by: str | None) -> None:
-    """Return once a person has approved the run, where the plan or the profile asks for it.
+    """Return once a person has approved the run, where plan or profile ask for it, or a person started a deployment.
 
     Args:
         run: The run.
         targets: The nodes that the person is asked about.
-        approved_by: The person who approved already; None to ask in the Prefect UI.
+        approved_by: The person who has approved already; None or empty to ask in the Prefect UI.
 
     Raises:
         RefusedError: The person refused, nobody answered in time, or the cluster changed its state meanwhile.
         AbortedError: The run was cancelled.
     """
+    given = run.member.approval if run.member else None
     timeout = _time_to_answer(run.plan, run.profile)
-    if timeout is None:
+    if timeout is None and given is None:
         return
     if approved_by:
-        run.note(ApprovalAnswered(approved=True, by=approved_by, via="command line"))
-    elif run.member and (given := run.member.approval):
+        run.note(ApprovalAnswered(approved=True, by=approved_by, via=_way_of_advance()))
+    elif run.member and given:
         season, at = run.member.season, given.at
         run.note(
             ApprovalAnswered(
                 approved=True, by=given.by, via=given.via, season=season, answered_at=at, comment=given.comment
             )
         )
-    else:
+    elif timeout is not None:
         _ask_for_run(run, targets, timeout)
 
 
@@ -65,6 +68,12 @@ class SeasonApproval:
     runs: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     """Plans that need approval and did not get it."""
+    asked: frozenset[str] = frozenset()
+    """The ids of the runs that the approval is for."""
+
+    def of(self, run_id: str) -> Approval | None:
+        """Return the approval of a run; None where it needs none."""
+        return self.approval if run_id in self.asked else None
 
 
 def approve_season(
@@ -75,7 +84,7 @@ def approve_season(
     approved_by: str | None,
     folder: Path,
 ) -> SeasonApproval:
-    """Ask once for all runs of a season that need approval.
+    """Ask once for all runs of a season that need approval: for each where a person started its deployment.
 
     Question and answer are kept in the season's folder (APPROVAL_FILE).
 
@@ -97,10 +106,10 @@ def approve_season(
     asking = [run for run in assigned if timeouts[run.run_id] is not None]
     if not asking:
         return SeasonApproval(None, tuple(assigned), ())
+    asked = frozenset(run.run_id for run in asking)
     if approved_by:
-        return SeasonApproval(
-            Approval(by=approved_by, at=season.kubernetes.clock.now(), via="command line"), tuple(assigned), ()
-        )
+        given = Approval(by=approved_by, at=season.kubernetes.clock.now(), via=_way_of_advance())
+        return SeasonApproval(given, tuple(assigned), (), asked)
     timeout = min(filter(None, (timeouts[run.run_id] for run in asking)))
     try:
         answer = _ask_for_season(season, _season_question(season.id, cluster, asking, plans), timeout, folder)
@@ -111,12 +120,23 @@ def approve_season(
         left_out = (LeftOut(plan=run.plan, title=plans[run.run_id].title, why=why) for run in asking)
         return SeasonApproval(None, tuple(run for run in assigned if run not in asking), tuple(left_out))
     given = Approval(by=answer.name, at=season.kubernetes.clock.now(), via="Prefect", comment=answer.comment)
-    return SeasonApproval(given, tuple(assigned), ())
+    return SeasonApproval(given, tuple(assigned), (), asked)
 
 
 def _time_to_answer(plan: Plan, cluster: ClusterProfile) -> timedelta | None:
     """Return how long a person has to answer; None where nobody has to be asked."""
-    return min((one.within for one in (plan.approval, cluster.approval) if one.required), default=None)
+    both = (plan.approval, cluster.approval)
+    if required := [one.within for one in both if one.required]:
+        return min(required)
+    if not is_started_by_hand():
+        return None
+    # The wait counts towards the run's longest duration, which nobody has set with a wait in mind.
+    return min(*(one.within for one in both), cluster.guardrails.longest_run(plan.guardrails) / 2)
+
+
+def _way_of_advance() -> Literal["Prefect", "command line"]:
+    """Return where the name of somebody who approved in advance comes from."""
+    return "Prefect" if is_started_by_hand() else "command line"
 
 
 def _refusal(answer: Answer) -> str:

@@ -16,9 +16,10 @@ from prefect.client.schemas.objects import State
 from gameday.errors import DocumentError, RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
+from gameday.flows.choices import PlanChoice, source_of
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
-from gameday.flows.invocation import run_command
+from gameday.flows.invocation import occasion, run_command
 from gameday.flows.run_page import plan_name, tag_run
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state, season_state
@@ -42,8 +43,9 @@ from gameday.values.results import Trigger
     on_crashed=[reap_flow_run],
 )
 def comparison(
-    plan: str,
+    plan: PlanChoice,
     profile: str | None = None,
+    profiles: dict[str, str] | None = None,
     reports: str = "reports",
     trigger: Trigger = "manual",
     comparison_id: str | None = None,
@@ -55,13 +57,15 @@ def comparison(
     Args:
         plan: A shipped plan's name or the path of a plan file; it has `arms`.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
+        profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
         reports: Folder the comparison's own folder is made in, which holds its game-days' folders.
         trigger: The reason why this comparison is made.
         comparison_id: Beginning of the names of the comparison and of its game-days; none: from the time.
         command: Shell line that runs the same again, for the page.
-        approved_by: Name of the person who approves in advance, where plan or cluster asks for it. Empty: this run's
-            page asks, once.
+        approved_by: Your name, if you approve now what this comparison will break. Empty: its page asks for it, once,
+            before anything is broken.
     """
+    profile, trigger = source_of(profile, profiles), occasion(trigger)
     id = comparison_id or f"arms-{new_run_id()}"
     if why := played_before(Path(reports)):
         return refuse_attempt(why)
@@ -89,7 +93,7 @@ def comparison(
                 left_out=(),
             )
             tag_run(id, chosen.plan.name, chosen.plan.fault.type, cluster.name)
-            died = SeasonRuns(record, [chosen], approved.approval, profile, Path(reports)).play(opened)
+            died = SeasonRuns(record, [chosen], approved, profile, Path(reports)).play(opened)
     except (DocumentError, RefusedError) as error:
         return refused_state(error)
     return season_state(compare(cluster, folder, died))

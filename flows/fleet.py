@@ -17,9 +17,10 @@ from gameday.fleet.labels import why_labels_do_not_fit
 from gameday.fleet.permission import Permission
 from gameday.fleet.record import FleetRecord, last_run_before
 from gameday.flows.attempts import stop_when_suspended
+from gameday.flows.choices import source_of
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
-from gameday.flows.invocation import invocation
+from gameday.flows.invocation import invocation, occasion
 from gameday.flows.judged_state import judged_state
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state
@@ -50,6 +51,7 @@ _FEWER_LABELS = (
 )
 def fleet(
     profile: str | None = None,
+    profiles: dict[str, str] | None = None,
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     load: Duration | None = None,
     against: str | None = None,
@@ -62,6 +64,7 @@ def fleet(
 
     Args:
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
+        profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
         at_once: The most nodes whose idle GPUs are measured at the same time, 1 to 100.
         load: Time for which each GPU computes before it is measured, 2s to 1h. Empty: 30s.
         against: Folder of an earlier fleet run to compare with. Empty: the newest of this cluster in `reports`.
@@ -71,7 +74,7 @@ def fleet(
         command: Shell line that runs the same again, for the page.
     """
     try:
-        cluster = load_cluster(profile)
+        cluster = load_cluster(source_of(profile, profiles))
     except RefusedError as error:
         return refused_state(error)
     id = fleet_id or f"fleet-{new_run_id()}"
@@ -81,7 +84,7 @@ def fleet(
     record = FleetRecord(
         id=id,
         cluster=cluster.name,
-        trigger=trigger,
+        trigger=occasion(trigger),
         command=asked.command,
         at_once=at_once,
         seconds=(load or _LOAD).total_seconds(),

@@ -19,6 +19,7 @@ from gameday.errors import DocumentError, ProfileError, RefusedError, StopRunErr
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
+from gameday.flows.choices import PlanChoice, source_of
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
 from gameday.flows.judged_state import judged_state, log_no_judgement_as_a_crash
@@ -54,8 +55,9 @@ from gameday.values.results import Cleanliness, Trigger
     on_crashed=[reap_flow_run],
 )
 def game_day(
-    plan: str = "gpu-fell-off-the-bus",
+    plan: PlanChoice = "gpu-fell-off-the-bus",
     profile: str | None = None,
+    profiles: dict[str, str] | None = None,
     reports: str = "reports",
     trigger: Trigger = "manual",
     run_id: str | None = None,
@@ -69,18 +71,20 @@ def game_day(
     Args:
         plan: A shipped plan's name, or the path of a plan file.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
+        profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
         reports: Folder the run's own folder is made in.
         trigger: The reason why this run is made.
         run_id: Name of the run; none: from the time.
         command: Shell line that runs the same again, for the report.
-        approved_by: Name of the person who approves in advance, where plan or cluster asks for it. Empty: the run's
-            page asks.
+        approved_by: Your name, if you approve now what this run will break. Empty: the run's page asks for it before
+            anything is broken.
         arm: The arm to play of a plan that has arms; the flow `comparison` plays all of them.
         member: Set by a season for its own runs; leave it empty.
     """
     log_no_judgement_as_a_crash()
     if why := played_before(Path(reports)):
         return refuse_attempt(why)
+    profile = source_of(profile, profiles)
     try:
         cluster = load_profile(profile)
         guest = cluster.guest if member else None

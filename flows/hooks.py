@@ -19,6 +19,7 @@ from prefect.logging.loggers import flow_run_logger
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.errors import ProfileError
+from gameday.flows.choices import source_of
 from gameday.reaper.reap import reap
 from gameday.tasks.cluster_seasons import cancel_subflows
 from gameday.tasks.flow_run import refuse_flow_run
@@ -43,7 +44,8 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
         refuse_flow_run(flow_run.id, why)
         return
     try:
-        cluster = load_profile(flow_run.parameters.get("profile"))
+        asked = flow_run.parameters
+        cluster = load_profile(source_of(asked.get("profile"), asked.get("profiles")))
     except ProfileError as error:
         log.error("nothing was undone: %s", error)
         return

@@ -14,6 +14,13 @@ from gameday.values.results import Trigger
 _STARTED_FOR = "PREFECT__FLOW_RUN_ID"
 
 
+def occasion(trigger: Trigger) -> Trigger:
+    """Return why this flow run was started: a schedule of Prefect's, if one did, else what its parameter says."""
+    context = FlowRunContext.get()
+    is_scheduled = context and context.flow_run and context.flow_run.auto_scheduled
+    return "scheduled" if is_scheduled else trigger
+
+
 def invocation(trigger: Trigger, command: str) -> Invocation:
     """Return why and how this flow run was started.
 
@@ -23,7 +30,19 @@ def invocation(trigger: Trigger, command: str) -> Invocation:
     """
     context = FlowRunContext.get()
     flow_run = str(context.flow_run.id) if context and context.flow_run else None
-    return Invocation(trigger, command, flow_run, os.environ.get(_STARTED_FOR) or flow_run)
+    return Invocation(occasion(trigger), command, flow_run, os.environ.get(_STARTED_FOR) or flow_run)
+
+
+def is_started_by_hand() -> bool:
+    """Return whether somebody started this flow run at a deployment: in Prefect's pages, by its command or its API.
+
+    What a schedule starts is not, and neither is what asks with the parameter `trigger: scheduled`.
+    """
+    context = FlowRunContext.get()
+    run = context.flow_run if context else None
+    if run is None or run.deployment_id is None:
+        return False
+    return occasion(run.parameters.get("trigger", "manual")) == "manual"
 
 
 def run_command(plan: str, profile: str | None) -> str:

@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, Field
 from gameday.cluster.profile import load_profile
 from gameday.errors import AdapterError, PostMortemError, ProfileError
 from gameday.exit_codes import ExitCode
+from gameday.flows.choices import source_of
 from gameday.flows.judged_state import judged_state
 from gameday.post_mortem.collect import collect_incident
 from gameday.post_mortem.incident import command_line
@@ -27,6 +28,7 @@ def post_mortem(
     start: AwareDatetime,
     end: AwareDatetime | None = None,
     profile: str | None = None,
+    profiles: dict[str, str] | None = None,
     reports: str = "reports",
     publish_to: str | None = None,
 ) -> State[str]:
@@ -37,10 +39,11 @@ def post_mortem(
         start: Beginning of the window, with its time zone.
         end: End of the window, with its time zone. Empty: now.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
+        profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
         reports: Folder the incident's own folder is made in.
         publish_to: fsspec URL the folder is copied to, like s3://bucket/gamedays. Empty: where the profile says.
     """
-    now = datetime.now(UTC)
+    now, profile = datetime.now(UTC), source_of(profile, profiles)
     try:
         first, last = checked_window(start, end or now, now)
         cluster = load_profile(profile)

@@ -13,6 +13,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.errors import AdapterError, ProfileError
 from gameday.exit_codes import ExitCode
+from gameday.flows.choices import source_of
 from gameday.flows.judged_state import judged_state
 from gameday.reaper.reap import reap
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped_elsewhere
@@ -21,16 +22,18 @@ from gameday.tasks.reaped_runs import notify_reaped, report_reaped_elsewhere
 @flow(name="reaper", persist_result=False)
 def reaper(
     profile: str | None = None,
+    profiles: dict[str, str] | None = None,
     reports: str = "reports",
 ) -> State[None]:
     """Undo every open entry of every ledger whose run is dead, render those runs' reports again, and notify people.
 
     Args:
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
+        profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
         reports: Folder the runs' own folders are in.
     """
     try:
-        cluster = load_profile(profile)
+        cluster = load_profile(source_of(profile, profiles))
         with closing(Kubernetes(cluster)) as kubernetes:
             result = reap(kubernetes)
             for one in result.reaped:

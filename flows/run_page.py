@@ -14,6 +14,7 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
 from gameday.checks.outcome import RunOutcome
+from gameday.flows.choices import plan_of
 from gameday.run.record import RunRecord
 from gameday.run.targets import ChosenTarget
 from gameday.tasks.artifacts import where_prefect_answers
@@ -26,7 +27,7 @@ RUN_TAG = "run:"
 
 def plan_name() -> str:
     """Return the name of a flow run until its targets are chosen: that of its plan, or of its plan's file."""
-    return Path(flow_run.parameters["plan"]).stem
+    return Path(plan_of(flow_run.parameters["plan"])).stem
 
 
 def this_flow_run() -> FlowRun | None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from prefect.context import FlowRunContext
 
 from gameday.errors import RefusedError
+from gameday.flows.invocation import occasion
 from gameday.values.results import Trigger
 
 # Long enough for a worker that restarts, or for a long season before it; short enough that the people who planned to
@@ -22,7 +23,7 @@ def refuse_overdue(trigger: Trigger) -> None:
     """Raise RefusedError for a scheduled flow run that was due more than an hour ago."""
     context = FlowRunContext.get()
     due = context.flow_run.expected_start_time if context and context.flow_run else None
-    if trigger == "scheduled" and due is not None and datetime.now(UTC) - due > _MOST_DELAY:
+    if occasion(trigger) == "scheduled" and due is not None and datetime.now(UTC) - due > _MOST_DELAY:
         raise RefusedError(
             f"the run was due at {due.astimezone(UTC):%Y-%m-%d %H:%M} UTC, more than an hour ago",
             "start it by hand, or wait for its next time",

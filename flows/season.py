@@ -24,8 +24,10 @@ from gameday.errors import DocumentError, RefusedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve_season
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
+from gameday.flows.choices import PlanChoice, source_of
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
+from gameday.flows.invocation import occasion
 from gameday.flows.judged_state import judged_state
 from gameday.flows.run_page import tag_run
 from gameday.flows.schedule import refuse_overdue
@@ -60,15 +62,16 @@ from gameday.values.results import Trigger
 
 @flow(
     name="season",
-    flow_run_name="season of {trigger}",
+    flow_run_name="season",
     persist_result=False,
     validate_parameters=True,
     on_cancellation=[reap_flow_run],
     on_crashed=[reap_flow_run],
 )
 def season(
-    plans: list[str] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
+    plans: list[PlanChoice] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
     profile: str | None = None,
+    profiles: dict[str, str] | None = None,
     seed: int | None = None,
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     within: Duration | None = None,
@@ -85,6 +88,7 @@ def season(
     Args:
         plans: Shipped plans' names or paths of plan files. Empty: every shipped one that is not dangerous.
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
+        profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
         seed: A whole number from which the nodes are drawn: the same number draws the same nodes again. Empty: 1, or a
             new one for a random season.
         at_once: The most nodes that are broken at the same time, 1 to 100.
@@ -96,9 +100,10 @@ def season(
         trigger: The reason why this season is run.
         season_id: Name of the season; none: from the time.
         command: Shell line that runs the same again, for the page.
-        approved_by: Name of the person who approves in advance, where plan or cluster asks for it. Empty: the
-            season's page asks, once.
+        approved_by: Your name, if you approve now what this season will break. Empty: its page asks for it, once,
+            before anything is broken; a scheduled season asks only where plan or cluster requires it.
     """
+    profile, trigger = source_of(profile, profiles), occasion(trigger)
     folder = Path(reports)
     id = season_id or f"season-{new_run_id()}"
     random = RandomSettings(budget=budget, mean_gap=mean_gap or DEFAULT_MEAN_GAP) if budget is not None else None
@@ -144,7 +149,7 @@ def season(
             with refused_where_not_written(folder):
                 record.save(folder / id)
             tag_run(id, cluster.name)
-            died = SeasonRuns(record, chosen, approved.approval, profile, folder).play(opened)
+            died = SeasonRuns(record, chosen, approved, profile, folder).play(opened)
             record.as_ended(opened.stopped, opened.taken_out, opened.late).save(folder / id)
     except (DocumentError, RefusedError) as error:
         return refused_state(error)

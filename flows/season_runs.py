@@ -13,13 +13,14 @@ from pathlib import Path
 from gameday.arms.record import comparisons
 from gameday.checks.outcome import RunResult
 from gameday.errors import ControlError, KubernetesError
+from gameday.flows.approval import SeasonApproval
 from gameday.flows.game_day import game_day
 from gameday.flows.invocation import invocation
 from gameday.history.room import refused_where_not_written
 from gameday.ledger.entries import Header
 from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
-from gameday.run.season_member import Approval, SeasonMember
+from gameday.run.season_member import SeasonMember
 from gameday.season.assignment import RunQueue
 from gameday.season.lab_settings import ChangedLab
 from gameday.season.plans import ChosenPlan, plans_that_run_alone
@@ -33,8 +34,7 @@ class SeasonRuns:
 
     record: SeasonRecord
     chosen: Sequence[ChosenPlan]
-    approval: Approval | None
-    """The season's approval, for the runs that need one."""
+    approved: SeasonApproval
     profile: str | None
     """The cluster profile's path; None: GAMEDAY_* of the environment."""
     reports: Path
@@ -128,5 +128,5 @@ class SeasonRuns:
             sibling_alerts=frozenset(
                 name for plan in sibling_plans for alert in plan.expect.alerts for name in alert.names
             ),
-            approval=self.approval,
+            approval=self.approved.of(place.run_id),
         )

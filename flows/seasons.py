@@ -17,7 +17,9 @@ from pydantic import Field
 from gameday.digest.clusters import ClusterSeasons
 from gameday.documents.fields import Duration
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
+from gameday.flows.choices import PlanChoice
 from gameday.flows.hooks import cancel_seasons
+from gameday.flows.invocation import occasion
 from gameday.flows.judged_state import judged_state
 from gameday.flows.run_page import tag_run
 from gameday.run.abort import Abort
@@ -39,18 +41,19 @@ _BEGIN_WITHIN, _END_WITHIN = timedelta(minutes=5), timedelta(hours=8)
 )
 def seasons(
     clusters: Annotated[list[str], Field(min_length=1)],
-    plans: list[str] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
+    plans: list[PlanChoice] = [],  # noqa: B006 - Prefect reads the default for its form; nobody changes it
     seed: int = 1,
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     within: Duration | None = None,
     reports: str = "reports",
     begin_within: Duration | None = None,
     end_within: Duration | None = None,
+    approved_by: str | None = None,
 ) -> State[SeasonResult]:
     """Play a season on each of several clusters at the same time, and show them in one page with a row per cluster.
 
     Args:
-        clusters: Names of the clusters, each with a deployment season/on-NAME.
+        clusters: Names of the clusters, each with a season's deployment of its own.
         plans: Shipped plans' names or paths of plan files. Empty: every shipped one that is not dangerous.
         seed: A whole number from which the nodes are drawn: the same number draws the same nodes again.
         at_once: The most nodes of each cluster that are broken at the same time, 1 to 100.
@@ -58,11 +61,14 @@ def seasons(
         reports: Folder that the folder of the page is made in.
         begin_within: Longest time until a worker begins each season, like 10m; a later one is cancelled. Empty: 5m.
         end_within: Longest time until all seasons have ended, like 4h; the page then has those that have. Empty: 8h.
+        approved_by: Your name, if you approve now what these seasons will break. Empty: each cluster's season asks for
+            it on its own page before anything is broken, unless a schedule started this.
     """
     if why := played_before(Path(reports)):
         return refuse_attempt(why)
     id, began, abort = f"seasons-{new_run_id()}", datetime.now(UTC), Abort()
-    parameters = {"plans": plans, "seed": seed, "at_once": at_once}
+    parameters = {"plans": plans, "seed": seed, "at_once": at_once, "approved_by": approved_by}
+    parameters |= {"trigger": occasion("manual")}
     parameters |= {"within": f"{within.total_seconds():g}s"} if within else {}
     stop_when_suspended(abort)
     tag_run(id, *clusters)

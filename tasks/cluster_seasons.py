@@ -58,7 +58,7 @@ class Patience:
 
 def deployment_of(cluster: str) -> str:
     """Return the name of the deployment of a cluster's seasons, as `gameday deploy --pool-per-cluster` makes it."""
-    return f"season/on-{cluster}"
+    return f"season/on-{cluster} (breaks GPUs)"
 
 
 def pool_of(cluster: str) -> str:

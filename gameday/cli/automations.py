@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import BlockDocument
 from prefect.events.actions import SendNotification
-from prefect.events.filters import AutomationFilter, AutomationFilterTags
 from prefect.events.schemas.automations import Automation, AutomationCore, CompoundTrigger, EventTrigger, Posture
 from prefect.settings import PREFECT_UI_URL
 
 from gameday.checks.outcome import RunOutcome
+from gameday.cli.redeploy import TAG, Registered, changed_by_people, digests_of, kept_lines, read_last, remember
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.tasks.outcome_on_page import begins_with
 from gameday.text import shown
 
-_TAG = "gpu-gameday"
-"""On each automation of ours: one that has it and is shipped no more is removed."""
 RED_GAME_DAY = "gameday: red game-day"
 BROKEN_SEASON = "gameday: season broken off"
 MISSED_SEASON = "gameday: weekly season missed"
@@ -30,8 +29,9 @@ _Labels = dict[str, str | list[str]]
 _PLAYED = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 SEASON_WITHIN = timedelta(days=8)
 """A week, and a day for a season that begins late or takes long."""
+_WEEKLY = "season/weekly (breaks GPUs)"
 _PAGE = 200
-"""The most automations, or blocks, that Prefect answers at once."""
+"""The most blocks that Prefect answers at once."""
 # Text of plans and nodes is hostile: in a message it forges no link and no mention, and in a shell it is one word.
 _MACROS = (
     "{% macro words(value) %}{{ value | string | replace('\\n', ' ') | replace('<', '(') | replace('>', ')')"
@@ -40,12 +40,14 @@ _MACROS = (
     "{% macro quoted(value) %}"
     "'{{ words(value) | replace(\"'\", \"'\\\"'\\\"'\") }}'"
     "{% endmacro %}"
-    "{% set profile %}{% if flow_run.parameters.profile %} --profile {{ quoted(flow_run.parameters.profile) }}"
+    "{% set asked = flow_run.parameters %}"
+    "{% set source = (asked.profiles or {}).get(asked.profile, asked.profile) %}"
+    "{% set profile %}{% if source %} --profile {{ quoted(source) }}"
     "{% endif %}{% endset %}"
 )
 _NEXT = (
     "{% if flow_run.state.name == 'Crashed' or not 'cluster:clean' in flow_run.tags %}gameday reap{{ profile }}"
-    "{% elif flow_run.parameters.plan %}gameday doctor {{ quoted(flow_run.parameters.plan) }}{{ profile }}"
+    "{% elif asked.plan %}gameday doctor {{ quoted(asked.plan.split(': ')[0]) }}{{ profile }}"
     "{% else %}gameday doctor{{ profile }}{% endif %}"
 )
 _OUTCOME = (
@@ -56,35 +58,59 @@ _OUTCOME = (
 _SUBJECT = f"{_OUTCOME}: {{{{ words(flow_run.name) }}}}"
 
 
-def update_automations(block: str) -> list[str]:
-    """Create or update the automations, by name, at the Prefect server of the settings, and remove former ones.
+def update_automations(block: str, reset: Sequence[str] = ()) -> Registered:
+    """Create or update the automations, by name, at the Prefect server of the settings.
 
-    One that somebody has switched off stays off.
+    What people have changed stays: one that is switched off stays off, one that was deleted is not made again.
 
     Args:
         block: The notification block that the messages go through: `TYPE/NAME`, such as slack-webhook/gpu-oncall, or
             its name alone where no other has it.
+        reset: Names of automations that get what is shipped, whatever people have set.
 
     Returns:
-        The automations' names.
+        The automations' names, and what was kept.
 
     Raises:
         CommandError: There is no such block, or it sends no notifications; nothing is changed then.
         HTTPError: The server does not answer, or refuses (httpx).
     """
+    result = Registered([], [])
     with get_client(sync_client=True) as client:
         action_block = _notification_block(client, block)
-        there = _our_automations(client)
         for one in _shipped(action_block):
-            same = next((old for old in there if old.name == one.name), None)
-            if same is None:
+            there, last = client.read_automations_by_name(one.name), read_last(client, one.name)
+            if not there and last is not None and one.name not in reset:
+                result.kept.append(f"{one.name}: kept deleted")
+                continue
+            if there:
+                last = digests_of(_settings(there[0])) if one.name in reset else last or {}
+                result.kept.extend(_update(client, one, there[0], last))
+            else:
                 client.create_automation(one)
-            elif not _is_alike(one, same):
-                client.update_automation(same.id, one.model_copy(update={"enabled": same.enabled}))
-        for old in there:
-            if old.name not in NAMES:
-                client.delete_automation(old.id)
-    return list(NAMES)
+            remember(client, one.name, _settings(one))
+            result.names.append(one.name)
+    return result
+
+
+def _update(client: SyncPrefectClient, one: AutomationCore, there: Automation, last: Mapping[str, str]) -> list[str]:
+    """Write what is shipped of an automation that is there, and return a line for each thing that is kept.
+
+    Each write starts the clock of the missed season anew, so what is alike is not written.
+    """
+    files, now = _settings(one), _settings(there)
+    kept = changed_by_people(files, now, last)
+    settled = one.model_copy(update={name: getattr(there, name) for name in kept})
+    if _settings(settled) != now:
+        client.update_automation(there.id, settled)
+    return kept_lines(one.name, kept, files, now)
+
+
+def _settings(one: AutomationCore) -> dict[str, Any]:
+    """Return what a person may change of an automation."""
+    written = one.model_dump(mode="json", include={"description", "enabled", "trigger", "actions"})
+    written["trigger"].pop("id", None)
+    return written
 
 
 def season_trigger(within: timedelta = SEASON_WITHIN) -> EventTrigger:
@@ -104,11 +130,6 @@ def season_trigger(within: timedelta = SEASON_WITHIN) -> EventTrigger:
     )
 
 
-def _is_alike(one: AutomationCore, there: Automation) -> bool:
-    """Return whether an update would change nothing. Each update starts the clock of the missed season anew."""
-    return (one.description, one.trigger, one.actions) == (there.description, there.trigger, there.actions)
-
-
 def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
     page = f"{PREFECT_UI_URL.value()}/runs/flow-run/{{{{ flow_run.id }}}}"
     about_run = "\n".join(
@@ -123,8 +144,8 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
     missed = "\n".join(
         [
             f"No season has been played for {SEASON_WITHIN.days} days: nothing proves that faults are still noticed.",
-            f"Page: {runs} (season/weekly: is its schedule on, and does a worker serve its pool?)",
-            "Next: prefect work-pool inspect gameday; prefect deployment run season/weekly",
+            f"Page: {runs} ({_WEEKLY}: is its schedule on, and does a worker serve its pool?)",
+            f"Next: prefect work-pool inspect gameday; prefect deployment run '{_WEEKLY}'",
         ]
     )
 
@@ -133,9 +154,7 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
     ) -> AutomationCore:
         action = SendNotification(block_document_id=block.id, subject=subject, body=body)
         # `enabled` is named, because a client sends what was set and nothing else.
-        return AutomationCore(
-            name=name, description=words, tags=[_TAG], enabled=True, trigger=trigger, actions=[action]
-        )
+        return AutomationCore(name=name, description=words, tags=[TAG], enabled=True, trigger=trigger, actions=[action])
 
     return (
         automation(
@@ -208,8 +227,3 @@ def _all_blocks(client: SyncPrefectClient) -> list[BlockDocument]:
     while page := client.read_block_documents(offset=len(found), limit=_PAGE, include_secrets=False):
         found += page
     return found
-
-
-def _our_automations(client: SyncPrefectClient) -> list[Automation]:
-    ours = AutomationFilter(tags=AutomationFilterTags(all_=[_TAG]))
-    return client.read_automations(automations=ours, limit=_PAGE)

@@ -19,15 +19,17 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
 
     from gameday.cluster.alert_receiver import ReceivedAlert
     from gameday.cluster.profile import ClusterProfile
 
-DEPLOYMENT = "post-mortem/incident"
-_NO_DEPLOYMENT = f"the Prefect server has no deployment {DEPLOYMENT}: `gameday deploy --profile cluster.yaml` makes it"
+DEPLOYMENT = "post-mortem/incident (read only)"
+_NO_DEPLOYMENT = (
+    f"the Prefect server has no deployment {DEPLOYMENT}: `gameday deploy --profile cluster.yaml` makes it, "
+    f"and with --reset '{DEPLOYMENT}' also one that somebody has deleted"
+)
 _PORT = 9099
 _BEFORE = timedelta(minutes=10)
 """An alert begins later than what it is about, by its rule's `for`: 10 minutes at most in all shipped ones but one."""
@@ -154,7 +156,7 @@ class PostMortems:
         try:
             with get_client(sync_client=True) as client:
                 # By name each time: whoever deletes the deployment and makes it again gives it another id.
-                deployment = client.read_deployment_by_name(DEPLOYMENT).id
+                deployment = client.read_deployment_by_name(DEPLOYMENT)
                 for one in incidents.values():
                     typer.echo(self._create(client, deployment, one))
         except ObjectNotFound:
@@ -165,11 +167,13 @@ class PostMortems:
             return False
         return True
 
-    def _create(self, client: SyncPrefectClient, deployment: UUID, window: Window) -> str:
+    def _create(self, client: SyncPrefectClient, deployment: DeploymentResponse, window: Window) -> str:
         parameters = {"node": window.node, "start": window.start.isoformat(), "end": window.end.isoformat()}
+        names = {source: name for name, source in deployment.parameters.get("profiles", {}).items()}
+        cluster = {"profile": names.get(self.profile, self.profile)} if self.profile else {}
         run = client.create_flow_run_from_deployment(
-            deployment,
-            parameters=parameters | ({"profile": self.profile} if self.profile else {}),
+            deployment.id,
+            parameters=parameters | cluster,
             idempotency_key=window.key,
             tags=["alert"],
         )

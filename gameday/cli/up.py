@@ -29,14 +29,16 @@ from gameday.cli.rehearsal_options import (
     hold_outs,
     is_repaired,
 )
-from gameday.errors import ChildError, CommandError, DocumentError, StartError
+from gameday.errors import ChildError, CommandError, StartError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
 from gameday.shipped import shipped_prefect_file
+from gameday.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gameday.cli.redeploy import Registered
     from gameday.rehearsal.children import Child
     from gameday.rehearsal.cluster import RehearsalCluster
 
@@ -46,6 +48,7 @@ _POOL = "gameday"
 """The work pool of prefect.yaml."""
 _WORKER = "gameday-up"
 _NO_NOTIFICATIONS = "nobody is notified of red game-days: gameday deploy --notify BLOCK changes that (docs/prefect.md)"
+_KEPT = "what people have set in Prefect stays: --reset NAME gives a deployment what the files say (docs/prefect.md)"
 _WORKER_ENVIRONMENT = {
     # The lines of a game-day are on its page in Prefect.
     "PREFECT_LOGGING_LEVEL": "INFO",
@@ -74,6 +77,14 @@ Notify = Annotated[
         metavar="BLOCK",
         help="Send red game-days and missed seasons through this notification block of Prefect's (`prefect block ls`), "
         "such as slack-webhook/gpu-oncall.",
+    ),
+]
+Reset = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DEPLOYMENT",
+        help="Give this deployment, such as 'season/weekly (breaks GPUs)', or automation what the files say, whatever "
+        "somebody has set, switched off or deleted in Prefect. May be repeated.",
     ),
 ]
 PrefectFile = Annotated[
@@ -114,6 +125,7 @@ def up(
     reports: Reports = Path("reports"),
     prefect_file: PrefectFile = None,
     notify: Notify = None,
+    reset: Reset = None,
     folder: Folder = _FOLDER,
 ) -> int:
     """Start a Prefect server, a worker and a cluster for game-days from Prefect's pages, until Ctrl-C.
@@ -140,12 +152,12 @@ def up(
                 password_file = cluster.prefect_password_file
                 profile = str(cluster.profile)
             with out.status("deployments and worker start"):
-                names = _register(prefect_file, plans, [profile], reports, notify)
+                done = _register(prefect_file, plans, [profile], reports, notify, reset or [])
                 pages = stack.enter_context(served_pages(reports))
                 worker = stack.enter_context(_worker(folder, reports, pages))
             for which in _SIGNALS:
                 signal.signal(which, lambda *_: ended.set())
-            _print_how_to(out, password_file, names, profile, notify)
+            _print_how_to(out, password_file, pages, done, profile, notify)
             while not ended.wait(1.0):
                 if watch and watch.error:
                     raise cluster_ended(watch.error)
@@ -163,25 +175,30 @@ def deploy(
     reports: Reports = Path("reports"),
     prefect_file: PrefectFile = None,
     notify: Notify = None,
+    reset: Reset = None,
     pool_per_cluster: Annotated[
         bool,
         typer.Option(
             "--pool-per-cluster",
-            help="Give each cluster a season, a reaper and a work pool of its own, and make seasons/clusters, which "
-            "starts a season on all.",
+            help="Give each cluster a season, a reaper and a work pool of its own, and make a deployment that starts a "
+            "season on all.",
         ),
     ] = False,
 ) -> int:
     """Register the deployments at your Prefect server, with forms that offer the plans and clusters there are now.
 
-    Run it again when plans or profiles come or go. A worker runs the flows in the folder where you call this.
+    Run it again when plans or profiles come or go: what people have set in Prefect stays, and is said. A worker runs
+    the flows in the folder where you call this.
     """
     from gameday.cli.prefect_client import require_server  # noqa: PLC0415
 
     require_server()
     _check_profiles(profile or [])
-    for name in _register(prefect_file, plans, profile or [], reports, notify, pool_per_cluster=pool_per_cluster):
-        typer.echo(name)
+    done = _register(
+        prefect_file, plans, profile or [], reports, notify, reset or [], pool_per_cluster=pool_per_cluster
+    )
+    for line in (*done.names, *done.kept, *([_KEPT] if done.kept else ())):
+        typer.echo(line)
     if notify is None:
         typer.echo(_NO_NOTIFICATIONS)
     return ExitCode.PASSED
@@ -197,11 +214,14 @@ def _check_profiles(profiles: Sequence[str]) -> None:
 def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bool) -> RehearsalCluster:
     from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
     from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
+    from gameday.rehearsal.ports import PREFECT_PORT  # noqa: PLC0415
 
     watcher, fake_detector = detector_of(detector)
     # A spare for each node: a season breaks several at once, and what they evict finds room.
     size = Size(nodes, gpus, spare=nodes // 2, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
-    return RehearsalCluster(Blueprint(folder, size, watcher, fake_detector=fake_detector, repair=repaired))
+    return RehearsalCluster(
+        Blueprint(folder, size, watcher, fake_detector=fake_detector, repair=repaired, prefect_port=PREFECT_PORT)
+    )
 
 
 @contextmanager
@@ -219,29 +239,37 @@ def _register(
     profiles: Sequence[str],
     reports: Path,
     notify: str | None,
+    reset: Sequence[str],
     *,
     pool_per_cluster: bool = False,
-) -> list[str]:
-    """Register the deployments and the automations, and return their names. Raises CommandError and DocumentError."""
+) -> Registered:
+    """Register the deployments and the automations. Raises CommandError and DocumentError."""
     import httpx  # noqa: PLC0415
     from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     from gameday.cli.automations import update_automations  # noqa: PLC0415
-    from gameday.cli.deployments import Choices, declared, per_cluster, register_deployments  # noqa: PLC0415
-    from gameday.cluster.profile import block_name, load_profile, reachable  # noqa: PLC0415
+    from gameday.cli.deployment_form import Choices, offered  # noqa: PLC0415
+    from gameday.cli.deployments import declared, per_cluster  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
+    from gameday.cli.register_deployments import register_deployments  # noqa: PLC0415
+    from gameday.cluster.profile import reachable  # noqa: PLC0415
 
-    sources, blocks = [reachable(profile) for profile in profiles], _blocks()
-    clusters = _named_clusters(sources or blocks) if pool_per_cluster else {}
-    profiles_by_source = {source: block_name(source) or load_profile(source).name for source in sources}
-    choices = Choices(*_offered(plans), profiles_by_source, blocks, str(reports.resolve()), clusters)
+    given, blocks = [reachable(profile) for profile in profiles], _blocks()
+    clusters = list(_named_clusters(given or blocks)) if pool_per_cluster else []
+    named = _by_name([*given, *blocks])
+    profiles_given = {name: source for name, source in named.items() if source in given}
+    choices = Choices(*offered(_plans(plans)), profiles_given, named, str(reports.resolve()), clusters)
     wanted = [*declared(prefect_file or shipped_prefect_file()), *(per_cluster(clusters) if clusters else ())]
     try:
-        names = register_deployments(wanted, choices, Path.cwd())
-        return [*names, *(update_automations(notify) if notify else [])]
+        done = register_deployments(wanted, choices, Path.cwd(), reset)
+        return done + update_automations(notify, reset) if notify else done
     except httpx.TransportError:
         url = PREFECT_API_URL.value()
         why = f"the Prefect server {url} does not answer; start it, or set PREFECT_API_URL to another one's API"
+        raise CommandError(why, ExitCode.REFUSED) from None
+    except httpx.HTTPStatusError as error:
+        why = gone_message(error) or f"the Prefect server does not take it: {printable(error.response.text)}"
         raise CommandError(why, ExitCode.REFUSED) from None
     except DeploymentApplyError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
@@ -257,6 +285,17 @@ def _blocks() -> list[str]:
         return [f"{BLOCK}{name}" for name in block_names()]
     except ProfileError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
+
+
+def _by_name(sources: Sequence[str]) -> dict[str, str]:
+    """Return profiles by what the form calls their clusters; the second of one name is called by its source."""
+    from gameday.cluster.profile import block_name, load_profile  # noqa: PLC0415
+
+    named: dict[str, str] = {}
+    for source in dict.fromkeys(sources):
+        name = block_name(source) or load_profile(source).name
+        named[source if name in named else name] = source
+    return named
 
 
 def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
@@ -280,26 +319,13 @@ def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _offered(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the plans without arms, and those with arms: the folder's own by their paths, then the shipped by name."""
+def _plans(folder: Path) -> dict[str, Path]:
+    """Return the files of the plans to offer: the folder's own by their paths, then the shipped ones by name."""
     from gameday.plan.catalogue import control_plane_plans, shipped_plans  # noqa: PLC0415
     from gameday.shipped import shipped  # noqa: PLC0415
 
     own = [] if folder.resolve() == shipped("plans").resolve() else sorted(folder.glob("*.yaml"))
-    offered = {str(path.resolve()): path for path in own} | shipped_plans() | control_plane_plans()
-    with_arms = [name for name, path in offered.items() if _has_arms(path)]
-    return [name for name in offered if name not in with_arms], with_arms
-
-
-def _has_arms(plan: Path) -> bool:
-    """Return whether a plan has arms; one that cannot be read has none: its run says why it cannot be used."""
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
-    from gameday.plan.load import load_plan  # noqa: PLC0415
-
-    try:
-        return bool(load_plan(plan, parameter_models()).arms)
-    except DocumentError:
-        return False
+    return {str(path.resolve()): path for path in own} | shipped_plans() | control_plane_plans()
 
 
 @contextmanager
@@ -360,14 +386,25 @@ def _end_runs(out: Console, worker: Child) -> None:
 
 
 def _print_how_to(
-    out: Console, password_file: Path | None, names: Sequence[str], profile: str, notify: str | None
+    out: Console, password_file: Path | None, reports: str, done: Registered, profile: str, notify: str | None
 ) -> None:
+    from gameday.rehearsal.ports import PREFECT_PORT, REPORTS_PORT  # noqa: PLC0415
+
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
+    # A server of one's own has whichever port it has.
+    usual = ((pages, PREFECT_PORT), (reports.removesuffix("/"), REPORTS_PORT)) if password_file else ()
+    moved = [
+        f"  port {port} is taken, so {url} is used: bookmarks and links of earlier runs do not lead here"
+        for url, port in usual
+        if not url.endswith(f":{port}")
+    ]
     lines = [
         f"Prefect's pages: {pages}",
+        *moved,
         *([f"  password:    they ask for what {shlex.quote(str(password_file))} holds"] if password_file else []),
-        f"  run one:     {pages}/deployments, then game-day/manual, Run, Custom run",
-        f"  deployments: {', '.join(names)}",
+        f"  run one:     {pages}/deployments, then 'game-day (breaks one GPU)', Run",
+        f"  deployments: {', '.join(done.names)}",
+        *(f"  {line}" for line in (*done.kept, *([_KEPT] if done.kept else ()))),
         f"  cluster:     {shlex.quote(profile)}",
         *([] if notify else [_NO_NOTIFICATIONS]),
         "Ctrl-C ends all of it; what still runs is undone first.",

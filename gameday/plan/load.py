@@ -107,7 +107,8 @@ class LoadedPlan:
             what = f"this plan has no arm {shown(name)}" if name else "this plan has arms, which are played together"
             near = difflib.get_close_matches((name or "")[:64], names, n=1, cutoff=0.5)
             fix = f"did you mean {near[0]}?" if near else f"its arms: {', '.join(names)}"
-            fix += "" if name else f"; `gameday run {self.plan.name}` or the deployment `comparison/arms` plays them"
+            if not name:
+                fix += f"; `gameday run {self.plan.name}` or the deployment `comparison/arms (breaks GPUs)` plays them"
         raise DocumentError([DocumentProblem(self.plan.name, None, None, "arms", None, what, fix)])
 
     def of_scale(self, name: str) -> LoadedPlan:

@@ -39,6 +39,7 @@ from gameday.cli.automations import (
     update_automations,
 )
 from gameday.cli.prefect_client import client_of
+from gameday.cli.redeploy import Registered
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.flows.judged_state import judged_state
@@ -131,7 +132,7 @@ def end_run(flow_name: str, exit_code: int, run_name: str, why: str = "no alert 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_red_game_day_reaches_the_chat_and_a_green_one_does_not(chat: Chat) -> None:
-    assert update_automations("custom-webhook/team") == list(NAMES)
+    assert update_automations("custom-webhook/team").names == list(NAMES)
     end_run("game-day", ExitCode.PASSED, "xid-48 on green-node")
     end_run("season", ExitCode.FAILED, "a season with a red game-day")
     number = end_run("game-day", ExitCode.FAILED, "xid-48 on gpu-node-3/0, 20260101-run")
@@ -160,26 +161,48 @@ def test_a_red_game_day_reaches_the_chat_and_a_green_one_does_not(chat: Chat) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_second_deploy_updates_and_removes_what_is_shipped_no_more(chat: Chat) -> None:
+def test_a_second_deploy_updates_what_people_left_alone(chat: Chat) -> None:
     action = SendNotification(block_document_id=UUID(int=1), subject="x", body="x")
+    theirs = AutomationCore(name="the team's own", tags=["gpu-gameday"], trigger=season_trigger(), actions=[action])
     with get_client(sync_client=True) as client:
-        for name, tags in (("gameday: former", ["gpu-gameday"]), ("gameday: the team's own", [])):
-            client.create_automation(AutomationCore(name=name, tags=tags, trigger=season_trigger(), actions=[action]))
-    update_automations("team")
+        client.create_automation(theirs)
+    assert update_automations("team") == Registered(list(NAMES), [])
     first = automations()
-    with get_client(sync_client=True) as client:
-        client.pause_automation(first[RED_GAME_DAY].id)
     CustomWebhookNotificationBlock(name="other", url=chat.url).save("other", overwrite=True)
-    update_automations("other")
+    assert update_automations("other").kept == []
     second, written = automations(), written_at(MISSED_SEASON)
-    update_automations("custom-webhook/other")
+    assert update_automations("custom-webhook/other").kept == []
     assert written_at(MISSED_SEASON) == written, "the same again starts no clock anew"
-    assert set(second) == {*NAMES, "gameday: the team's own"}
+    assert set(second) == {*NAMES, "the team's own"}, "also one that somebody has copied from ours, with its tag"
     assert {name: second[name].id for name in NAMES} == {name: first[name].id for name in NAMES}
     assert first[BROKEN_SEASON].actions != second[BROKEN_SEASON].actions
-    assert [second[name].enabled for name in NAMES] == [False, True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_people_switched_off_changed_or_deleted_stays_so_until_it_is_reset(chat: Chat) -> None:
+    update_automations("team")
+    first = automations()
+    changed = first[BROKEN_SEASON].model_copy(update={"description": "Ask Ada."})
     with get_client(sync_client=True) as client:
-        client.resume_automation(first[RED_GAME_DAY].id)
+        client.pause_automation(first[RED_GAME_DAY].id)
+        client.update_automation(changed.id, AutomationCore(**changed.model_dump(exclude={"id", "owner_resource"})))
+        client.delete_automation(first[MISSED_SEASON].id)
+    CustomWebhookNotificationBlock(name="third", url=chat.url).save("third", overwrite=True)
+    assert update_automations("third") == Registered(
+        [RED_GAME_DAY, BROKEN_SEASON],
+        [
+            f"{RED_GAME_DAY}: kept enabled: false (the files say: true)",
+            f'{BROKEN_SEASON}: kept description: "Ask Ada." (the files say: "{first[BROKEN_SEASON].description}")',
+            f"{MISSED_SEASON}: kept deleted",
+        ],
+    )
+    second = automations()
+    assert MISSED_SEASON not in second
+    assert (second[RED_GAME_DAY].enabled, second[BROKEN_SEASON].description) == (False, "Ask Ada.")
+    assert second[RED_GAME_DAY].actions != first[RED_GAME_DAY].actions, "the block is the one that was asked for"
+    assert update_automations("third", NAMES) == Registered(list(NAMES), [])
+    assert all(automations()[name].enabled for name in NAMES)
 
 
 @pytest.mark.slow
@@ -197,7 +220,7 @@ def test_a_season_that_does_not_come_is_said_and_one_that_comes_starts_the_clock
     until(lambda: chat.about("Weekly season missed"), 120, "the season is missed")
     said = chat.about("Weekly season missed")[0]["body"]
     assert "No season has been played for 8 days" in said
-    assert said.endswith("prefect deployment run season/weekly")
+    assert said.endswith("prefect deployment run 'season/weekly (breaks GPUs)'")
     end_run("season", ExitCode.REFUSED, "a refused season, which counts as none")
     seen = len(chat.about("Weekly season missed"))
     end_run("season", ExitCode.PASSED, "a season")

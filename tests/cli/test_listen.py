@@ -25,9 +25,11 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from ruamel.yaml import YAML
 
 from gameday.cli import run
-from gameday.cli.deployments import Choices, declared, register_deployments
+from gameday.cli.deployment_form import Choices
+from gameday.cli.deployments import declared
 from gameday.cli.listen import DEPLOYMENT, PostMortems, window_of
 from gameday.cli.prefect_client import client_of
+from gameday.cli.register_deployments import register_deployments
 from gameday.cluster.alert_receiver import ReceivedAlert
 from gameday.cluster.profile import ClusterProfile
 from gameday.exit_codes import ExitCode
@@ -155,9 +157,10 @@ def profile(folder: Path) -> Path:
     return file
 
 
-def deploy_incident(folder: Path) -> None:
-    incident = [one for one in declared(shipped_prefect_file()) if one.name == "incident"]
-    register_deployments(incident, Choices(["xid-48"], [], {str(profile(folder)): "eu"}, [], "/r"), folder)
+def deploy_incident(folder: Path, *reset: str) -> None:
+    incident = [one for one in declared(shipped_prefect_file()) if one.name == "incident (read only)"]
+    named = {"eu": str(profile(folder))}
+    register_deployments(incident, Choices({}, {}, named, named, "/r"), folder, reset)
 
 
 class Chain:
@@ -245,7 +248,7 @@ def test_a_resolved_alert_becomes_one_post_mortem_of_its_window(chain: Chain) ->
     until(runs, 60, "the post-mortem is there")
     (made,) = runs()
     assert made.parameters["node"] == "gpu-node-1", "gpu-node-2 fires still"
-    assert (made.parameters["reports"], made.parameters["profile"]) == ("/r", str(chain.folder / "cluster.yaml"))
+    assert (made.parameters["reports"], made.parameters["profile"]) == ("/r", "eu"), "by its name, as the form has it"
     assert datetime.fromisoformat(made.parameters["start"]) == began - timedelta(minutes=10)
     assert began < datetime.fromisoformat(made.parameters["end"]) <= datetime.now(UTC)
 
@@ -271,8 +274,8 @@ def test_a_resolved_alert_becomes_one_post_mortem_of_its_window(chain: Chain) ->
         client.delete_deployment(client.read_deployment_by_name(DEPLOYMENT).id)
     third = {"version": "4", "alerts": [RESOLVED | {"fingerprint": "e" * 16}]}
     assert post(json=third, headers=head).status_code == 503
-    assert "no deployment post-mortem/incident: `gameday deploy" in chain.words()
-    deploy_incident(chain.folder)
+    assert "no deployment post-mortem/incident (read only): `gameday deploy" in chain.words()
+    deploy_incident(chain.folder, DEPLOYMENT)
     assert post(json=third, headers=head).status_code == 200, chain.words()
     chain.process.send_signal(signal.SIGTERM)
     assert chain.process.wait(30) == ExitCode.PASSED, chain.words()
@@ -294,7 +297,7 @@ def test_a_server_without_the_deployment_and_a_port_that_is_taken_are_named(
         port = str(taken.getsockname()[1])
         asked = ["listen", "--token-file", str(token), "--port", port, "--profile", str(profile(tmp_path))]
         assert run(asked) == ExitCode.REFUSED
-        assert "no deployment post-mortem/incident: `gameday deploy" in capsys.readouterr().err
+        assert "no deployment post-mortem/incident (read only): `gameday deploy" in capsys.readouterr().err
         deploy_incident(tmp_path)
         assert run(asked) == ExitCode.REFUSED
         assert "give another --port" in capsys.readouterr().err

@@ -152,12 +152,17 @@ def test_the_forms_offer_the_blocks(server: Path, file: Path, monkeypatch: pytes
     assert run(["cluster", "save", "offered", "--profile", str(file)]) == 0
     assert run(["deploy", "--profile", str(file)]) == 0
     with get_client(sync_client=True) as client:
-        form = client.read_deployment_by_name("game-day/manual").parameter_openapi_schema["properties"]["profile"]
-    assert form["enum"][0] == form["default"] == str(file)
-    assert "block:offered" in form["enum"]
+        game_day = client.read_deployment_by_name("game-day/game-day (breaks one GPU)")
+    assert game_day.parameter_openapi_schema is not None
+    form, name = game_day.parameter_openapi_schema["properties"]["profile"], load_profile(file).name
+    assert form["enum"][0] == form["default"] == name
+    assert "offered" in form["enum"]
+    profiles = game_day.parameters["profiles"]
+    assert (profiles[name], profiles["offered"]) == (str(file), "block:offered")
     assert run(["deploy", "--profile", "block:offered"]) == 0
     with get_client(sync_client=True) as client:
-        assert client.read_deployment_by_name("reaper/reaper").parameters["profile"] == "block:offered"
+        reaper = client.read_deployment_by_name("reaper/reaper (undoes only)").parameters
+    assert (reaper["profile"], reaper["profiles"]["offered"]) == ("offered", "block:offered")
 
 
 def test_secrets_in_two_ways_are_refused() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from prefect.context import FlowRunContext
 
 from gameday.errors import RefusedError
 from gameday.flows.approval import approve
@@ -63,3 +67,44 @@ def test_the_question_shows_what_the_fault_does_to_a_detector() -> None:
     run.record.loaded = replace(run.record.loaded, detector_warnings=(warning,))
     question = approval_question(run, run.targets)  # type: ignore[arg-type]
     assert r"* warning: detector nvsentinel: It loops \*for ever\*. Name a switch." in question
+
+
+def started(monkeypatch: pytest.MonkeyPatch, **flow_run: Any) -> None:
+    """Let this be the run of a flow."""
+    of_deployment = {"deployment_id": 1, "auto_scheduled": False, "parameters": {}, "id": 1}
+    context = SimpleNamespace(flow_run=SimpleNamespace(**(of_deployment | flow_run)))
+    monkeypatch.setattr(FlowRunContext, "get", lambda: context)
+
+
+@pytest.mark.parametrize(
+    ("flow_run", "asked"),
+    [
+        ({}, True),  # Quick run, or the form
+        ({"parameters": {"trigger": "manual"}}, True),
+        ({"parameters": {"trigger": "scheduled"}}, False),  # a program that says that nobody is there
+        ({"auto_scheduled": True}, False),  # a schedule, whoever added it
+        ({"deployment_id": None}, False),  # `gameday run`, `rehearse`, a season's own runs
+    ],
+)
+def test_a_run_that_somebody_starts_at_a_deployment_asks_first(
+    flow_run: dict[str, Any], asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FakeRun(plan(guardrails={"max_duration": "10m"}), profile(), node("a"))
+    started(monkeypatch, **flow_run)
+    said: list[timedelta] = []
+
+    def asking(asker: str, question: str, within: timedelta, *_: object) -> Answer:
+        said.append(within)
+        return Answer(decision="approve", name="ada")
+
+    monkeypatch.setattr("gameday.flows.approval.ask", asking)
+    approve(run, run.targets, None)  # type: ignore[arg-type]
+    assert answers(run) == ([(True, "ada", "Prefect")] if asked else [])
+    assert said == ([timedelta(minutes=5)] if asked else []), "half of the time that the run has"
+
+
+def test_a_name_in_the_form_approves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun(plan(), profile(), node("a"))
+    started(monkeypatch)
+    approve(run, run.targets, "ada")  # type: ignore[arg-type]
+    assert answers(run) == [(True, "ada", "Prefect")]

@@ -64,7 +64,7 @@ def test_a_kubeconfig_that_is_none(flow: Flow[..., Any], given: dict[str, Any], 
 @pytest.mark.parametrize(
     ("flow", "given", "said"),
     [
-        (game_day, {"plan": "compare-remediations"}, "the deployment `comparison/arms` plays them"),
+        (game_day, {"plan": "compare-remediations"}, "the deployment `comparison/arms (breaks GPUs)` plays them"),
         (comparison, {"plan": "gpu-fell-off-the-bus"}, "`gameday run gpu-fell-off-the-bus` plays it as one game-day"),
         (season, {"plans": ["xid-48-double-bit-ec"]}, "did you mean xid-48-double-bit-ecc?"),
     ],

@@ -12,14 +12,16 @@ from prefect.context import FlowRunContext
 
 import gameday.flows.judged_state
 from gameday.errors import RefusedError
+from gameday.flows.invocation import occasion
 from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import season
 from gameday.values.results import Trigger
 
 
-def due(monkeypatch: pytest.MonkeyPatch, ago: timedelta | None) -> datetime | None:
+def due(monkeypatch: pytest.MonkeyPatch, ago: timedelta | None, *, by_schedule: bool = False) -> datetime | None:
     at = None if ago is None else datetime.now(UTC) - ago
-    context = SimpleNamespace(flow_run=SimpleNamespace(expected_start_time=at, tags=(), parent_task_run_id=None))
+    run = SimpleNamespace(expected_start_time=at, auto_scheduled=by_schedule, id=1, tags=(), parent_task_run_id=None)
+    context = SimpleNamespace(flow_run=run)
     monkeypatch.setattr(FlowRunContext, "get", lambda: context)
     return at
 
@@ -40,6 +42,13 @@ def test_what_comes_soon_enough_or_was_asked_for_runs(
 ) -> None:
     due(monkeypatch, ago)
     refuse_overdue(trigger)
+
+
+def test_what_a_schedule_started_is_scheduled_whatever_its_parameters_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    due(monkeypatch, timedelta(days=3), by_schedule=True)
+    assert occasion("manual") == "scheduled"
+    with pytest.raises(RefusedError, match="more than an hour ago"):
+        refuse_overdue("manual")
 
 
 def test_outside_a_flow_run_nothing_was_due() -> None:

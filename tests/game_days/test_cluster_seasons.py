@@ -26,6 +26,7 @@ from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.tasks.cluster_seasons import deployment_of
 from tests.game_days.conftest import QUICK, drain_prefect
 from tests.rehearsal.processes import until
 
@@ -91,11 +92,11 @@ def test_a_cluster_without_a_worker_and_one_without_a_deployment_have_rows(folde
     for row in (eu, us):
         assert row["code"] == 5
         assert row["why"] == f"no worker began it within 0 s: `prefect worker start --pool gameday-{row['cluster']}`"
-        (run,) = runs_of(f"season/on-{row['cluster']}")
+        (run,) = runs_of(deployment_of(row["cluster"]))
         assert run.state is not None
         assert run.state.is_cancelled(), "a worker that comes later begins nothing"
         assert row["page"].endswith(str(run.id))
-    assert "Prefect has no deployment season/on-ap: `gameday deploy --pool-per-cluster" in ap["why"]
+    assert "Prefect has no deployment season/on-ap (breaks GPUs): `gameday deploy --pool-per-cluster" in ap["why"]
 
 
 def test_a_cancel_cancels_the_seasons_and_still_writes_the_page(folder: Path) -> None:
@@ -104,13 +105,13 @@ def test_a_cancel_cancels_the_seasons_and_still_writes_the_page(folder: Path) ->
     code = "import sys; from gameday.flows.seasons import seasons; print(seasons(['one'], return_state=True).name)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        until(lambda: process.poll() is not None or bool(runs_of("season/on-one")), 120, "the season is started")
+        until(lambda: process.poll() is not None or bool(runs_of(deployment_of("one"))), 120, "the season is started")
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=120)
     finally:
         process.kill()
     assert said.split()[-1] == "Failed"
-    (run,) = runs_of("season/on-one")
+    (run,) = runs_of(deployment_of("one"))
     assert run.state is not None
     assert run.state.is_cancelled()
     made = written(folder)
@@ -159,8 +160,8 @@ def test_three_clusters_and_three_workers_of_which_one_cluster_is_gone(folder: P
         for name in ("gameday", *(f"gameday-{name}" for name in names)):
             stack.enter_context(worker(folder, name))
         with get_client(sync_client=True) as client:
-            id = client.read_deployment_by_name("seasons/clusters").id
-            asked = {"plans": [str(plan)], "at_once": 1}
+            id = client.read_deployment_by_name("seasons/clusters (breaks GPUs)").id
+            asked = {"plans": [str(plan)], "at_once": 1, "approved_by": "ada"}
             parent = client.create_flow_run_from_deployment(id, parameters=asked)
 
             def ended() -> bool:

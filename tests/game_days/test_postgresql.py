@@ -121,7 +121,8 @@ def injected(histories: list[Path]) -> bool:
 def test_a_game_day_passes_whose_server_loses_its_database_from_the_fault_to_the_end(
     pages: Pages, database: PostgreSQL, clean_arena: Arena
 ) -> None:
-    run = pages.begin("game-day/manual", plan=str(pages.folder / "plans/quick.yaml"))
+    plan = str(pages.folder / "plans/quick.yaml")
+    run = pages.begin("game-day/game-day (breaks one GPU)", plan=plan, approved_by="ada")
     until(lambda: injected(pages.histories()), 90, "the fault is in")
     database.end()
     try:
@@ -141,7 +142,7 @@ def test_a_game_day_passes_whose_server_loses_its_database_from_the_fault_to_the
 def test_a_season_passes_while_the_server_restarts(pages: Pages, database: PostgreSQL, clean_arena: Arena) -> None:
     before = pages.histories()
     plans = [str(pages.folder / f"plans/{name}.yaml") for name in ("one", "two")]
-    run = pages.begin("season/weekly", plans=plans, at_once=2, trigger="manual")
+    run = pages.begin("season/weekly (breaks GPUs)", plans=plans, at_once=2, approved_by="ada")
     until(lambda: injected([path for path in pages.histories() if path not in before]), 90, "a fault is in")
     pages.server.end()
     pages.start_server()

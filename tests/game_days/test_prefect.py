@@ -59,7 +59,8 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     prefect("work-pool", "create", "gameday", "--type", "process")
     prefect("deploy", "--all")
     parameters = {"plan": str(plan), "profile": str(clean_arena.cluster.profile), "reports": str(tmp_path / "reports")}
-    prefect("deployment", "run", "game-day/manual", "--params", json.dumps(parameters))
+    parameters["approved_by"] = "ada"
+    prefect("deployment", "run", "game-day/game-day (breaks one GPU)", "--params", json.dumps(parameters))
     prefect("worker", "start", "--pool", "gameday", "--run-once")
     run = next((tmp_path / "reports").iterdir())
     assert (run / "report.html").is_file()

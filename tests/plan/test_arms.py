@@ -135,7 +135,7 @@ def test_an_arm_is_asked_for_by_its_name_and_a_typo_is_answered() -> None:
     assert loaded.of_arm("other").plan.name == "a-plan-other"
     with pytest.raises(DocumentError, match="did you mean other"):
         loaded.of_arm("othr")
-    with pytest.raises(DocumentError, match="deployment `comparison/arms`"):
+    with pytest.raises(DocumentError, match="deployment `comparison/arms "):
         loaded.of_arm(None)
     with pytest.raises(DocumentError, match="has no arms"):
         parse(GOOD).of_arm("other")

@@ -70,6 +70,19 @@ def test_the_person_who_approves_on_the_command_line_is_kept_with_the_time(runne
     assert datetime.now(UTC) - given.at < timedelta(minutes=1)
 
 
+def test_a_season_that_somebody_starts_at_its_deployment_asks_for_all_of_its_runs(
+    runner: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gameday.flows.approval.is_started_by_hand", lambda: True)
+    runs = assigned(PLAIN, ASKING)
+    found = approval_of(runner, tmp_path, runs, by="ada")
+    assert [found.of(run.run_id) for run in runs] == [found.approval, found.approval]
+    assert found.approval is not None
+    assert (found.approval.by, found.approval.via) == ("ada", "Prefect")
+    not_asked = approval_of(runner, tmp_path, runs)
+    assert [one.plan for one in not_asked.left_out] == ["plain", "asking"], "nobody can be asked outside a flow run"
+
+
 def test_where_nobody_can_be_asked_only_runs_that_need_approval_are_left_out(
     runner: Kubernetes, tmp_path: Path
 ) -> None:

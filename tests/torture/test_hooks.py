@@ -123,7 +123,7 @@ def test_the_runs_of_a_killed_season_are_undone_by_its_worker(lane: Lane, tmp_pa
     reports = tmp_path / "reports"
     before = hosts(lane)
     with Worker(lane, tmp_path) as worker:
-        given = {"plans": [str(plan) for plan in plans], "reports": str(reports), "at_once": 2}
+        given = {"plans": [str(plan) for plan in plans], "reports": str(reports), "at_once": 2, "approved_by": "ada"}
         worker.begin_flow("season", "flows/season.py:season", given)
         until(lambda: broken(reports) == 2, "both faults to be in")
         os.kill(max(worker.flows()), signal.SIGKILL)
