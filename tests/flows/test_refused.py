@@ -66,7 +66,7 @@ def test_a_kubeconfig_that_is_none(flow: Flow[..., Any], given: dict[str, Any], 
     [
         (game_day, {"plan": "compare-remediations"}, "the deployment `comparison/arms (breaks GPUs)` plays them"),
         (comparison, {"plan": "gpu-fell-off-the-bus"}, "`gameday run gpu-fell-off-the-bus` plays it as one game-day"),
-        (season, {"plans": ["xid-48-double-bit-ec"]}, "did you mean xid-48-double-bit-ecc?"),
+        (season, {"plans": ["xid-48-doubel-bit-ecc"]}, "did you mean xid-48-double-bit-ecc?"),
     ],
 )
 def test_a_plan_that_cannot_be_used(flow: Flow[..., Any], given: dict[str, Any], said: str, tmp_path: Path) -> None:
