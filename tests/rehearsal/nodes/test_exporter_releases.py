@@ -37,7 +37,10 @@ def fallen_off(rack: Rack, release: ExporterRelease) -> dict[str, Any]:
     labels = {release.node_label: "a", "gpu": "3", "UUID": gpu.uuid, "pci_bus_id": gpu.bus_id, "code": "79"}
     labels |= {"node": "a", "severity": "critical", "modelName": "NVIDIA H100 80GB HBM3"}
     said = {key: text.replace("{{ $externalURL }}", "") for key, text in alert.items()}  # promtool has none
-    for name in ("code", "gpu", "UUID", "Hostname", "hostname"):
+    said = {
+        key: text.replace("{{ or $labels.node $labels.hostname $labels.Hostname }}", "a") for key, text in said.items()
+    }
+    for name in ("code", "gpu", "UUID"):
         said = {key: text.replace(f"{{{{ $labels.{name} }}}}", labels.get(name, "")) for key, text in said.items()}
     return {"exp_labels": labels, "exp_annotations": said}
 

@@ -213,6 +213,9 @@ class ScriptedLoki(Loki):
             on_line(_log_line(line))
         return _Tail(self._detector.tail(node, lambda line: on_line(_log_line(line))))
 
+    def try_tail(self) -> None:
+        self.labels()  # no websocket here: the tail is there for as long as the store answers
+
 
 class _Tail(LogTail):
     """A tail without a thread."""
