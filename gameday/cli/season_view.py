@@ -10,7 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from gameday.arms.page import result_of_member
 from gameday.arms.record import ARMS_FILE, ComparisonRecord
+from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cli.progress import how_far
 from gameday.history.background import BackgroundView
 from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsChosen
@@ -19,6 +21,7 @@ from gameday.plain_file import read_plain
 from gameday.report.narration import narrate
 from gameday.season.record import APPROVAL_FILE, Assignment, SeasonRecord
 from gameday.text import printable
+from gameday.values.results import Cleanliness
 
 _LOOKS_EVERY_S = 0.5
 _STYLES = {"passed": "green", "failed": "red", "aborted": "yellow", "refused": "yellow", "unknown": "yellow"}
@@ -72,23 +75,28 @@ class SeasonView(BackgroundView):
                 case TargetsChosen(targets=targets):
                     self._say(folder, Text("begins on " + ", ".join(target.node for target in targets)))
                 case FaultInjected(target=target):
-                    self._say(folder, Text(f"the fault is in on {target.node}"))
+                    self._say(folder, Text(f"the fault went in on {target.node}"))
                 case Refused(why=why):
                     self._say(folder, Text(f"refused: {printable(why)}", style="yellow"))
 
     def _read_end(self, folder: Path) -> None:
-        """Show the end of a run, from report.json: the last thing but one that a run writes."""
+        """Show the end of a run, from report.json: the last thing but one that a run writes.
+
+        A comparison's game-day ends as its arm may, which its page says, too.
+        """
         try:
-            result = json.loads(read_plain(folder / "report.json"))["result"]
-            outcome, why, clean = str(result["outcome"]), str(result["why"]), str(result["cleanliness"])
+            result = RunResult.model_validate(json.loads(read_plain(folder / "report.json"))["result"])
+            if (folder.parent / ARMS_FILE).is_file():
+                result = result_of_member(folder.parent, folder.name)
         except (OSError, ValueError, KeyError, TypeError):
             return
         self._ended.add(folder)
+        outcome = result.outcome
         line = Text(outcome, style=f"bold {_STYLES.get(outcome, '')}")
-        if clean != "clean":
-            line.append(f", cluster {clean}", style="red")
-        if outcome not in ("passed", "refused"):
-            line.append(f": {printable(why)}", style="not bold")
+        if result.cleanliness is not Cleanliness.CLEAN:
+            line.append(f", cluster {result.cleanliness}", style="red")
+        if outcome not in (RunOutcome.PASSED, RunOutcome.REFUSED):
+            line.append(f": {printable(result.why)}", style="not bold")
         line.append(f"  {self._progress()}", style="not bold dim")
         self._say(folder, line)
 

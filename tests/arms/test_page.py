@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from gameday.archive.catalog import read_catalog
 from gameday.arms.page import RenderedComparison, render_comparison, result_of_member
 from gameday.cli import run
+from gameday.cli.season_view import SeasonView
 from gameday.digest.index import render_index
 from gameday.history.events import AlertSeen
 from gameday.plan.arms import PublishedFigure
+from gameday.report.render import render
 from tests.arms.builders import arm, record, write_record
 from tests.report.page import Page
 from tests.report.run_builder import at, passing, without, write
@@ -75,6 +79,16 @@ def test_an_arms_excuse_counts_in_the_result_and_not_in_the_runs_own(rendered: R
     row = rendered.comparison.arms[1].runs[0]
     assert (row.outcome, row.own_outcome) == ("passed", "failed")
     assert result_of_member(rendered.html.parent, row.run_id).outcome == "passed"
+
+
+def test_the_live_line_has_the_outcome_of_the_arm(rendered: RenderedComparison) -> None:
+    folder, written = rendered.html.parent, StringIO()
+    render(folder / "arms-1-b", at(100))
+    view = SeasonView(folder.parent, "arms", Console(file=written, width=200), folder)
+    view.stopped.set()
+    view.follow()
+    assert " passed  " in written.getvalue()
+    assert "failed" not in written.getvalue()
 
 
 def test_the_json_says_what_the_page_says(rendered: RenderedComparison) -> None:

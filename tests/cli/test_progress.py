@@ -42,7 +42,7 @@ def season(reports: Path, *drawn: float | None) -> Path:
     started = datetime(2026, 11, 28, tzinfo=UTC)
     SeasonRecord.model_validate({"id": "s", "started": started, "places": places, **common}).save(reports / "s")
     (reports / "s-1").mkdir()
-    result = {"outcome": "passed", "why": "", "cleanliness": "clean"}
+    result = {"outcome": "passed", "why": "", "cleanliness": "clean", "exit_code": 0}
     (reports / "s-1" / "report.json").write_text(json.dumps({"result": result}))
     return reports / "s"
 
