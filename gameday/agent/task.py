@@ -363,6 +363,11 @@ class AgentResult(AgentMessage):
     evidence: tuple[str, ...] = Field(default=(), description="cut from its end, to fit the termination message")
     undo_state: dict[str, str] = {}
 
+    @property
+    def went_in(self) -> bool | None:
+        """True where an injector's fault went in; None where it failed halfway, so that a part of it may have."""
+        return True if self.written_at else None if self.evidence else False
+
     @classmethod
     def parse(cls, termination_message: str) -> AgentResult | None:
         """Return the result in a pod's termination message, which is hostile input; None where it holds none."""

@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
+from pydantic import AwareDatetime, Field
+
 from gameday.archive.judging import judge_ahead
 from gameday.arms.page import read_comparison
 from gameday.arms.record import ARMS_FILE
@@ -22,6 +24,9 @@ from gameday.exit_codes import ExitCode
 from gameday.fleet.page import PAGE_FILE as FLEET_PAGE
 from gameday.fleet.page import REPORT_FILE, read_fleet
 from gameday.fleet.record import FLEET_FILE
+from gameday.history.events import RunStarted
+from gameday.history.journal import History, read_history
+from gameday.history.written_now import is_written_now
 from gameday.league.page import PAGE_FILE, read_league
 from gameday.league.record import LEAGUE_FILE
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
@@ -30,6 +35,7 @@ from gameday.report.notes import ActionItem, Notes, read_notes
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
+from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
 
@@ -50,6 +56,20 @@ class CatalogIncident:
     notes: Notes
     problem: str = ""
     """The reason why the notes cannot be read; empty if they can."""
+
+
+class RunningRun(FrozenModel):
+    """A run that had not ended when the catalog was read, so that nothing of it is judged."""
+
+    run_id: str
+    plan: str = Field(description="empty until the run has asked its cluster for the first time")
+    since: AwareDatetime | None = Field(description="None until then")
+
+    @property
+    def words(self) -> str:
+        """The run and its plan, and when it began."""
+        since = f", since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
+        return f"{self.plan or 'a game-day that begins'} ({self.run_id}){since}"
 
 
 class GroupKind(StrEnum):
@@ -89,13 +109,15 @@ class RunGroup:
 
 @dataclass(frozen=True)
 class RunCatalog:
-    """The runs, incidents, and groups of runs of a reports folder, newest first."""
+    """The runs that have ended, incidents, and groups of runs of a reports folder, newest first."""
 
     runs: tuple[CatalogRun, ...]
     incidents: tuple[CatalogIncident, ...]
     groups: tuple[RunGroup, ...]
     unreadable: tuple[str, ...]
     """A sentence for each folder that cannot be listed."""
+    running: tuple[RunningRun, ...] = ()
+    """The runs that have not ended."""
 
     @cached_property
     def _ids_of_name(self) -> dict[str, set[str]]:
@@ -137,7 +159,7 @@ def read_catalog(reports: Path) -> RunCatalog:
     incidents: list[CatalogIncident] = []
     groups: list[RunGroup] = []
     unreadable: list[str] = []
-    summaries: dict[Path, Summary | None] = {}
+    played: list[Path] = []
     for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
         if folder.is_symlink():  # its run would be listed, and kept, twice, or be somewhere that is not ours to write
             unreadable.append(f"{folder.name}: it is a symbolic link, and none is followed here")
@@ -150,7 +172,9 @@ def read_catalog(reports: Path) -> RunCatalog:
         elif (folder / FLEET_FILE).is_file():
             _add_group(folder, _fleet, REPORT_FILE, groups, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
-            summaries[folder] = read_summary(folder)
+            played.append(folder)
+    running = {folder: history for folder in played if (history := _unfinished(folder))}
+    summaries = {folder: read_summary(folder) for folder in played if folder not in running}
     judge_ahead([folder for folder, summary in summaries.items() if summary is None])
     for folder, left in summaries.items():
         if summary := left or _judge(folder):
@@ -160,7 +184,21 @@ def read_catalog(reports: Path) -> RunCatalog:
     runs.sort(key=lambda run: run.summary.started, reverse=True)
     incidents.sort(key=lambda one: one.incident.start, reverse=True)
     groups.sort(key=lambda one: one.started, reverse=True)
-    return RunCatalog(tuple(runs), tuple(incidents), tuple(groups), tuple(unreadable))
+    return RunCatalog(
+        tuple(runs), tuple(incidents), tuple(groups), tuple(unreadable), tuple(map(_running, running, running.values()))
+    )
+
+
+def _unfinished(folder: Path) -> History | None:
+    """Return the history of a run that has not ended; None for any other."""
+    path = folder / "history.jsonl"
+    return history if is_written_now(path) and (history := read_history(path)).is_running else None
+
+
+def _running(folder: Path, history: History) -> RunningRun:
+    started = history.first(RunStarted)
+    since = history.records[0].at if history.records else None
+    return RunningRun(run_id=folder.name, plan=started.plan_name if started else "", since=since)
 
 
 def _judge(folder: Path) -> Summary | None:
@@ -176,12 +214,14 @@ def _add_group(
 ) -> None:
     try:
         groups.append(read(folder))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
         again = {
             LEAGUE_FILE: "",
             REPORT_FILE: f"; `gameday fleet --again {folder}` draws it again",
         }.get(file, "; `gameday report` draws it again")
-        unreadable.append(f"{folder.name}: its {file} cannot be read{again}")
+        missing = f"it has no {file} yet: it is still running, or it was killed"
+        why = missing if isinstance(error, FileNotFoundError) else f"its {file} cannot be read"
+        unreadable.append(f"{folder.name}: {why}{again}")
 
 
 def _comparison(folder: Path) -> RunGroup:

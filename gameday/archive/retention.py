@@ -100,7 +100,7 @@ def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
         yield f"evidence: {one.doubt}"
     yield from by_age
     if one.ended is None:
-        yield "it never came to its end"
+        yield "it has not come to its end"
     for folder in one.members:
         if not folder.is_dir():  # a detector of a league whose rehearsal never started
             continue
@@ -109,6 +109,7 @@ def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
             for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):
                 yield f"its game-day {run.folder.name}: {reason}"
         yield from (f"its game-day {problem}" for problem in members.unreadable)
+        yield from (f"its game-day {one.run_id} is still running" for one in members.running)
 
 
 def _reasons_of_summary(run: CatalogRun) -> Iterator[str]:

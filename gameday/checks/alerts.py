@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from gameday.checks.deadlines import ClearingWords, Sighting, appears_within, as_expected, ends_within
-from gameday.checks.facts import first_few, judge_absence, target_nodes, unnamed_alerts, why_alerts_may_be_missing
+from gameday.checks.facts import (
+    first_few,
+    judge_absence,
+    not_yet,
+    target_nodes,
+    unnamed_alerts,
+    why_alerts_may_be_missing,
+)
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import AlertSeen, Record, RunEnded
 from gameday.history.frames import Frames
@@ -134,7 +141,7 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
         if status is Status.BROKEN:  # the step could see alerts and saw none, as the plan expects
             status, why = Status.HELD, ""
         if status is Status.HELD and history.last(RunEnded) is None:
-            status, why = Status.UNKNOWN, "the run was cut off, so the window was not watched to its end"
+            status, why = Status.UNKNOWN, not_yet(history, "before the window had been watched to its end")
         if status is Status.HELD and (missing := why_alerts_may_be_missing(history)):
             status, why = Status.UNKNOWN, missing
     return [

@@ -124,6 +124,11 @@ def node_return(history: History, node: str | None) -> Record | None:
     return returned[-1] if returned else None
 
 
+def not_yet(history: History, where: str) -> str:
+    """Return why something is not in a history without an end: the run still runs, or was cut off there."""
+    return "the run is still running" if history.is_running else f"the run was cut off {where}"
+
+
 def stop_reason(history: History) -> str:
     """Return why the run went no further, in the words of whatever stopped it."""
     if refused := history.last(Refused):
@@ -133,7 +138,7 @@ def stop_reason(history: History) -> str:
     for ended in history.of(StepEnded):
         if ended.outcome not in (StepOutcome.DONE, StepOutcome.NOT_REACHED, StepOutcome.NOT_ASKED):
             return f"{ended.step} ended {ended.outcome}" + (f": {ended.why}" if ended.why else "")
-    return "the step did not run" if history.last(RunEnded) else "the run was cut off before this step"
+    return "the step did not run" if history.last(RunEnded) else not_yet(history, "before this step")
 
 
 def steps_left_out(history: History) -> dict[Step, str]:
@@ -160,7 +165,7 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
     ended = next((e for e in reversed(history.of(StepEnded)) if e.step == step), None)
     if ended is None:
         if any(started.step == step for started in history.of(StepStarted)):
-            return Status.UNKNOWN, f"the run was cut off during '{step}', before {what}"
+            return Status.UNKNOWN, not_yet(history, f"during '{step}', before {what}")
         return Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     if ended.outcome in (StepOutcome.NOT_REACHED, StepOutcome.NOT_ASKED):
         return Status.UNKNOWN, f"{ended.outcome}: {ended.why or stop_reason(history)}"

@@ -1,12 +1,12 @@
 """The one function that folds a history and its verdicts into the run's outcome and exit code.
 
-Outcome, first that applies:
+A run that is still running has no outcome yet: unknown. Else, the first that applies:
 
-1. refused: a guard said no and no fault went in;
+1. refused: a guard said no, and no fault went in;
 2. aborted: an operator or a guard stopped it;
 3. failed: any expectation is broken, or the cluster is dirty, or a step found an expectation broken;
 4. unknown: any expectation could not be judged, none was asked, the history was not closed
-   (a killed run), or cleanliness was not proved;
+   (a killed run), cleanliness was not proved, or a step broke off;
 5. passed.
 
 Broken beats unknown, in a killed run too: what was seen to break stays broken.
@@ -26,19 +26,20 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import first_few
+from gameday.checks.fault_state import FaultState, fault_state, when_stopped, where_fault_is
 from gameday.checks.node_diff import RESTORES_NODE, differences_left_by_run, left_to_owners
 from gameday.checks.undo_proof import undo_state
 from gameday.checks.verdict import Status, Verdict
 from gameday.exit_codes import ExitCode
 from gameday.history.events import (
     Aborted,
-    FaultInjected,
     FaultUndone,
     IntentRecorded,
     Refused,
     RepairChainEnded,
     RunEnded,
     StepEnded,
+    StepStarted,
 )
 from gameday.history.journal import History
 from gameday.values.results import Cleanliness, StepOutcome
@@ -54,6 +55,8 @@ class RunOutcome(StrEnum):
     REFUSED = "refused"
 
 
+_NOT_DONE = {StepOutcome.BROKEN: RunOutcome.FAILED, StepOutcome.UNKNOWN: RunOutcome.UNKNOWN}
+"""The outcome of a run all of whose verdicts held, by a step's that was not done; the worse first."""
 EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in RunOutcome}
 
 
@@ -68,6 +71,11 @@ class RunResult(BaseModel):
     why: str
     has_report: bool = Field(default=True, exclude=True)
     """False where its folder took none; a file system that hangs is then not asked a second time."""
+    running: bool = Field(
+        default=False,
+        exclude=True,
+        description="it was not over when it was looked at, so that nothing of it is judged",
+    )
 
 
 def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Collection[str] = ()) -> RunResult:
@@ -80,6 +88,11 @@ def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Colle
             comparison. All others still have to hold, and the cluster has to be proved clean.
     """
     state, doubt = cleanliness(history)
+    if history.is_running:
+        code = exit_code(RunOutcome.UNKNOWN, state)
+        return RunResult(
+            outcome=RunOutcome.UNKNOWN, cleanliness=state, exit_code=code, why=still_running(history), running=True
+        )
     asked = [verdict for verdict in verdicts if verdict.status is not Status.NOT_ASKED]
     excused = [verdict for verdict in asked if verdict.status is not Status.HELD and verdict.check in may_break]
     outcome, why = _outcome(history, [verdict for verdict in asked if verdict not in excused], state, excused)
@@ -88,6 +101,16 @@ def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Colle
     if state is not Cleanliness.CLEAN:
         why = f"{why}; the cluster is {state}: {doubt}" if why else f"The cluster is {state}: {doubt}"
     return RunResult(outcome=outcome, cleanliness=state, exit_code=exit_code(outcome, state), why=f"{why.rstrip('.')}.")
+
+
+def still_running(history: History) -> str:
+    """Return what a run that is not over does, and since when."""
+    begun = list(history.with_times(StepStarted))
+    if begun:
+        record, event = begun[-1]
+        return f"It is still running: the step '{event.step}' began at {record.at:%H:%M:%S} UTC."
+    since = f" since {history.records[0].at:%H:%M:%S} UTC" if history.records else ""
+    return f"It is still running{since}: no step has begun."
 
 
 def exit_code(outcome: RunOutcome, state: Cleanliness) -> int:
@@ -169,10 +192,12 @@ def _outcome(
     history: History, verdicts: Sequence[Verdict], state: Cleanliness, excused: Sequence[Verdict]
 ) -> tuple[RunOutcome, str]:
     refused, aborted = history.last(Refused), history.last(Aborted)
-    if refused and not history.of(FaultInjected):
-        return RunOutcome.REFUSED, f"Refused before anything was broken: {refused.why}"
+    if refused and (went_in := fault_state(history)) is not FaultState.IN:
+        before = " before anything was broken" if went_in is FaultState.NONE else f", and {went_in}"
+        return RunOutcome.REFUSED, f"Refused{before}: {refused.why}"
     if aborted:
-        return RunOutcome.ABORTED, f"Aborted by {aborted.by}: {aborted.why}{_by_reaper(history)}{_to_owners(history)}"
+        said = f"Aborted by {aborted.by}: {aborted.why}{_fault_meanwhile(history)}"
+        return RunOutcome.ABORTED, f"{said}{_by_reaper(history)}{_to_owners(history)}"
     if broken := [verdict for verdict in verdicts if verdict.status is Status.BROKEN]:
         return RunOutcome.FAILED, f"{len(broken)} of {len(verdicts)} expectations did not hold: {_named(broken)}"
     return (RunOutcome.FAILED, "") if state is Cleanliness.DIRTY else _unbroken(history, verdicts, state, excused)
@@ -186,10 +211,24 @@ def _to_owners(history: History) -> str:
     return f"; left to its owner, who put it there during the run: {first_few(left)}" if left else ""
 
 
+def _fault_meanwhile(history: History) -> str:
+    """Return how far the fault was when the run was aborted, and whether it is out again."""
+    record, aborted = list(history.with_times(Aborted))[-1]
+    when, now = when_stopped(history, record), where_fault_is(history)
+    comma = "," if aborted.by == "guard" else ""  # a guard's reason is a sentence of its own
+    return f"{comma} {when}{'; ' if now else ''}{now}" if when else ""
+
+
 def _by_reaper(history: History) -> str:
-    """Return that the reaper undid the run's changes, and when; empty where it did not."""
-    ats = [record.at for record, undone in history.with_times(FaultUndone) if undone.by == "reaper"]
-    return f"; what it had changed was undone by the reaper at {max(ats):%H:%M:%S} UTC" if ats else ""
+    """Return that the reaper undid the run's changes, and when; empty where it did nothing."""
+    undone = [(record, event) for record, event in history.with_times(FaultUndone) if event.by == "reaper"]
+    if not undone:
+        return ""
+    left = any(undo_state(history, event.intent) is not Cleanliness.CLEAN for _, event in undone)
+    at = f"{undone[-1][0].at:%H:%M:%S} UTC"
+    if left:
+        return f"; the reaper came at {at}, and not all that the run had changed is proved undone"
+    return f"; what the run had changed was undone by the reaper at {at}"
 
 
 def _unbroken(
@@ -198,7 +237,9 @@ def _unbroken(
     unknown = [verdict for verdict in verdicts if verdict.status is Status.UNKNOWN]
     if history.last(RunEnded) is None:
         why = "The run's history stops before its end: it was killed, it crashed, or its disk took no more"
-        return RunOutcome.UNKNOWN, f"{why}{_by_reaper(history)}"
+        last = [record for record in history.records if record.boot == history.records[0].boot][-1:]
+        when = when_stopped(history, last[0]) if last else ""
+        return RunOutcome.UNKNOWN, f"{why}{', ' if when else ''}{when}{_by_reaper(history)}"
     if unknown:
         return (
             RunOutcome.UNKNOWN,
@@ -206,9 +247,9 @@ def _unbroken(
         )
     if not verdicts or state is Cleanliness.UNKNOWN:
         return RunOutcome.UNKNOWN, "" if verdicts else "Nothing was judged"
-    broken = [ended for ended in history.of(StepEnded) if ended.outcome is StepOutcome.BROKEN]
-    if step := next((ended for ended in broken if ended.step not in {verdict.step for verdict in excused}), None):
-        return RunOutcome.FAILED, f"An expectation of step {step.step} is broken: {step.why}"
+    ends = [ended for ended in history.of(StepEnded) if ended.step not in {verdict.step for verdict in excused}]
+    if step := next((one for worst in _NOT_DONE for one in ends if one.outcome is worst), None):
+        return _NOT_DONE[step.outcome], f"Step '{step.step}' ended {step.outcome}: {step.why}"
     if kept_out := [ended.node for ended in history.of(RepairChainEnded) if not ended.in_service]:
         out = first_few(kept_out)
         return RunOutcome.PASSED, f"All {len(verdicts)} expectations held, and the cluster keeps {out} out of service"

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import breaks_gpu_nodes, first_few, in_place_of, judge_absence, target_nodes, worst_status
+from gameday.checks.facts import (
+    breaks_gpu_nodes,
+    first_few,
+    in_place_of,
+    judge_absence,
+    not_yet,
+    target_nodes,
+    worst_status,
+)
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import QaChecked, QaLeftOut, StepEnded
 from gameday.history.frames import Frames
@@ -34,7 +42,7 @@ def _of(history: History, node: str | None) -> Verdict:
     elif any(event.ok is False for _, event in failing):
         status, why = Status.BROKEN, first_few(phrases)
     else:
-        status, why = Status.UNKNOWN, "the run was cut off before QA had ended"
+        status, why = Status.UNKNOWN, not_yet(history, "before QA had ended")
     return Verdict(
         check="qa",
         expectation=f"{node or 'The target'} passes every QA check before it takes work",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.facts import first_few, judge_absence, worst_status
+from gameday.checks.facts import first_few, judge_absence, not_yet, worst_status
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import SteadyStateChecked, StepEnded
 from gameday.history.frames import Frames
@@ -21,7 +21,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     elif any(ended.step == Step.BASELINE for ended in history.of(StepEnded)):
         status, why = worst_status(line.ok for _, line in lines), first_few(failing)
     else:
-        status, why = Status.UNKNOWN, "the run was cut off before every gate was checked"
+        status, why = Status.UNKNOWN, not_yet(history, "before every gate was checked")
     return [
         Verdict(
             check="steady-state",

@@ -42,7 +42,7 @@ def digest(
 ) -> int:
     """Write one page about a week: verdicts, regressions, coverage, open actions. Also renews the index.
 
-    Exit code: the worst of the runs in the window; 2 when there was none.
+    Exit code: the worst of the runs that ended in the window; 2 when there was none, and none is running either.
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
 
@@ -62,6 +62,8 @@ def digest(
         raise CommandError(f"the digest cannot be written: {not_written(error, reports)}") from None
     out = console()
     out.print(printable(made.headline), style="bold", soft_wrap=True)
+    for one in made.running:
+        out.print(f"still running: {printable(one.words)}", soft_wrap=True)
     for mark in made.unclean:
         out.print(f"cluster {mark.cleanliness}: {printable(mark.run_id)}", style="red", soft_wrap=True)
     for mark in made.unclean_before:
@@ -70,6 +72,8 @@ def digest(
         out.print(f"could not be read: {printable(problem)}", style="yellow", soft_wrap=True)
     out.print(f"digest: {rendered.html}", soft_wrap=True)
     window = [run.summary for run in catalog.runs if run.summary.started >= now - timedelta(days=days)]
+    if made.running and not window:
+        return ExitCode.PASSED
     return worst_exit_code((run.outcome, run.cleanliness) for run in window)
 
 
@@ -109,6 +113,8 @@ def prune(
     decisions = decide_retention(catalog, keep, timedelta(days=days), now)
     out = console()
     words = [_pruned(out, decision, delete=delete) for decision in decisions]
+    for one in catalog.running:
+        out.print(f"stays    {printable(one.run_id)}: it is still running", soft_wrap=True)
     for problem in catalog.unreadable:
         out.print(f"stays    {printable(problem)}", soft_wrap=True)
     word = "deleted" if delete else "would go"

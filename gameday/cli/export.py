@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
+from gameday.cli.game_day import refuse_running
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
@@ -115,6 +116,7 @@ def _load(folder: Path) -> RunFolder:
         raise CommandError(str(error)) from None
     if not run.history.records:
         raise CommandError(f"{folder} holds no history.jsonl that could be read: there is nothing to export")
+    refuse_running(folder)
     return run
 
 
@@ -181,7 +183,9 @@ def _annotate(run: RunFolder, profile: str) -> None:
 
     found = annotation_of(run)
     if found is None:
-        raise CommandError("no fault went in during this run: there is no window to mark")
+        from gameday.checks.fault_state import fault_state  # noqa: PLC0415
+
+        raise CommandError(f"{fault_state(run.history)} during this run: there is no window to mark")
     try:
         endpoint = load_profile(profile).grafana
         if endpoint is None:

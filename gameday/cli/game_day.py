@@ -155,6 +155,7 @@ def report(
         raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run or of a comparison")
     try:
         now = datetime.now(UTC)
+        refuse_running(folder)
         rendered = _render_redacted(folder, now) if redact else render_run(folder, now)
         write_form(folder, "gameday report")
     except OSError as error:
@@ -164,6 +165,18 @@ def report(
         out.print(rendered.run.notes_problem, style="yellow", markup=False, soft_wrap=True)
     out.print(str(rendered.html), soft_wrap=True)
     return rendered.result.exit_code
+
+
+def refuse_running(folder: Path) -> None:
+    """Raise CommandError for a run that is not over: what is said of it now would be read later as its end."""
+    from gameday.checks.outcome import still_running  # noqa: PLC0415
+    from gameday.history.journal import read_history  # noqa: PLC0415
+    from gameday.history.written_now import is_written_now  # noqa: PLC0415
+
+    path = folder / "history.jsonl"
+    if is_written_now(path) and (history := read_history(path)).is_running:
+        said = still_running(history)
+        raise CommandError(f"{folder.name}: {said} Its report is drawn when it ends: `gameday index` lists it.")
 
 
 def _compare(first: Path, second: Path) -> int:

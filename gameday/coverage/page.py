@@ -151,7 +151,7 @@ def headline(rows: Sequence[FaultRow]) -> str:
     by = {noticed: [row for row in rows if row.noticed is noticed] for noticed in FaultNoticed}
     asked = len(rows) - len(by[FaultNoticed.QUIET]) - len(by[FaultNoticed.LOUD])
     if not rows:
-        return "No fault was put in."
+        return "No game-day was judged."
     yes = len(by[FaultNoticed.YES])
     said = f"Of {asked} fault{'' if asked == 1 else 's'} that somebody should notice, {yes} {_were(yes)} noticed"
     said = said if asked else "None of these faults should be noticed by anybody"

@@ -94,7 +94,7 @@ def _judge(folder: Path) -> JudgedRun:
     of = _state(folder)  # taken before the folder is read: additions of a living run are then judged by the next page
     run = judge_run_folder(folder)
     made = JudgedRun(summarise(run), run.result, matrix_of([run]))
-    if made.summary:
+    if made.summary and not made.result.running:  # what is said of it now is not true for long
         with suppress(OSError):
             kept = _Kept(of=of, by=_code(), summary=made.summary, row=made.row)
             write_whole(folder / KEPT_FILE, kept.model_dump_json(indent=1) + "\n")

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
-from gameday.archive.catalog import CatalogRun, RunCatalog
+from gameday.archive.catalog import CatalogRun, RunCatalog, RunningRun
 from gameday.checks.outcome import RunOutcome
 from gameday.coverage.matrix import CoverageMatrix, joined
 from gameday.coverage.run_row import judged_run
@@ -87,6 +87,8 @@ class Digest(_Model):
     start: datetime
     end: datetime
     headline: str
+    running: tuple[RunningRun, ...]
+    """Runs that were under way when this was made; no other figure counts them."""
     outcomes: dict[RunOutcome, int]
     unclean: tuple[Mark, ...]
     """Runs of the window that left the cluster dirty or unproven."""
@@ -116,12 +118,14 @@ def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: 
     actions, unread = _actions(catalog, groups.values(), end)
     coverage, unjudged = _coverage(catalog, [group[-1] for group in groups.values()])
     ran = {run.summary.plan for run in past} | {plan for one in catalog.groups for plan in one.plans}
+    ran |= {one.plan for one in catalog.running}
     doubts = [f"{one.kind.capitalize()} {one.folder.name}: {one.doubt}" for one in catalog.groups if one.doubt]
     unclean = [_mark(run) for run in past if run.summary.cleanliness is not Cleanliness.CLEAN]
     return Digest(
         start=start,
         end=end,
-        headline=_headline(window, rows),
+        headline=_headline(window, rows, len(catalog.running)),
+        running=catalog.running,
         outcomes={outcome: Counter(run.summary.outcome for run in window)[outcome] for outcome in RunOutcome},
         unclean=tuple(mark for mark in unclean if mark.started >= start),
         unclean_before=tuple(mark for mark in unclean if mark.started < start),
@@ -210,7 +214,10 @@ def _actions(
     return tuple(sorted(made, key=lambda one: (one.action.due is None, str(one.action.due)))), unread
 
 
-def _headline(window: Sequence[CatalogRun], rows: Sequence[PlanRow]) -> str:
+def _headline(window: Sequence[CatalogRun], rows: Sequence[PlanRow], running: int) -> str:
+    still = f"{running} still run{'s' if running == 1 else ''}"
+    if not window and running:
+        return f"No game-day has ended in this window; {still}."
     if not window:
         return "No game-day was run in this window: nothing is known of these days."
     failed = sum(run.summary.outcome is RunOutcome.FAILED for run in window)
@@ -222,6 +229,7 @@ def _headline(window: Sequence[CatalogRun], rows: Sequence[PlanRow]) -> str:
     said = [f"{held} of {len(window)} game-days passed"]
     said += [f"{failed} failed"] if failed else []
     said += [f"{other} ended without a verdict"] if other else []
+    said += [still] if running else []
     said += [f"{unclean} left the cluster unclean or unproven"] if unclean else []
     if slower:
         said.append(f"{slower} duration{'' if slower == 1 else 's'} regressed")

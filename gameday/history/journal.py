@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from gameday.clock import Clock
 from gameday.history.durable import DurableLines
-from gameday.history.events import RECORD, Event, Record
+from gameday.history.events import RECORD, Event, Record, RunEnded
+from gameday.history.written_now import is_written_now, mark_as_written
 from gameday.plain_file import NO_PLACE, open_plain
 
 E = TypeVar("E")
@@ -33,6 +34,13 @@ class History:
 
     records: tuple[Record, ...]
     damaged: int = 0
+    is_written: bool = False
+    """True where a living process had the file open to write into it when it was read."""
+
+    @property
+    def is_running(self) -> bool:
+        """True for a run that had not ended when its history was read, and was not dead."""
+        return self.is_written and self.last(RunEnded) is None
 
     @cached_property
     def _by_kind(self) -> dict[type, list[tuple[Record, Any]]]:
@@ -98,7 +106,7 @@ def read_history(path: Path) -> History:
                 records.append(decode(line))
             except ValidationError:
                 damaged += 1
-    return History(tuple(records), damaged)
+    return History(tuple(records), damaged, is_written_now(path))
 
 
 class Journal:
@@ -116,6 +124,7 @@ class Journal:
         self._lock = threading.RLock()
         self._records: list[Record] = list(read_history(path).records) if path.exists() else []
         self._lines = DurableLines(path, reserve_bytes)
+        self._mark = mark_as_written(path)
 
     def append(self, event: Event) -> Record:
         with self._lock:
@@ -150,6 +159,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; safe to call again. Events after it are not written."""
+        self._mark.close()
         self._lines.close()
 
 

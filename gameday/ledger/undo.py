@@ -19,7 +19,7 @@ from typing import Any
 from kubernetes.client import V1Node
 
 from gameday.agent.security import api_account_of, security_of
-from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
+from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask, notes_in
 from gameday.api_clients.lists import NAMESPACE
 from gameday.cluster.flow_control import FlowControlApi, FlowControlKind
 from gameday.cluster.gpu_class import change_gpu_class
@@ -66,6 +66,8 @@ class UndoResult:
     evidence: tuple[str, ...]
     by_deadline: bool = False
     """The pod's own deadline ended the fault, and not this undo."""
+    injector: AgentResult | None = None
+    """The fault's own injector's last word; None: it left none, or this is no fault's undo."""
 
 
 def undo_entry(
@@ -281,7 +283,7 @@ def _take_out_fault(
         return UndoResult(Cleanliness.UNKNOWN, (why,))
     outcome = termination_message(pods, fault.pod)
     if outcome is not None and outcome.cleanliness is Cleanliness.CLEAN:
-        return UndoResult(Cleanliness.CLEAN, outcome.evidence, by_deadline)
+        return UndoResult(Cleanliness.CLEAN, outcome.evidence, by_deadline, outcome)
     why = f"injector reported {outcome.cleanliness}: {outcome.error}" if outcome else "injector left no message"
     if outcome and ledger and outcome.undo_state.items() - state.items():
         # A ledger that cannot be written does not hold up the second agent, which gets the state directly.
@@ -289,7 +291,8 @@ def _take_out_fault(
             ledger.update_undo(entry, fault.model_copy(update={"undo_state": state | outcome.undo_state}))
     state |= outcome.undo_state if outcome else {}
     timeout_s = _SECOND_AGENT_AFTER_SIGNAL_S if after_signal else _SECOND_AGENT_TIMEOUT_S
-    return _send_second_agent(kubernetes, entry, fault, run_id, pods, state, why, timeout_s)
+    second = _send_second_agent(kubernetes, entry, fault, run_id, pods, state, why, timeout_s)
+    return replace(second, injector=outcome)
 
 
 def _logged_undo_state(kubernetes: Kubernetes, pod: str) -> dict[str, str]:

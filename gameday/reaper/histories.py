@@ -13,7 +13,7 @@ from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
-from gameday.history.events import FaultUndone, IntentRecorded, Problem, RunEnded, RunStarted
+from gameday.history.events import FaultInjected, FaultUndone, IntentRecorded, Problem, RunEnded, RunStarted
 from gameday.history.journal import History, Journal, read_history
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, read_lease
@@ -21,6 +21,7 @@ from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.reaper.reap import ReapResult, reap_run
 from gameday.run.record import HISTORY_FILE
 from gameday.run.run import Run
+from gameday.run.unheard_fault import unheard_fault
 from gameday.values.results import Cleanliness
 
 _NOT_FOUND_STATUS = 404
@@ -43,15 +44,22 @@ def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = C
     """
     if not (folder / HISTORY_FILE).is_file():
         return False
+    of_run = [one for one in result.reaped if one.run_id == folder.name]
+    history = read_history(folder / HISTORY_FILE)
+    faults = [fault for one in of_run if (fault := unheard_fault(history, one.entry, one.injector))]
     undone = [
         FaultUndone(
-            intent=one.entry.id, node=one.entry.node, by="reaper", cleanliness=one.cleanliness, evidence=one.evidence
+            intent=one.entry.id,
+            node=one.entry.node,
+            by="reaper",
+            cleanliness=one.cleanliness,
+            evidence=one.evidence,
+            went_in=one.injector.went_in if one.injector else None,
         )
-        for one in result.reaped
-        if one.run_id == folder.name
+        for one in of_run
     ]
     readable = not any(one.config_map == ledger_name(folder.name) for one in result.unreadable)
-    _append(folder, problem, undone, clock, readable=readable)
+    _append(folder, problem, undone, clock, faults, readable=readable)
     return True
 
 
@@ -63,8 +71,10 @@ def describe_reap(reaper: str, result: ReapResult, run_id: str) -> str:
         result: The reap.
         run_id: The dead run.
     """
-    count = sum(one.run_id == run_id for one in result.reaped)
-    return f"the run ended without proof that it was undone; {reaper} undid {count} open changes"
+    of_run = [one for one in result.reaped if one.run_id == run_id]
+    clean = sum(one.cleanliness is Cleanliness.CLEAN for one in of_run)
+    rest = f", and {len(of_run) - clean} more without proof" if clean < len(of_run) else ""
+    return f"the run ended without proof that it was undone; {reaper} undid {clean} open changes{rest}"
 
 
 def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cleanliness:
@@ -192,19 +202,30 @@ def _pod_of(entry: Entry) -> str:
     return entry.undo.pod if isinstance(entry.undo, DeletePod | TakeOutFault) else ""
 
 
-def _append(folder: Path, problem: str, undone: Sequence[FaultUndone], clock: Clock, *, readable: bool) -> None:
-    """Append a problem and the undos; a history that had ended is ended again where all of it is clean by now.
+def _append(
+    folder: Path,
+    problem: str,
+    undone: Sequence[FaultUndone],
+    clock: Clock,
+    faults: Sequence[FaultInjected] = (),
+    *,
+    readable: bool,
+) -> None:
+    """Append a problem, faults and the undos; a history that had ended is ended again where all of it is clean by now.
 
     Args:
         folder: The run's own folder.
         problem: The line that introduces the undos.
         undone: The undos.
         clock: Stamps them.
+        faults: Faults that went in, and that the run did not live to note.
         readable: True where the run's ledger holds nothing that cannot be read.
     """
     journal = Journal(folder / HISTORY_FILE, clock)
     try:
         journal.append(Problem(step=None, what=problem))
+        for fault in faults:
+            journal.append(fault)
         for event in undone:
             journal.append(event)
         clean = readable and all(event.cleanliness is Cleanliness.CLEAN for event in undone)

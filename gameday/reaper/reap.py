@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from gameday.agent.task import InjectTask
+from gameday.agent.task import AgentResult, InjectTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.nodes import snapshot
@@ -50,6 +50,8 @@ class Reaped:
     entry: Entry
     cleanliness: Cleanliness
     evidence: tuple[str, ...]
+    injector: AgentResult | None = None
+    """The fault's own injector's last word; None: it left none, or it is no fault's entry."""
 
     def describe(self) -> str:
         """Return one line; where the entry is not clean with its node and its evidence."""
@@ -317,7 +319,7 @@ def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollowe
         # The ledger is gone: another reaper was faster, and found all of it clean.
         if error.status != _NOT_FOUND_STATUS:
             return Reaped(run_id, entry, Cleanliness.UNKNOWN, (*done.evidence, str(error)))
-    return Reaped(run_id, entry, done.cleanliness, done.evidence)
+    return Reaped(run_id, entry, done.cleanliness, done.evidence, done.injector)
 
 
 def _keep_open(entry: Entry, done: UndoResult, until: datetime) -> tuple[Entry, UndoResult]:

@@ -151,9 +151,9 @@ def words_of(event: Event) -> Words | None:  # noqa: C901, PLR0911, PLR0912 - on
         case SteadyStateChecked(seconds=float() as seconds, node=node):
             return Words(f"log path of {node} alive, {seconds:.1f} s from kernel log to log store")
         case FaultInjected(fault=fault, target=target, layer=layer):
-            return Words(f"fault {fault} is in on {target}, layer {layer}", Tone.STRONG)
+            return Words(f"fault {fault} went in on {target}, layer {layer}", Tone.STRONG)
         case RecoveryDisturbed(fault=fault, target=target, written_at=datetime()):
-            return Words(f"fault {fault} is in on {target.node} while it is repaired", Tone.STRONG)
+            return Words(f"fault {fault} went in on {target.node} while it was repaired", Tone.STRONG)
         case AlertSeen(state="firing", receivers=(_, *_)):
             return None  # printed before; noted again when Alertmanager named the receivers
         case AlertSeen(alert=alert, state=state, node=node, expected=expected, at_baseline=False):

@@ -31,7 +31,7 @@ class NextCommand(BaseModel):
 
 
 def next_command(started: RunStarted | None, result: RunResult, *, ended: bool) -> NextCommand | None:
-    """Return what to do next; None for a run that passed on a clean cluster, or that does not say what it was.
+    """Return what to do next; None for a run that passed on a clean cluster, that still runs, or that is unknown.
 
     A rehearsal's cluster ends with its run, so that there is nothing in it to undo or to examine.
 
@@ -40,7 +40,7 @@ def next_command(started: RunStarted | None, result: RunResult, *, ended: bool) 
         result: How it ended.
         ended: It came to its end; False: it was killed, so that its cluster's part in it is not known.
     """
-    if started is None:
+    if started is None or result.running:
         return None
     words = _words(started.command)
     if started.trigger == "rehearsal" and result.outcome in _EXAMINE and (watched := _with_a_detector(words)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from gameday.checks.facts import breaks_gpu_nodes, first_fault
+from gameday.checks.facts import breaks_gpu_nodes, first_fault, not_yet
 from gameday.checks.node_diff import node_snapshot
 from gameday.history.events import CordonSeen, NodeReturned, Refused, RepairHopSeen, RunEnded, TaintSeen
 from gameday.report.outage import OutOfWork
@@ -66,7 +66,7 @@ def _outage(run: RunFolder, node: str) -> NodeOutage:
 
 def _why_unknown(run: RunFolder, gpus: int | None, since: datetime | None, until: datetime | None) -> str:
     if since is None:
-        return "" if run.history.last(RunEnded) else "the run was cut off"
+        return "" if run.history.last(RunEnded) else not_yet(run.history, "before its end")
     if until is None:
         return "its return is not in the history"
     return "its number of GPUs is not in the history" if gpus is None else ""

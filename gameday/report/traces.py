@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gameday.checks.facts import not_yet
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.history.events import FaultInjected, Record, RunStarted, StepEnded, StepStarted
@@ -138,7 +139,7 @@ def _steps(run: RunFolder) -> Iterator[Span]:
         ended = record.event if record and isinstance(record.event, StepEnded) else None
         end = (record or run.history.records[-1]).at
         fine = ended is not None and ended.outcome in (StepOutcome.DONE, StepOutcome.NOT_ASKED)
-        why = (ended.why or f"the step ended {ended.outcome}") if ended else "the run was cut off in this step"
+        why = (ended.why or f"the step ended {ended.outcome}") if ended else not_yet(run.history, "in this step")
         yield Span(
             key=("step", step),
             name=step,

@@ -12,8 +12,11 @@ from typing import Literal
 from gameday.clock import Clock
 from gameday.errors import AbortedError, StopRunError
 
-# SIGHUP: the terminal, or the connection that carried it, is gone.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WORDS = {
+    signal.SIGINT: "you pressed Ctrl-C",
+    signal.SIGTERM: "its process was told to end (SIGTERM), as a cancel in Prefect or a shutdown does",
+    signal.SIGHUP: "its terminal, or the connection to it, was closed (SIGHUP)",
+}
 # Only a process' main thread can handle signals; these belong to open runs in its other threads.
 _IN_OTHER_THREADS: set[Abort] = set()
 
@@ -85,7 +88,7 @@ class Abort:
             finally:
                 _IN_OTHER_THREADS.discard(self)
             return
-        before = {which: signal.getsignal(which) for which in _SIGNALS}
+        before = {which: signal.getsignal(which) for which in _WORDS}
         if before[signal.SIGHUP] is signal.SIG_IGN:
             del before[signal.SIGHUP]
         for which in before:
@@ -98,7 +101,7 @@ class Abort:
 
     def _on_signal(self, signal_number: int, frame: FrameType | None) -> None:
         self._second_signal = self._error is not None
-        self._error = self._error or AbortedError("operator", f"{signal.Signals(signal_number).name} received")
+        self._error = self._error or AbortedError("operator", _WORDS[signal.Signals(signal_number)])
         # A handler may find its own thread inside the event's lock, which cannot be taken twice: another thread waits
         # for it, and this one goes on.
         threading.Thread(target=self._requested.set, name="abort", daemon=True).start()

@@ -14,6 +14,7 @@ from gameday.ledger.ledger import Ledger
 from gameday.ledger.undo import undo_entry
 from gameday.run.node_watch import NodeWatch
 from gameday.run.record import RunRecord
+from gameday.run.unheard_fault import unheard_fault
 from gameday.values.results import Cleanliness
 
 # An entry expires this long after its fault's own deadline, so that the agent has time to act first.
@@ -99,11 +100,20 @@ class RunLedger:
             ledger=self.stored,
             after_signal=self._record.abort.by_operator,
         )
-        self.settle(entry, done.cleanliness, done.evidence, by_deadline=done.by_deadline)
+        if fault := unheard_fault(self._record.journal.history(), entry, done.injector):
+            self._record.note(fault)
+        went_in = done.injector.went_in if done.injector else None
+        self.settle(entry, done.cleanliness, done.evidence, by_deadline=done.by_deadline, went_in=went_in)
         return done.cleanliness
 
     def settle(
-        self, entry: Entry, cleanliness: Cleanliness, evidence: tuple[str, ...], *, by_deadline: bool = False
+        self,
+        entry: Entry,
+        cleanliness: Cleanliness,
+        evidence: tuple[str, ...],
+        *,
+        by_deadline: bool = False,
+        went_in: bool | None = None,
     ) -> None:
         """Write down how an entry ended, in the history and in the ledger.
 
@@ -112,11 +122,10 @@ class RunLedger:
             cleanliness: What reading back showed.
             evidence: The lines that prove it.
             by_deadline: The agent's own deadline ended the fault, and not this run.
+            went_in: Whether the fault went in, by its injector's word; None: it is not known, or there is no fault.
         """
-        by = "deadline" if by_deadline else "flow"
-        self._record.note(
-            FaultUndone(intent=entry.id, node=entry.node, by=by, cleanliness=cleanliness, evidence=evidence)
-        )
+        by, what = "deadline" if by_deadline else "flow", {"intent": entry.id, "node": entry.node, "went_in": went_in}
+        self._record.note(FaultUndone(by=by, cleanliness=cleanliness, evidence=evidence, **what))
         try:
             self.stored.settle(entry, cleanliness, by, evidence)
         except AdapterError as error:

@@ -61,8 +61,7 @@ class OpenSeason:
     @property
     def stopped(self) -> str:
         """The reason why no further run may begin; empty while they may."""
-        error = self.abort.requested
-        return f"{error.by}: {error.why}" if isinstance(error, AbortedError) else str(error or "")
+        return str(self.abort.requested or "")
 
 
 @contextmanager
@@ -100,7 +99,7 @@ def open_season(
         except AdapterError as error:
             raise RefusedError(str(error), error.hint) from None
         except AbortedError as error:
-            raise RefusedError(f"stopped by {error.by}: {error.why}") from None
+            raise RefusedError(f"stopped: {error.why}") from None
         finally:
             leases.release()
             kubernetes.close()

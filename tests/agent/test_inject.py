@@ -132,6 +132,7 @@ def test_an_injection_that_fails_half_way_is_undone(fault: KnobFault, host: Fake
     result = inject(task(), context)
     assert (result.ok, result.cleanliness) == (False, "clean")
     assert "lost the host half way" in result.error
+    assert result.went_in is None
     assert host.files["/sys/knob"] == "0"
 
 
@@ -175,12 +176,14 @@ def test_a_fault_that_is_refused_before_it_goes_in_is_not_undone(
         "error",
         "no such knob",
     )
+    assert result.went_in is False
     assert host.files["/sys/knob"] == "0"
 
 
 def test_findings_during_the_hold_are_evidence(fault: KnobFault, context: Context) -> None:
     fault.held = ("peak 60 C",)
-    assert inject(task(), context).evidence[:3] == ("set", "peak 60 C", "put back")
+    result = inject(task(), context)
+    assert (result.went_in, result.evidence[:3]) == (True, ("set", "peak 60 C", "put back"))
 
 
 def test_a_note_that_cannot_be_printed_takes_the_fault_out(fault: KnobFault, host: FakeHost, context: Context) -> None:
@@ -196,6 +199,7 @@ def test_an_agent_that_is_stopped_before_the_injection_changes_nothing(
     context.ending.by_signal()
     result = inject(task(), context)
     assert (result.ok, result.cleanliness, result.ended_by) == (False, "clean", "sigterm")
+    assert result.went_in is False
     assert host.files["/sys/knob"] == "0"
     assert list(context.state_dir.iterdir()) == []
 

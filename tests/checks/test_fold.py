@@ -49,7 +49,7 @@ def test_unknown():
 
 def test_a_run_whose_step_ended_broken_has_not_passed_though_every_verdict_held():
     r = result(build.ended(passing(), build.Step.RECOVER, build.StepOutcome.BROKEN, "the alert is still active"))
-    why = "An expectation of step recover is broken: the alert is still active."
+    why = "Step 'recover' ended broken: the alert is still active."
     assert (r.outcome, r.exit_code, r.why) == (RunOutcome.FAILED, 1, why)
 
 
@@ -97,7 +97,8 @@ def test_a_run_that_was_reaped_while_it_slept_says_who_undid_it():
     aborted = Timed(17, Aborted(by="guard", why="the cluster lease was not renewed for 40 s"))
     assert summary([*reaped, aborted]) == ("aborted", "clean", 3)
     assert result([*reaped, aborted]).why.endswith(
-        "40 s; what it had changed was undone by the reaper at 09:00:46 UTC."
+        "40 s, after the fault went in; it is out again; "
+        "what the run had changed was undone by the reaper at 09:00:46 UTC."
     )
     assert "reaper" not in result([*passing(), aborted]).why
 

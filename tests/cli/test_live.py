@@ -109,7 +109,7 @@ def test_an_effect_is_printed_after_its_cause(tmp_path: Path) -> None:
     words = [line.split("s  ", 1)[1].partition(",")[0] for line in _lines(journal)]
     taint = "taint k=v:NoSchedule on"
     assert words == [
-        f"fault xid is in on {n} GPU 0" if f else f"{taint} {n}"
+        f"fault xid went in on {n} GPU 0" if f else f"{taint} {n}"
         for n, f in (("n1", 1), ("n1", 0), ("n2", 1), ("n2", 0), ("n1", 0))
     ]
 

@@ -81,7 +81,7 @@ def test_a_deployment_runs_under_a_process_worker(clean_arena: Arena, tmp_path: 
     assert {QUICK["name"], "xid", "rehearsal"} <= set(flow_run["tags"])
     logs = api.post("/logs/filter", json={"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}})
     said = [log["message"] for log in logs.json()]
-    assert any("fault xid is in on gpu-node-" in line for line in said), said
+    assert any("fault xid went in on gpu-node-" in line for line in said), said
     assert any("qa node: done" in line for line in said)
 
 

@@ -102,7 +102,7 @@ def test_a_target_without_a_gpu_is_named_without_one(run: ReadOnlyRun) -> None:
     chosen = TargetsChosen.model_construct(targets=(Target(node="client-1"), Target(node="n1", gpu=3)))
     assert _text(chosen) == "target client-1, n1 GPU 3"
     injected = FaultInjected.model_construct(fault="list_storm", target=Target(node="client-1"), layer="control plane")
-    assert _text(injected) == "fault list_storm is in on client-1, layer control plane"
+    assert _text(injected) == "fault list_storm went in on client-1, layer control plane"
 
 
 def _text(event: Any) -> str:

@@ -101,7 +101,7 @@ def test_what_cannot_be_undone_in_its_place_stops_the_season(
     monkeypatch.setattr("gameday.reaper.histories.reap_run", away)
     season = OpenSeason("season-1", runner, Abort())
     run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
-    assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is unknown"
+    assert season.stopped == "after run season-1-01 (plan-1) the cluster is unknown"
     assert not (tmp_path / "season-1-02").exists()
     problems = read_history(tmp_path / "season-1-01" / "history.jsonl").of(Problem)
     assert "could not be undone: https://server" in problems[0].what

@@ -174,7 +174,7 @@ def test_the_summary_says_whether_the_cluster_noticed(tmp_path):
     assert summary_of(written(tmp_path, 2, build.detector_off())).noticed is Noticed.NO
     killed = written(tmp_path, 3, build.cut_off(build.passing(), 12.5))
     assert summary_of(killed).noticed is Noticed.UNKNOWN
-    said = "Not known : alert firing: not measured; node tainted 0.97 s after the fault."
+    said = "Not known : alert firing: not seen before the history stops; node tainted 0.97 s after the fault."
     assert said in Page((killed / "report.html").read_text()).text("verdict")
     untainted = build.without(
         build.passing(), lambda e: e.kind == "taint_seen", lambda e: isinstance(e, HopSeen) and e.hop == "node tainted"

@@ -80,7 +80,7 @@ def test_what_the_history_does_not_hold_is_unknown_and_says_why(tmp_path: Path) 
     returns = measured(tmp_path / "returns", never_returned())
     assert (returns.gpu_hours, returns.why) == (None, f"{build.NODE}: its return is not in the history")
     killed = measured(tmp_path / "killed", build.cut_off(build.passing(), 9.9))
-    assert (killed.gpu_hours, killed.why) == (None, f"{build.NODE}: the run was cut off")
+    assert (killed.gpu_hours, killed.why) == (None, f"{build.NODE}: the run was cut off before its end")
     uncounted = measured(tmp_path / "gpus", build.without(build.passing(), lambda e: isinstance(e, NodeSeen)))
     assert (uncounted.gpu_hours, uncounted.why) == (None, f"{build.NODE}: its number of GPUs is not in the history")
 

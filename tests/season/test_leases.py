@@ -135,10 +135,10 @@ def test_a_signal_stops_the_runs_of_all_threads_and_no_other_begins(world: World
     with open_season("season-1", profile(world), print) as season:
         threading.Thread(target=interrupt, daemon=True).start()
         run_all(season, RunQueue(places, 9), 9, play, tmp_path)
-        assert season.stopped == "operator: SIGINT received"
+        assert season.stopped == "you pressed Ctrl-C"
     for run_id in ("season-1-01", "season-1-02"):
         aborted = read_history(tmp_path / run_id / "history.jsonl").of(Aborted)
-        assert [(one.by, one.why) for one in aborted] == [("operator", "SIGINT received")]
+        assert [(one.by, one.why) for one in aborted] == [("operator", "you pressed Ctrl-C")]
     assert not (tmp_path / "season-1-03").exists()
     assert world.holders() == {}
 
@@ -159,7 +159,7 @@ def test_no_run_begins_after_one_that_left_the_cluster_dirty(runner: Kubernetes,
     season = season_of(runner)
     run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
     assert begun == ["season-1-01"]
-    assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is dirty"
+    assert season.stopped == "after run season-1-01 (plan-1) the cluster is dirty"
 
 
 def left_dirty(reports: Path, run_id: str, undo: str = "restore-node", node: str | None = "n1") -> None:
@@ -217,7 +217,7 @@ def test_whatever_else_is_left_dirty_stops_a_season(
 
     season = season_of(beside_guest(runner) if guest else runner)
     run_all(season, RunQueue([place_on("n1", 1), place_on("n2", 2)], 1), 1, play, tmp_path)
-    assert season.stopped == "guard: after run season-1-01 (plan-1) the cluster is dirty"
+    assert season.stopped == "after run season-1-01 (plan-1) the cluster is dirty"
     assert season.taken_out == []
 
 
@@ -227,7 +227,7 @@ def test_a_run_that_ends_without_a_result_stops_the_season(runner: Kubernetes, t
 
     season = season_of(runner)
     run_all(season, RunQueue([place_on("n1", 1), place_on("n1", 2)], 1), 1, play, tmp_path)
-    assert season.stopped == "guard: run season-1-01 (plan-1) broke off: OSError: no space left"
+    assert season.stopped == "run season-1-01 (plan-1) broke off: OSError: no space left"
 
 
 def test_a_failed_run_lets_the_others_begin(runner: Kubernetes, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_random_season_that_is_stopped_between_two_runs_ends_at_once(runner: K
     season = season_of(runner)
     run_all(season, RunQueue([drawn_for("n1", 1, 0.0), drawn_for("n1", 2, 3600.0, 7200.0)], 1), 1, play, tmp_path)
     assert begun == ["season-1-01"]
-    assert season.stopped == "operator: SIGINT received"
+    assert season.stopped == "SIGINT received"
 
 
 def test_a_random_season_looks_at_more_nodes_than_its_plans_need(world: World, runner: Kubernetes) -> None:

@@ -45,6 +45,9 @@ class FaultUndone(EventModel):
     cleanliness: Cleanliness
     evidence: tuple[str, ...] = Field(description="what was read before, written and read after")
     attempts: int = 1
+    went_in: bool | None = Field(
+        default=None, description="of a fault, by its injector's own word; None where it left none that says so"
+    )
 
 
 class RecoveryDisturbed(EventModel):

@@ -7,6 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from gameday.checks.facts import first_few, seconds_text
+from gameday.checks.fault_state import FaultState, fault_state
 from gameday.checks.node_diff import node_snapshot
 from gameday.history.events import (
     AlertSeen,
@@ -122,10 +123,14 @@ def _duration(run: RunFolder) -> BoundedRow:
 
 
 def _so_far(run: RunFolder, count: str) -> str | None:
-    """A run without a start knows nothing, and one that was cut off only what it had seen."""
+    """A run without a start knows nothing, and one that was cut off, or did not hear of its fault, what it had seen."""
     if run.started is None:
         return None
-    return count if run.history.last(RunEnded) else f"at least {count}"
+    return (
+        count
+        if run.history.last(RunEnded) and fault_state(run.history) is not FaultState.POSSIBLE
+        else f"at least {count}"
+    )
 
 
 def _pods(run: RunFolder) -> BoundedRow:

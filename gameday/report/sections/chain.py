@@ -8,6 +8,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from gameday.checks.facts import first_fault, target_nodes
+from gameday.checks.fault_state import FaultState, fault_state
 from gameday.checks.verdict import Status
 from gameday.history.events import AlertSeen, CordonSeen, HopSeen, StepStarted
 from gameday.report.doctors_word import DoctorsWord
@@ -73,6 +74,7 @@ class HopRow(BaseModel):
 
 class Chain(BaseModel):
     node: str | None
+    went_in: FaultState
     rows: tuple[HopRow, ...]
     total_s: float | None
     ticks: tuple[Tick, ...]
@@ -108,6 +110,7 @@ def _chain(run: RunFolder, node: str | None) -> Chain:
     total_s = max(ends, default=None)
     return Chain(
         node=node,
+        went_in=fault_state(run.history, node),
         rows=tuple(rows) if seen else (),
         total_s=total_s,
         ticks=tuple(time_ticks(0.0, max(total_s or 0.0, _LEAST_AXIS_S))),

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from gameday.checks.fault_state import FaultState, fault_state
 from gameday.history.events import FaultInjected, RecoveryDisturbed
 from gameday.plan.purpose import Purpose
 from gameday.report.run_folder import RunFolder
@@ -20,6 +21,7 @@ class HypothesisAndFault(BaseModel):
     hypothesis: str | None
     purpose: Purpose
     fault: dict[str, Any]
+    went_in: FaultState
     injected: tuple[FaultInjected, ...]
     during: tuple[RecoveryDisturbed, ...]
 
@@ -30,6 +32,7 @@ def build(run: RunFolder) -> HypothesisAndFault:
         hypothesis=run.plan.hypothesis if run.plan else None,
         purpose=run.plan.purpose if run.plan else Purpose(),
         fault=run.plan.fault.model_dump(mode="json") if run.plan else {},
+        went_in=fault_state(run.history),
         injected=tuple(run.history.of(FaultInjected)),
         during=tuple(run.history.of(RecoveryDisturbed)),
     )

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from pydantic import BaseModel
 
+from gameday.checks.fault_state import FaultState, fault_state
 from gameday.history.events import (
     FaultInjected,
     FaultUndone,
@@ -57,7 +58,8 @@ class StepBar(BaseModel):
 
 class Timeline(BaseModel):
     zero: datetime | None
-    zero_is_fault: bool
+    went_in: FaultState
+    """T+0 is the moment of a fault that went in, else the first record."""
     first_s: float
     last_s: float
     ticks: tuple[Tick, ...]
@@ -75,7 +77,7 @@ def build(run: RunFolder) -> Timeline:
     offsets = [run.offset_s(record.at) for record in records] or [0.0]
     return Timeline(
         zero=run.zero,
-        zero_is_fault=bool(run.history.of(FaultInjected)),
+        went_in=fault_state(run.history),
         first_s=min(offsets),
         last_s=max(offsets),
         ticks=tuple(time_ticks(min(offsets), max(*offsets, min(offsets) + 0.001))),
@@ -194,9 +196,9 @@ def _qa_lines(run: RunFolder) -> list[TimelineRow]:
 def _bar(run: RunFolder, step: Step) -> StepBar:
     start = next(((r, e) for r, e in run.history.with_times(StepStarted) if e.step == step), None)
     end = next(((r, e) for r, e in run.history.with_times(StepEnded) if e.step == step), None)
-    cut_off = run.history.records[-1] if start and not end else None
-    outcome = end[1].outcome if end else ("cut off" if start else StepOutcome.NOT_REACHED)
-    finish = end[0] if end else cut_off
+    cut_off = "running" if run.history.is_running else "cut off"
+    outcome = end[1].outcome if end else (cut_off if start else StepOutcome.NOT_REACHED)
+    finish = end[0] if end else run.history.records[-1] if start else None
     return StepBar(
         step=step,
         outcome=outcome,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from gameday.checks.facts import seconds_text
+from gameday.checks.fault_state import FaultState, fault_state
 from gameday.checks.outcome import RunResult
 from gameday.checks.verdict import Status
-from gameday.history.events import FaultInjected, RunEnded, RunStarted, TaintSeen, TargetsChosen
+from gameday.history.events import Aborted, AlertSeen, RunEnded, RunStarted, TaintSeen, TargetsChosen
 from gameday.report.compare import Trend, trends
 from gameday.report.durations import SINCE, durations
 from gameday.report.formatting import sentence
@@ -109,9 +110,11 @@ def _how(run: RunFolder, seen: Noticed) -> str:
                 *_taints_all_the_same(run),
             ]
         )
-    if not run.history.of(FaultInjected):
-        return "no fault went in"
-    parts = []
+    went_in = fault_state(run.history)
+    if went_in is not FaultState.IN:
+        so_far = " so far" if run.history.is_running else ""
+        return "; ".join([f"{went_in}{so_far}", *(_came_all_the_same(run) if went_in is FaultState.POSSIBLE else ())])
+    parts, stopped = [], _why_not_seen(run)
     for check, (happened, not_happened) in SIGNAL_PHRASES.items():
         of_kind = [verdict for verdict in signal_verdicts(run) if verdict.check == check]
         missed = [verdict for verdict in of_kind if verdict.seconds is None and verdict.status is Status.BROKEN]
@@ -123,5 +126,22 @@ def _how(run: RunFolder, seen: Noticed) -> str:
         if missed:
             parts.append(not_happened + (f" ({len(missed)} of {len(of_kind)})" if len(of_kind) > 1 else ""))
         if unseen:
-            parts.append(f"{happened}: not measured")
+            parts.append(f"{happened}: {stopped}")
     return "; ".join(parts)
+
+
+def _why_not_seen(run: RunFolder) -> str:
+    """Return why a signal that was expected has no time, in as few words as the first screen has room for."""
+    if run.history.is_running:
+        return "not seen so far"
+    if run.history.last(Aborted):
+        return "not seen before the run was stopped"
+    return "not measured" if run.history.last(RunEnded) else "not seen before the history stops"
+
+
+def _came_all_the_same(run: RunFolder) -> list[str]:
+    """Return a phrase for each alert that fired, and each target that was tainted, where nobody can say by what."""
+    firing = [one for one in run.history.of(AlertSeen) if one.expected and one.state == "firing"]
+    alerts = [f"alert {one.alert} fired for {one.node or 'no node'}" for one in firing if not one.at_baseline]
+    taints = [one for one in run.history.of(TaintSeen) if one.present and not one.at_baseline]
+    return list(dict.fromkeys([*alerts, *(f"{one.node} was tainted with {one.taint}" for one in taints)]))

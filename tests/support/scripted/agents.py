@@ -85,7 +85,10 @@ def notes(task: Task, script: AgentScript, at: datetime, measured: float) -> Ite
 
 def result(task: Task, script: AgentScript, written_at: datetime | None, ended_by: EndedBy) -> AgentResult:
     """Return the termination message of an agent that did as its script says."""
-    evidence = (f"written x1: <3>{kernel_line(task)}", "read back: the fault is out")
+    if isinstance(task, InjectTask) and script.error:
+        written_at = None  # the host said no before anything was written
+    done = () if isinstance(task, InjectTask) else (f"{task.role}: {script.error or 'done'}",)
+    evidence = (f"written x1: <3>{kernel_line(task)}", "read back: the fault is out") if written_at else done
     return AgentResult(
         role=task.role,
         ok=not script.error,
@@ -93,7 +96,7 @@ def result(task: Task, script: AgentScript, written_at: datetime | None, ended_b
         written_at=written_at,
         ended_by="error" if script.error else ended_by,
         error=script.error,
-        evidence=evidence if written_at else (f"{task.role}: {script.error or 'done'}",),
+        evidence=evidence,
     )
 
 

@@ -1,0 +1,44 @@
+"""A fault that went in and of which its run did not hear: the run was stopped, or died, between the two."""
+
+from __future__ import annotations
+
+from gameday.agent.task import AgentResult
+from gameday.faults.registry import fault_for, parse_parameters
+from gameday.history.events import FaultInjected, TargetsChosen
+from gameday.history.journal import History
+from gameday.ledger.entries import Entry, TakeOutFault
+from gameday.values.nodes import Target
+
+
+def unheard_fault(history: History, entry: Entry, injector: AgentResult | None) -> FaultInjected | None:
+    """Return the fault as its injector tells of it at its end.
+
+    Args:
+        history: The run's history so far.
+        entry: The ledger's entry for the injector.
+        injector: What the injector left; None: nothing.
+
+    Returns:
+        None where the fault did not go in, or the history has one of this node already: a second one, which the plan
+        means for the recovery, has an event of its own.
+    """
+    undo = entry.undo
+    if not isinstance(undo, TakeOutFault) or injector is None or injector.written_at is None:
+        return None
+    if any(entry.node == fault.target.node for fault in history.of(FaultInjected)):
+        return None
+    chosen = [target for event in history.of(TargetsChosen) for target in event.targets if target.node == entry.node]
+    try:
+        parameters = parse_parameters(undo.fault)
+        reach = fault_for(parameters).reach(parameters)
+        words = {"layer": reach.layer, "does_not_reach": reach.does_not_reach, "seen_by": reach.seen_by}
+    except ValueError:  # the fault of a package that is not installed here
+        words = {"layer": "layer not known"}
+    return FaultInjected(
+        intent=entry.id,
+        target=chosen[-1] if chosen else Target(node=entry.node or ""),
+        fault=str(undo.fault.get("type", "")),
+        written_at=injector.written_at,
+        evidence=injector.evidence,
+        **words,
+    )
