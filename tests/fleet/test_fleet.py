@@ -153,7 +153,7 @@ def test_ctrl_c_ends_the_probes_and_leaves_nothing(
     code, report, said = fleet(clean_arena, tmp_path, "--at-once", "6", "--load", "120s")
     acted.join(30)
     assert code == ExitCode.ABORTED, said
-    assert "SIGINT" in report["record"]["stopped"]
+    assert "you pressed Ctrl-C" in report["record"]["stopped"]
     assert report["record"]["cleanliness"] == "clean"
     assert report["record"]["virtual_nodes"] == report["record"]["nodes"] == 6
 
