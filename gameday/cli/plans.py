@@ -107,7 +107,6 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
     """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
     from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
     from gameday.detectors.resolve import completed  # noqa: PLC0415
     from gameday.documents.read import decode, read  # noqa: PLC0415
@@ -130,8 +129,12 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
         return path, league.parse_league(parsed, path), ()
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
-    if _is_cluster_profile(parsed.data):
-        return path, load_profile(path), ()
+    if (
+        "apiVersion" not in parsed.data
+        and "fault" not in parsed.data
+        and (cluster := _cluster_profile(parsed.data, path))
+    ):
+        return path, cluster, ()
     if problem := _not_a_plan(parsed.data, path):
         raise DocumentError([problem])
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
@@ -144,13 +147,16 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
     return path, loaded.plan, tuple(warnings)
 
 
-def _is_cluster_profile(data: Mapping[str, object]) -> bool:
-    """Return True for a file with keys that a cluster profile has, and a plan has not."""
-    from gameday.cluster.profile import ClusterProfile  # noqa: PLC0415
+def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile | None:
+    """Load a file with keys that a cluster profile has, and a plan has not; None for another one.
+
+    It loads Kubernetes' client, which the check of a plan does without.
+    """
+    from gameday.cluster.profile import ClusterProfile, load_profile  # noqa: PLC0415
     from gameday.plan.models import Plan  # noqa: PLC0415
 
     own = ClusterProfile.model_fields.keys() - Plan.model_fields.keys() - {"guest"}
-    return "apiVersion" not in data and "fault" not in data and not own.isdisjoint(data)
+    return None if own.isdisjoint(data) else load_profile(path)
 
 
 def _not_a_plan(data: Mapping[str, object], path: Path) -> DocumentProblem | None:

@@ -23,12 +23,12 @@ from gameday.cluster.metrics_server import serve_metrics
 from gameday.cluster.profile import KERNEL_LOG_SELECTOR, Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError, DocumentError, LeaseLostError
-from gameday.health.api import MANAGER, Api, ExplainedApi, connect_without_retries
+from gameday.health.api import Api, ExplainedApi, connect_without_retries
 from gameday.health.claim import CLAIM_DURATION, LEADING_CONTROLLER, Claim, holder_name
 from gameday.health.controller import Controller
 from gameday.health.leading import Lead
 from gameday.health.metrics import LeadMetrics, Metrics
-from gameday.health.model import Taint
+from gameday.health.model import MANAGER, Taint
 from gameday.health.policy_files import DEFAULT, load_policy
 from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options

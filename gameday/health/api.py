@@ -18,8 +18,8 @@ from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import send
 from gameday.cluster.kubeconfig import load_configuration
 from gameday.errors import KubernetesError
+from gameday.health.model import MANAGER
 
-MANAGER = "gameday-health"
 MERGE_PATCH = "application/merge-patch+json"
 NOT_FOUND, CONFLICT = 404, 409
 EVENTS = "/api/v1/namespaces/default/events"

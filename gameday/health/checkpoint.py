@@ -22,8 +22,8 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kube_errors import reason_of
-from gameday.health.api import CONFLICT, MANAGER, MERGE_PATCH, NOT_FOUND, Api
-from gameday.health.model import LogProgress, read_progress
+from gameday.health.api import CONFLICT, MERGE_PATCH, NOT_FOUND, Api
+from gameday.health.model import MANAGER, LogProgress, read_progress
 from gameday.health.signal import SignalKind
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from gameday.health.api import MANAGER
+from gameday.health.model import MANAGER
 from gameday.health.policy import AlertMatch, ConditionMatch, EventMatch, KernelLogMatch, PodLogMatch, Policy, Rule
 from gameday.xid.catalogue import nvlink5_codes, sxids, xids
 from gameday.xid.lines import KernelEvent, Kind, Severity

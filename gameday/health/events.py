@@ -15,7 +15,8 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from gameday.cluster.kube_errors import reason_of
-from gameday.health.api import EVENTS, MANAGER, MERGE_PATCH, Api
+from gameday.health.api import EVENTS, MERGE_PATCH, Api
+from gameday.health.model import MANAGER
 
 log = logging.getLogger(__name__)
 

@@ -15,6 +15,8 @@ from gameday.health.signal import SignalKind
 from gameday.xid.catalogue import Remedy
 from gameday.xid.lines import Kind
 
+MANAGER = "gameday-health"
+"""The controller's field manager, and the reporting component of its Events."""
 REASON = "gameday.dev/faulty-reason"
 """The annotation that says why the node is tainted; it stays as long as the taint."""
 

@@ -14,8 +14,8 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 from gameday.errors import LeaseLostError
-from gameday.health.api import MANAGER, MERGE_PATCH, Api
-from gameday.health.model import REASON, Fault, LogProgress, NodeView, Taint, write_reason
+from gameday.health.api import MERGE_PATCH, Api
+from gameday.health.model import MANAGER, REASON, Fault, LogProgress, NodeView, Taint, write_reason
 
 log = logging.getLogger(__name__)
 
