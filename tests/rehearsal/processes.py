@@ -68,8 +68,8 @@ class RobbedPorts(ExitStack):
         self._index = index
         self.taken: int | None = None
 
-    def hold(self, count: int) -> HeldPorts:
-        held = HeldPorts(count)
+    def hold(self, count: int, first: int = 0) -> HeldPorts:
+        held = HeldPorts(count, first)
         if self.taken is None:
             self.taken = held.numbers[self._index]
             self.enter_context(listening(self.taken))
