@@ -66,7 +66,7 @@ def update_automations(block: str, reset: Sequence[str] = ()) -> Registered:
     Args:
         block: The notification block that the messages go through: `TYPE/NAME`, such as slack-webhook/gpu-oncall, or
             its name alone where no other has it.
-        reset: Names of automations that get what is shipped, whatever people have set.
+        reset: Names of automations that get what is shipped, also where people have set something else.
 
     Returns:
         The automations' names, and what was kept.
@@ -96,7 +96,7 @@ def update_automations(block: str, reset: Sequence[str] = ()) -> Registered:
 def _update(client: SyncPrefectClient, one: AutomationCore, there: Automation, last: Mapping[str, str]) -> list[str]:
     """Write what is shipped of an automation that is there, and return a line for each thing that is kept.
 
-    Each write starts the clock of the missed season anew, so what is alike is not written.
+    Each write starts the clock of the missed season again, so what is alike is not written.
     """
     files, now = _settings(one), _settings(there)
     kept = changed_by_people(files, now, last)

@@ -49,7 +49,7 @@ def register_deployments(
         declared: The deployments.
         choices: The values that their forms offer.
         folder: The folder in which their worker runs them.
-        reset: Names of deployments that get what the files say, whatever people have set; automations have the same.
+        reset: Names of deployments and automations that get what the files say, also where people have set others.
 
     Raises:
         CommandError: The flow of one of them is not there, or `reset` names none of them; nothing is registered then.
@@ -196,7 +196,7 @@ def _write_fields(
 ) -> None:
     """Write the fields of a deployment that are not yet as they are to be.
 
-    What is right already is not written: each write makes the runs that are scheduled anew, and with them one that
+    What is right already is not written: each write makes the scheduled runs a second time, and with them one that
     somebody has put off.
     """
     takes = wanted._parameter_openapi_schema.properties

@@ -1,4 +1,4 @@
-"""What must have happened for each sentence of a report's first screen to be true.
+"""The events that make each sentence of a report's first screen true.
 
 Some truths are the cluster's own and not the history's: whether a fault was in, and is. A sentence that no claim covers
 is an error: a new one has to say first what it claims.

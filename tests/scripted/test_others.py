@@ -1,4 +1,4 @@
-"""What somebody else does to a target during a game-day aborts it, stays theirs, and is not counted as ours."""
+"""The deeds of somebody else on a target: they abort the game-day, stay, and are not counted as ours."""
 
 from __future__ import annotations
 

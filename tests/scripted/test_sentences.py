@@ -46,7 +46,7 @@ After = Callable[[ScriptedCluster, Path], ScriptedCluster]
 
 
 class Cancelled(BaseException):
-    """What an engine throws into a flow that it cancels or suspends."""
+    """The exception of an engine that cancels or suspends a flow."""
 
 
 def throw(error: BaseException) -> object:
