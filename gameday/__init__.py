@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from gameday.lifecycle.undo import undo_at_the_end
     from gameday.observe.injected_fault import InjectedFault
     from gameday.plan.catalogue import find_plan
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import LoadedPlan
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.models import Plan
     from gameday.remediations.base import Remediation
     from gameday.report.figure import Figure
     from gameday.report.run_folder import RunFolder
@@ -147,8 +148,9 @@ _HOLDS = {
     "lifecycle.undo": ("undo_at_the_end",),
     "observe.injected_fault": ("InjectedFault",),
     "plan.catalogue": ("find_plan",),
+    "plan.fault": ("FaultParameters",),
     "plan.load": ("LoadedPlan",),
-    "plan.models": ("FaultParameters", "Plan"),
+    "plan.models": ("Plan",),
     "remediations.base": ("Remediation",),
     "report.figure": ("Figure",),
     "report.run_folder": ("RunFolder",),

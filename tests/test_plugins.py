@@ -41,7 +41,7 @@ CACHES = (
 FAULT = """
 from typing import ClassVar, Literal
 from gameday.faults.base import Evidence, Fault, Layer
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 class P(FaultParameters):
     type: Literal["{name}"] = "{name}"

@@ -17,7 +17,8 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.fault import FaultParameters
+    from gameday.plan.models import Plan
 
 _PIPE_WIDTH = 1000
 """Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""

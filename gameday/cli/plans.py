@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from gameday.guests.models import Guest
     from gameday.health.policy import Policy
     from gameday.league.document import League
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import DetectorWarning
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.models import Plan
 
     _Checked = Plan | DetectorProfile | Guest | League | Policy | ClusterProfile
 

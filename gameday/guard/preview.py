@@ -22,7 +22,7 @@ from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.canary import ExpectedAllReduce
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.plan.settings import FlowControl
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import (

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from gameday.documents.schema import DocumentSchema
-from gameday.plan.models import FaultParameters, Plan, Recovery
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan, Recovery
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 

@@ -30,7 +30,8 @@ from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo, object_prefix
 from gameday.ledger.termination_message import termination_message
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 from gameday.remediations.registry import remediation_for
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus
