@@ -11,8 +11,8 @@ from gameday.agent.task import CanaryNote, notes_in
 from gameday.checks.canary import baseline_of
 from gameday.checks.facts import first_fault
 from gameday.errors import AdapterError, StepFailedError
+from gameday.expect.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
 from gameday.history.events import CanaryMeasured, QaChecked
-from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
 from gameday.run.agents import run_agent
 from gameday.run.all_reduce import choose_peers
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task, is_told_by_injector

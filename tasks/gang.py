@@ -14,9 +14,9 @@ from gameday.checks.verdict import Status
 from gameday.cluster.manifests import gang_pod
 from gameday.cluster.nodes import snapshot
 from gameday.errors import KubernetesError
+from gameday.expect.scheduling import ExpectedPlacement
 from gameday.history.events import GangPlaced, GangPod
 from gameday.ledger.entries import DeletePod, Entry
-from gameday.plan.scheduling import ExpectedPlacement
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import pool_labels, why_unfit

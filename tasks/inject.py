@@ -10,10 +10,10 @@ from gameday.history.events import FaultInjected
 from gameday.ledger.entries import BringBackOperands, RestoreNode
 from gameday.observe.api_server_load import injector_pod
 from gameday.observe.cluster_repair import ClusterRepair
-from gameday.observe.device_taints import watch_devices
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
 from gameday.observe.node_states import note_nodes_and_pods
+from gameday.observe.signals import watch_signals
 from gameday.reaper.late_quarantine import detector_bound
 from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault
 from gameday.run.run import Run
@@ -55,7 +55,7 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
         _intend_return(run, target)
     tail = KernelLogTail(run, target.node)
     run.background.callback(tail.stop)
-    watch_devices(run, target.node)
+    watch_signals(run, target.node)
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
     operands, to_undo = None, tuple[str, ...]()

@@ -15,10 +15,10 @@ from gameday.checks.verdict import Status, Verdict
 from gameday.cluster.manifests import probe_job
 from gameday.cluster.pods import PodSeen
 from gameday.errors import AdapterError, RefusedError
+from gameday.expect.probes import ExpectedProbe, JobProbe
 from gameday.history.events import FaultInjected, ProbeAnswered, SteadyStateChecked
 from gameday.ledger.entries import DeleteJob
 from gameday.observe.probes import Answer, ProbeWatch, answer_event, ask
-from gameday.plan.probes import ExpectedProbe, JobProbe
 from gameday.run.probes import probe_order
 from gameday.run.run import Run
 from gameday.run.steps import StepResult

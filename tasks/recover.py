@@ -14,10 +14,9 @@ from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import await_resolved
-from gameday.observe.device_taints import await_device_taints_gone
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.nvml import end_samplers
-from gameday.observe.signals import await_cleared
+from gameday.observe.signals import await_ends
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
@@ -68,8 +67,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
                 if recovery.is_hands_off or not fires_until_returned(expected.name):
                     await_resolved(run, result, expected, target.node, [other.node for other in targets])
             if run.nodes.now(target.node):
-                await_cleared(run, result, target)
-                await_device_taints_gone(run, result, target.node)
+                await_ends(run, result, target.node)
         await_probes_back(run, result)
         return repairs
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from gameday.cluster.manifests import misaligned_pod
 from gameday.cluster.pods import PodSeen
 from gameday.errors import KubernetesError
+from gameday.expect.topology_manager_rejects import MisalignedPod
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod
-from gameday.plan.expectations import MisalignedPod
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import Run
 from gameday.run.steps import StepResult

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from gameday.checks import device_taints
+from gameday.checks.device_pods import Phase, held
 from gameday.cluster.devices import devices_held, follow_slices, tainted_devices
 from gameday.cluster.watch import Follower
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError
+from gameday.expect.device_taints import ExpectedDeviceTaint
 from gameday.history.events import DevicesHeld, DeviceTaintSeen, SignalUnwatched
 from gameday.observe.deadline import await_within
 from gameday.observe.injected_fault import InjectedFault
-from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.run.node_changes import Sight
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
@@ -62,9 +62,7 @@ class DeviceTaintWatch:
 
 
 def watch_devices(run: Run, node: str) -> None:
-    """Begin to watch a target's devices, and note which pods have them, if the plan expects taints of devices."""
-    if not run.plan.expect.device_taints:
-        return
+    """Begin to watch a target's devices, and note which pods have them."""
     try:
         DeviceTaintWatch(run, node).begin()
         _note_held(run, node, "before")
@@ -82,9 +80,8 @@ def await_device_taints(run: Run, result: StepResult, fault: InjectedFault) -> N
         result.mark_unknown(f"the devices of {node}: {why}")
         return
     for expected in run.plan.expect.device_taints:
-        what = f"device taint {expected} of {node}"
-        sightings = partial(device_taints.sightings, expected, node=node)
-        came = await_within(run, result, what, expected.within, fault, sightings)
+        sightings = partial(expected.sightings, node=node)
+        came = await_within(run, result, expected.awaited(node), expected.within, fault, sightings)
         if came and expected.pods_leave_within:
             _await_pods_off(run, result, fault, expected, expected.pods_leave_within)
 
@@ -102,8 +99,8 @@ def _is_of(unwatched: SignalUnwatched, node: str) -> bool:
 def _await_pods_off(
     run: Run, result: StepResult, fault: InjectedFault, expected: ExpectedDeviceTaint, bound: timedelta
 ) -> None:
-    before = device_taints.held(run.history(), fault.node, "before")
-    devices = device_taints.tainted(expected, run.history(), fault.node)
+    before = held(run.history(), fault.node, "before")
+    devices = expected.tainted(run.history(), fault.node)
     concerned = {one for one in before.held if (one.driver, one.device) in devices} if before else set()
 
     def all_left() -> bool | None:
@@ -120,25 +117,12 @@ def _await_pods_off(
     _note_held_or_say(run, result, fault.node, "left")
 
 
-def await_device_taints_gone(run: Run, result: StepResult, node: str) -> None:
-    """Wait after the remediation until every expected taint that came is gone; one that stays breaks the step."""
-    for expected in run.plan.expect.device_taints:
-        if expected.clears_within and device_taints.sightings(expected, run.history(), node):
-            _await_gone(run, result, expected, expected.clears_within, node)
-
-
-def _await_gone(run: Run, result: StepResult, expected: ExpectedDeviceTaint, timeout: timedelta, node: str) -> None:
-    what = f"device taint {expected} of {node} to go"
-    if not run.wait(what, timeout, lambda: not device_taints.tainted(expected, run.history(), node) or None):
-        result.mark_broken(f"waited {format_duration(timeout)} in vain for {what}")
-
-
-def _note_held_or_say(run: Run, result: StepResult, node: str, phase: device_taints.Phase) -> None:
+def _note_held_or_say(run: Run, result: StepResult, node: str, phase: Phase) -> None:
     try:
         _note_held(run, node, phase)
     except KubernetesError as error:
         result.mark_unknown(f"the claims of {node}'s devices: {error}")
 
 
-def _note_held(run: Run, node: str, phase: device_taints.Phase) -> None:
+def _note_held(run: Run, node: str, phase: Phase) -> None:
     run.note(DevicesHeld(node=node, phase=phase, held=devices_held(run.kubernetes, node), at=run.clock.now()))

@@ -20,8 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict, format_duration
 from gameday.plan.arms import Arms
-from gameday.plan.canary import Measure
-from gameday.plan.expectations import Expectations
+from gameday.plan.expectations import AnyExpectations
 from gameday.plan.fault import AnyFault
 from gameday.plan.limits import Guardrails
 from gameday.plan.purpose import Purpose
@@ -31,6 +30,7 @@ from gameday.plan.repair_chain import RepairChain, key_of
 from gameday.plan.scales import Scales
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
+from gameday.values.measures import Measure
 from gameday.values.nodes import NodeRole
 
 NO_REMEDIATION = "none"
@@ -160,7 +160,7 @@ class Plan(DocumentModel):
     targets: Targets = Targets()
     settings: Settings = Settings()
     baseline: Baseline = Baseline()
-    expect: Expectations
+    expect: AnyExpectations
     recover: Recovery = Recovery()
     qa: Qa = Qa()
     guardrails: Guardrails = Guardrails()
@@ -184,7 +184,7 @@ class Plan(DocumentModel):
     @property
     def longest_bound(self) -> timedelta:
         """The longest time from the fault going in to the last moment at which an expectation may come true."""
-        return max((bound for _, bound in self.expect.bounds()), default=timedelta())
+        return max((bound for _, bound in self.expect.all_bounds()), default=timedelta())
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> Plan:
@@ -257,7 +257,7 @@ class Plan(DocumentModel):
 
     def _check_bounds(self) -> None:
         longest = self.guardrails.max_duration
-        bounds = [(("expect", *at), bound) for at, bound in self.expect.bounds()]
+        bounds = [(("expect", *at), bound) for at, bound in self.expect.all_bounds()]
         if self.approval.required:
             bounds.append((("approval", "within"), self.approval.within))
         for at, bound in bounds:
@@ -340,14 +340,14 @@ class Plan(DocumentModel):
                 "a plan need the same kind of node",
             )
         if self.fault.runs_on is NodeRole.GPU:
-            for key in () if self.fault.is_read_back else self.expect.about_api_servers():
+            for key in () if self.fault.is_read_back else self.expect.about(NodeRole.API_CLIENT):
                 raise conflict(
                     ("expect", key),
                     f"{self.fault.type} breaks a GPU node, and nothing would measure this: it needs a fault that runs "
                     f"on an {NodeRole.API_CLIENT}, such as list_storm",
                 )
             return
-        for key in self.expect.about_gpu_node():
+        for key in self.expect.about(NodeRole.GPU):
             raise conflict(
                 ("expect", key),
                 f"{self.fault.type} leaves its node whole: this expectation is about a GPU node that breaks",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gameday.cluster.manifests import GpuPodTemplate, ProbeJob
-from gameday.plan.probes import JobProbe
+from gameday.expect.probes import JobProbe
 
 
 def probe_order(job: JobProbe, nodes: Sequence[str], template: GpuPodTemplate) -> ProbeJob:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gameday.documents.fields import DocumentModel
+from gameday.expect.control_plane import ExpectedApiCanary, ExpectedContainment
+from gameday.expect.workloads import ExpectedWorkloads
 from gameday.plan.arms import Arms
-from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
-from gameday.plan.expectations import Expectations, ExpectedWorkloads
+from gameday.plan.expectations import Expectations
 from gameday.plan.models import Recovery
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa, QaFloors

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gameday.expect.scheduling import ExpectedPlacement
 from gameday.guard.preview import planned_changes
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.plan.models import Plan
-from gameday.plan.scheduling import ExpectedPlacement
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.tasks.gang import check_gang_placement

@@ -9,8 +9,8 @@ import pytest
 
 from gameday.agent.task import AllReduceNote
 from gameday.errors import StepFailedError
+from gameday.expect.canary import ExpectedAllReduce
 from gameday.history.events import CanaryMeasured, QaChecked
-from gameday.plan.canary import ExpectedAllReduce
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
