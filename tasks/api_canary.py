@@ -1,6 +1,6 @@
 """The API canary and the load as parts of steps 1, 4 and 6: start the canary, wait for the load's end, judge both.
 
-The plan's bounds are in gameday/plan/control_plane.py, the requests in gameday/agent/api_canary.py, the verdicts in
+The plan's bounds are in gameday/expect/control_plane.py, the requests in gameday/agent/api_canary.py, the verdicts in
 gameday/checks/api_canary.py and gameday/checks/containment.py.
 """
 

@@ -1,6 +1,6 @@
 """The canary as parts of steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
 
-The plan's bound is gameday/plan/canary.py, the order gameday/run/canary.py, the measurement in the pod
+The plan's bound is gameday/expect/canary.py, the order gameday/run/canary.py, the measurement in the pod
 gameday/agent/canary.py, the verdict gameday/checks/canary.py. A canary that cannot measure is unknown with a reason; it
 never ends a step.
 """

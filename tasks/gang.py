@@ -1,6 +1,6 @@
 """Step 4 sends a gang of GPU pods, and notes whether the scheduler gives them nodes with fast GPUs.
 
-The plan's bound is in gameday/plan/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict is
+The plan's bound is in gameday/expect/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict is
 gameday/checks/placement.py. Where the fast nodes have no room for the whole gang no pod is sent: a preference could
 not hold.
 """

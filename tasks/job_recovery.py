@@ -1,6 +1,6 @@
 """A job's own recovery as parts of steps 1 and 6: follow its steps, and wait until it has resumed.
 
-The plan's keys are gameday/plan/job.py, the watch gameday/observe/job_steps.py, the verdicts
+The plan's keys are gameday/expect/job.py, the watch gameday/observe/job_steps.py, the verdicts
 gameday/checks/job_recovery.py. It is waited for when the nodes are back: only then may the job have a place again.
 """
 

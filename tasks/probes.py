@@ -1,6 +1,6 @@
 """The plan's probes as parts of steps 1, 2, 4 and 5: asked once, kept being asked, and waited for.
 
-The plan's keys are gameday/plan/probes.py, the questions gameday/observe/probes.py, the verdicts
+The plan's keys are gameday/expect/probes.py, the questions gameday/observe/probes.py, the verdicts
 gameday/checks/probes.py. A job is a change of the cluster with an intent and an undo, so that it is sent in the run's
 own thread, in the steps that wait for it.
 """

@@ -11,13 +11,11 @@ import gameday.checks
 from gameday.checks.facts import steps_left_out
 from gameday.checks.signals import they_come, they_end
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.base import NO_ORDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
-
-_LAST = 1000
-"""The place of a check that names none in its `ORDER`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def checks_of(plan: Plan) -> list[Check]:
     for path in sorted(_found().parts):
         module = _found().parts[path]
         name = path.rpartition(".")[2].replace("_", "-")
-        found.append(Check(name, getattr(module, "ORDER", _LAST), module.check))
+        found.append(Check(name, getattr(module, "ORDER", NO_ORDER), module.check))
     return sorted(found, key=lambda check: check.order)
 
 

@@ -14,6 +14,8 @@ from gameday.values.dated import CLOCK_TOLERANCE_S, Dated
 from gameday.values.nodes import NodeRole, NodeSnapshot
 
 Path = tuple[str | int, ...]
+NO_ORDER = 1000
+"""The place of what names none in its `ORDER`: the last."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +116,40 @@ class Signal(DocumentModel):
         came, gone = self.sightings(history, node), self.gone(history, node)
         return bool(came and any(one.at >= came[-1].at for one in gone))
 
-    def own_signs(self, history: History, node: str | None) -> list[tuple[Record, SignSeen]]:
-        """Return the changes of this signal's own signs, oldest first."""
+
+class PodSignal(Signal):
+    """A signal that the pods of a target show: each of its signs has a place and a value, which may be `wanted`."""
+
+    watch: ClassVar = "pods"
+
+    @property
+    def wanted(self) -> str:
+        """The value of a sign that shows the signal."""
+        raise NotImplementedError
+
+    def already(self, seen: NodeSnapshot, signs: Mapping[str, str]) -> str:
+        return next((f"{place} is already {value}" for place, value in signs.items() if value == self.wanted), "")
+
+    def seen(self, history: History, node: str | None) -> list[Sighting]:
+        found = [Sighting(record, one.at) for record, one in self._signs(history, node) if one.value == self.wanted]
+        return since_fault(history, node, found)
+
+    def gone(self, history: History, node: str | None) -> list[Sighting]:
+        """Return the sightings of another value or of a sign that went; none while any sign is as wanted."""
+        signs = self._signs(history, node)
+        if self.wanted in {one.place: one.value for _, one in signs}.values():
+            return []
+        found = [Sighting(record, one.at) for record, one in signs if one.value != self.wanted]
+        return since_fault(history, node, found)
+
+    def _signs(self, history: History, node: str | None) -> list[tuple[Record, SignSeen]]:
         return [(record, seen) for record, seen in history.about(SignSeen, node) if seen.signal == self.check]
 
 
 class Expectation(DocumentModel):
     """Keys under `expect:` that belong together. A plan's expectations are one model that has all of these as bases."""
 
-    order: ClassVar[int] = 1000
+    order: ClassVar[int] = NO_ORDER
     """Place of its verdicts in the report, among the `ORDER` of the checks."""
     needs: ClassVar[NodeRole | None] = None
     """The role of the nodes that alone can fulfil or break it; None: any."""
