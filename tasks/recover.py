@@ -26,9 +26,8 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import judged_step
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.move_operands import bring_operands_back, require_operands_to_return, send_operands_away
-from gameday.tasks.probes import await_probes_back
-from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeSnapshot
@@ -60,7 +59,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
             _await_nodes_that_went_down(run, targets)
             _take_out_faults(run, result, targets)
             end_samplers(run)
-            restart_with_load_gone(run)
+            happen(Moment.FAULT_IS_OUT, run)
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
         for target in back:
             for expected in run.plan.expect.alerts:
@@ -68,7 +67,7 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
                     await_resolved(run, result, expected, target.node, [other.node for other in targets])
             if run.nodes.now(target.node):
                 await_ends(run, result, target.node)
-        await_probes_back(run, result)
+        happen(Moment.RECOVERED, run, result)
         return repairs
 
 

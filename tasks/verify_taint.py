@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from gameday.observe.device_taints import await_device_taints, note_devices_during
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.node_states import note_nodes_during
 from gameday.observe.signals import await_signals
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.tasks import judged_step
-from gameday.tasks.api_canary import judge_during_fault
-from gameday.tasks.canary import measure_during_fault
-from gameday.tasks.gang import check_gang_placement
-from gameday.tasks.probes import await_probes
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.quarantine_workloads import check_new_work_is_kept_off
 from gameday.tasks.running_pods import note_running_pods
-from gameday.tasks.topology_probe import check_misaligned_pod
 from gameday.values.results import Step
 
 
@@ -32,15 +27,12 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
     expect = run.plan.expect
     bounds = [bound for (key, *_), bound in expect.all_bounds() if key != "alerts"]
     quarantine = [one for one in expect.signals_awaited() if one.quarantines]
-    others = [one for one in expect.signals_awaited() if one not in (*quarantine, *expect.device_taints)]
+    others = [one for one in expect.signals_awaited() if not (one.quarantines or one.awaited_apart)]
     with step(run, Step.VERIFY_TAINT, max(bounds, default=timedelta())) as result:
         nodes = {fault.node for fault in faults}
         quarantined: dict[str, bool] = {}
         for fault in faults:
-            judge_during_fault(run, result, fault)
-            measure_during_fault(run, result, fault.target)
-            check_misaligned_pod(run, result, fault.target)
-            await_device_taints(run, result, fault)
+            happen(Moment.DURING_FAULT, run, result, fault)
             quarantined[fault.node] = await_signals(run, result, fault, quarantine)
         # Where new work goes is asked once every target had its time: before, a second one may still look healthy.
         for fault in faults:
@@ -50,9 +42,8 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
                 check_new_work_is_kept_off(run, result, fault.target, nodes)
             note_running_pods(run, fault)
             await_signals(run, result, fault, others)
-            note_devices_during(run, result, fault)
-        check_gang_placement(run, result)
-        await_probes(run, result)
+            happen(Moment.SIGNALS_SEEN, run, result, fault)
+        happen(Moment.CONTAINED, run, result)
         note_nodes_during(run, nodes)
 
 

@@ -30,6 +30,7 @@ from gameday.plan.models import Plan
 from gameday.plugins import Group, find
 from gameday.report import figure
 from gameday.report.figure import Figure
+from gameday.tasks import moments
 from tests.guard.observations import FakeRun, node, plan, profile
 from tests.support.plans import QUICK, changed
 
@@ -39,6 +40,7 @@ CACHES = (
     plugins._installed,
     found_expectations,
     every_expectation,
+    moments._acts,
     faults.found_faults,
     checks._found,
     guardrails.guardrails,
@@ -253,6 +255,14 @@ def test_an_expectation_of_another_package_is_a_key_of_a_plan(site: Site) -> Non
     assert quick_plan("disruption").expect.signals_awaited()[-1].check == "pod-disrupted"
     with pytest.raises(DocumentError, match=r"suggestion: did you mean `disruption`\?"):
         quick_plan("disrupton")
+
+
+def test_its_module_acts_at_the_moments_that_it_names(site: Site) -> None:
+    source = EXPECTATION.format(key="disruption") + "def contained(run, result):\n    result.append(run)\n"
+    site.install(Group.EXPECTATIONS, "acme.disruption", {"acme/disruption.py": source})
+    (act,) = [one for one in moments._acts()[moments.Moment.CONTAINED] if one.__module__ == "acme.disruption"]
+    act("run", seen := [])
+    assert seen == ["run"]
 
 
 def test_without_its_package_a_key_is_refused(site: Site) -> None:

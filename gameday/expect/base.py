@@ -42,6 +42,8 @@ class Signal(DocumentModel):
     """Id of the verdict that it went."""
     quarantines: ClassVar[bool] = False
     """True for a signal that takes the node out of service."""
+    awaited_apart: ClassVar[bool] = False
+    """True for a signal that a moment of its own waits for (tasks/moments)."""
     watch: ClassVar[Literal["nodes", "events", "devices", "pods"]] = "nodes"
     """The objects that show the signal: the node, Events about it, its ResourceSlices, or the pods on it."""
     bounds: ClassVar[tuple[str, ...]] = ("within",)

@@ -29,6 +29,7 @@ class ExpectedDeviceTaint(Signal):
 
     check: ClassVar = "device-tainted"
     ends_check: ClassVar = "device-taint-clears"
+    awaited_apart: ClassVar = True
     watch: ClassVar = "devices"
     bounds: ClassVar = ("within", "pods_leave_within")
 

@@ -239,6 +239,11 @@ def injector_deadline(fault: FaultParameters) -> timedelta:
     return AGENT_START_TIMEOUT + fault.longest_injection + fault.hold + _DEADLINE_MARGIN
 
 
+def injector_pod(run: Run, index: int) -> str:
+    """Return the name of the injector's pod on the target with this index."""
+    return run.record.object_name("inject", index)
+
+
 def inject_fault(
     run: Run, target: ChosenTarget, fault: FaultParameters, name: str, operands: tuple[str, ...] = ()
 ) -> tuple[Entry, InjectedNote]:

@@ -1,4 +1,4 @@
-"""The order for a canary agent on a target, which tasks/canary.py sends and the dry run shows."""
+"""The order for a canary agent on a target, which tasks/moments/canary.py sends and the dry run shows."""
 
 from __future__ import annotations
 

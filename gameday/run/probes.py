@@ -1,4 +1,4 @@
-"""The order for a probe's job, which tasks/probes.py sends and the dry run shows."""
+"""The order for a probe's job, which tasks/moments/probes.py sends and the dry run shows."""
 
 from __future__ import annotations
 
