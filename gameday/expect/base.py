@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from gameday.documents.fields import DocumentModel
 from gameday.history.events import FaultInjected, Record, SignalUnwatched, SignSeen
+from gameday.history.events.signals import DatedEvent
 from gameday.history.journal import History
 from gameday.values.dated import CLOCK_TOLERANCE_S, Dated
 from gameday.values.nodes import NodeRole, NodeSnapshot
@@ -36,6 +37,8 @@ class Signal(DocumentModel):
     `str()` of a signal names it in a line, such as `SysLogsXIDError=True`.
     """
 
+    event: ClassVar[type[DatedEvent]]
+    """The events of the history that show it."""
     check: ClassVar[str]
     """Id of the verdict that it came."""
     ends_check: ClassVar[str] = ""
@@ -76,13 +79,31 @@ class Signal(DocumentModel):
         """Return how a verdict speaks of the signal that a step would have seen."""
         return "it was seen"
 
-    def seen(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings of the signal, oldest first; those that are not as the plan wants it are `amiss`."""
+    def amiss(self, seen: Any) -> str | None:
+        """Return why an event is not as the plan wants it, empty if it is; None for an event about something else."""
         raise NotImplementedError
 
+    def is_end(self, seen: Any) -> bool:
+        """Return True for an event that shows the signal to be gone."""
+        return False
+
+    def seen(self, history: History, node: str | None) -> list[Sighting]:
+        """Return the sightings of the signal since the fault, oldest first."""
+        return since_fault(history, node, self.ever_seen(history, node))
+
+    def ever_seen(self, history: History, node: str | None) -> list[Sighting]:
+        """Return the sightings of the signal in the whole history, oldest first."""
+        return [
+            Sighting(record, one.at, amiss, one.dated)
+            for record, one in history.about(self.event, node)
+            if (amiss := self.amiss(one)) is not None
+        ]
+
     def gone(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings that the signal was gone, oldest first."""
-        return []
+        """Return the sightings since the fault that the signal was gone, oldest first."""
+        events = history.about(self.event, node)
+        found = [Sighting(record, one.at, dated=one.dated) for record, one in events if self.is_end(one)]
+        return since_fault(history, node, found)
 
     def already(self, seen: NodeSnapshot, signs: Mapping[str, str]) -> str:
         """Return why the node shows the signal before the fault; empty if it does not.
@@ -122,6 +143,7 @@ class Signal(DocumentModel):
 class PodSignal(Signal):
     """A signal that the pods of a target show: each of its signs has a place and a value, which may be `wanted`."""
 
+    event: ClassVar = SignSeen
     watch: ClassVar = "pods"
 
     @property
@@ -132,20 +154,16 @@ class PodSignal(Signal):
     def already(self, seen: NodeSnapshot, signs: Mapping[str, str]) -> str:
         return next((f"{place} is already {value}" for place, value in signs.items() if value == self.wanted), "")
 
-    def seen(self, history: History, node: str | None) -> list[Sighting]:
-        found = [Sighting(record, one.at) for record, one in self._signs(history, node) if one.value == self.wanted]
-        return since_fault(history, node, found)
+    def amiss(self, seen: SignSeen) -> str | None:
+        return "" if (seen.signal, seen.value) == (self.check, self.wanted) else None
+
+    def is_end(self, seen: SignSeen) -> bool:
+        return seen.signal == self.check and seen.value != self.wanted
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
         """Return the sightings of another value or of a sign that went; none while any sign is as wanted."""
-        signs = self._signs(history, node)
-        if self.wanted in {one.place: one.value for _, one in signs}.values():
-            return []
-        found = [Sighting(record, one.at) for record, one in signs if one.value != self.wanted]
-        return since_fault(history, node, found)
-
-    def _signs(self, history: History, node: str | None) -> list[tuple[Record, SignSeen]]:
-        return [(record, seen) for record, seen in history.about(SignSeen, node) if seen.signal == self.check]
+        last = {one.place: one.value for _, one in history.about(SignSeen, node) if one.signal == self.check}
+        return [] if self.wanted in last.values() else super().gone(history, node)
 
 
 class Expectation(DocumentModel):

@@ -16,6 +16,7 @@ from gameday.values.nodes import NodeRole, NodeSnapshot
 class ExpectedCondition(Signal):
     """A node condition that must report the fault, and must withdraw the report after the remediation."""
 
+    event: ClassVar = ConditionSeen
     check: ClassVar = "condition-set"
     ends_check: ClassVar = "condition-clears"
 
@@ -54,24 +55,18 @@ class ExpectedCondition(Signal):
         is_there = seen.conditions.get(self.type) == self.status
         return f"condition {self.type} is already {self.status}" if is_there else ""
 
-    def seen(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the condition at the expected status; `amiss` names another reason than the expected one."""
-        found = []
-        for record, one in history.about(ConditionSeen, node):
-            if (one.condition, one.status) == (self.type, self.status):
-                amiss = f"reason {one.reason or 'none'} instead" if self.reason not in (None, one.reason) else ""
-                found.append(Sighting(record, one.at, amiss, one.dated))
-        return since_fault(history, node, found)
+    def amiss(self, seen: ConditionSeen) -> str | None:
+        if (seen.condition, seen.status) != (self.type, self.status):
+            return None
+        return "" if self.reason in (None, seen.reason) else f"reason {seen.reason or 'none'} instead"
+
+    def is_end(self, seen: ConditionSeen) -> bool:
+        return seen.condition == self.type and seen.status != self.status
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
         """Return the sightings of another status, or that the condition was gone with its node."""
-        found = [
-            Sighting(record, one.at, dated=one.dated)
-            for record, one in history.about(ConditionSeen, node)
-            if one.condition == self.type and one.status != self.status
-        ]
-        found += [Sighting(record, one.at) for record, one in history.about(NodeReplaced, node)]
-        return since_fault(history, node, found)
+        replaced = [Sighting(record, one.at) for record, one in history.about(NodeReplaced, node)]
+        return [*super().gone(history, node), *since_fault(history, node, replaced)]
 
 
 class Conditions(Expectation):

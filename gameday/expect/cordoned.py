@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import ClassVar
 
 from gameday.documents.fields import Bound
-from gameday.expect.base import Expectation, Sighting, Signal, since_fault
+from gameday.expect.base import Expectation, Sighting, Signal
 from gameday.history.events import CordonSeen, StepStarted
 from gameday.history.journal import History
 from gameday.values.nodes import NodeRole
@@ -15,6 +16,7 @@ from gameday.values.results import Step
 class ExpectedCordon(Signal):
     """A cordon: the target must become unschedulable, as by `kubectl cordon`."""
 
+    event: ClassVar = CordonSeen
     check: ClassVar = "cordoned"
     quarantines: ClassVar = True
 
@@ -30,15 +32,13 @@ class ExpectedCordon(Signal):
     def awaited(self, node: str) -> str:
         return f"the cordon of {node}"
 
+    def amiss(self, seen: CordonSeen) -> str | None:
+        return "" if seen.cordoned else None
+
     def seen(self, history: History, node: str | None) -> list[Sighting]:
         """Return the cordons since the fault, until the recovery: that cordons the node itself."""
         recovers = [record.seq for record, begun in history.with_times(StepStarted) if begun.step is Step.RECOVER]
-        found = [
-            Sighting(record, one.at, dated=one.dated)
-            for record, one in history.about(CordonSeen, node)
-            if one.cordoned and record.seq < min(recovers, default=record.seq + 1)
-        ]
-        return since_fault(history, node, found)
+        return [one for one in super().seen(history, node) if one.record.seq < min(recovers, default=inf)]
 
 
 class Cordoned(Expectation):

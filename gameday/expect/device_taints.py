@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from gameday.documents.fields import Bound, LabelKey, LabelValue
-from gameday.expect.base import Expectation, Sighting, Signal, since_fault
+from gameday.expect.base import Expectation, Sighting, Signal
 from gameday.history.events import DeviceTaintSeen
 from gameday.history.journal import History
 from gameday.values.nodes import NodeRole
@@ -27,6 +27,7 @@ class DeviceTaintEffect(StrEnum):
 class ExpectedDeviceTaint(Signal):
     """A taint that must appear on a device of the target, in a ResourceSlice."""
 
+    event: ClassVar = DeviceTaintSeen
     check: ClassVar = "device-tainted"
     ends_check: ClassVar = "device-taint-clears"
     awaited_apart: ClassVar = True
@@ -66,24 +67,15 @@ class ExpectedDeviceTaint(Signal):
     def ends(self, node: str) -> str:
         return f"No device of {node} is tainted {self.words} after remediation"
 
-    def seen(self, history: History, node: str | None) -> list[Sighting]:
-        found = [
-            Sighting(record, one.at, amiss, one.dated)
-            for record, one in history.about(DeviceTaintSeen, node)
-            if one.present and (amiss := self._amiss(one)) is not None
-        ]
-        return since_fault(history, node, found)
+    def amiss(self, seen: DeviceTaintSeen) -> str | None:
+        return self._amiss(seen) if seen.present else None
+
+    def is_end(self, seen: DeviceTaintSeen) -> bool:
+        return not seen.present and self._amiss(seen) == ""
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
         """Return the sightings that a device lost the taint; none for as long as any device has it."""
-        if self.tainted(history, node):
-            return []
-        found = [
-            Sighting(record, one.at, dated=one.dated)
-            for record, one in history.about(DeviceTaintSeen, node)
-            if not one.present and self._amiss(one) == ""
-        ]
-        return since_fault(history, node, found)
+        return [] if self.tainted(history, node) else super().gone(history, node)
 
     def tainted(self, history: History, node: str | None) -> set[Device]:
         """Return the devices that have the taint at the end of the history."""

@@ -7,15 +7,15 @@ from typing import ClassVar
 from pydantic import Field
 
 from gameday.documents.fields import Bound, Reason
-from gameday.expect.base import Expectation, Sighting, Signal, since_fault
+from gameday.expect.base import Expectation, Signal
 from gameday.history.events import KubernetesEventSeen
-from gameday.history.journal import History
 from gameday.values.nodes import NodeRole
 
 
 class ExpectedEvent(Signal):
     """A Kubernetes Event about the target."""
 
+    event: ClassVar = KubernetesEventSeen
     check: ClassVar = "event-written"
     watch: ClassVar = "events"
 
@@ -32,18 +32,10 @@ class ExpectedEvent(Signal):
     def comes(self, node: str) -> str:
         return f"Event {self.reason} is written about {node}"
 
-    def seen(self, history: History, node: str | None) -> list[Sighting]:
-        found = [
-            Sighting(
-                record,
-                one.at,
-                "" if self.type in (None, one.type) else f"one of type {one.type} instead",
-                one.dated,
-            )
-            for record, one in history.about(KubernetesEventSeen, node)
-            if one.reason == self.reason
-        ]
-        return since_fault(history, node, found)
+    def amiss(self, seen: KubernetesEventSeen) -> str | None:
+        if seen.reason != self.reason:
+            return None
+        return "" if self.type in (None, seen.type) else f"one of type {seen.type} instead"
 
 
 class Events(Expectation):

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from gameday.documents.fields import Bound, LabelKey, LabelValue
-from gameday.expect.base import Expectation, Sighting, Signal, since_fault
+from gameday.expect.base import Expectation, Signal
 from gameday.history.events import LabelSeen
-from gameday.history.journal import History
 from gameday.values.nodes import NodeRole, NodeSnapshot
 
 
 class ExpectedLabel(Signal):
     """A label that must appear on the target, or change."""
 
+    event: ClassVar = LabelSeen
     check: ClassVar = "label-set"
 
     key: LabelKey
@@ -35,18 +35,10 @@ class ExpectedLabel(Signal):
         has = seen.labels.get(self.key)
         return "" if has is None or self.value not in (None, has) else f"label {self.key} is already {has}"
 
-    def seen(self, history: History, node: str | None) -> list[Sighting]:
-        found = [
-            Sighting(
-                record,
-                one.at,
-                "" if self.value in (None, one.value) else f"{one.label}={one.value} instead",
-                one.dated,
-            )
-            for record, one in history.about(LabelSeen, node)
-            if one.label == self.key and one.value is not None
-        ]
-        return since_fault(history, node, found)
+    def amiss(self, seen: LabelSeen) -> str | None:
+        if seen.label != self.key or seen.value is None:
+            return None
+        return "" if self.value in (None, seen.value) else f"{seen.label}={seen.value} instead"
 
 
 class Labels(Expectation):

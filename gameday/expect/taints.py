@@ -23,6 +23,7 @@ class TaintEffect(StrEnum):
 class ExpectedTaint(Signal):
     """A taint that must appear on the target."""
 
+    event: ClassVar = TaintSeen
     check: ClassVar = "taint-set"
     quarantines: ClassVar = True
 
@@ -52,14 +53,14 @@ class ExpectedTaint(Signal):
     def absent(self, node: str | None) -> str:
         return f"the taint on {node}"
 
+    def amiss(self, seen: TaintSeen) -> str | None:
+        if not seen.present or seen.taint.key != self.key:
+            return None
+        return "" if seen.taint == self.taint else f"the node carries {seen.taint} instead"
+
     def seen(self, history: History, node: str | None) -> list[Sighting]:
-        return [
-            Sighting(
-                record, one.at, "" if one.taint == self.taint else f"the node carries {one.taint} instead", one.dated
-            )
-            for record, one in history.about(TaintSeen, node)
-            if one.present and one.taint.key == self.key
-        ]
+        """Return the sightings of the taint, also from before the fault: the baseline has seen the node without it."""
+        return self.ever_seen(history, node)
 
 
 class Taints(Expectation):
