@@ -1,4 +1,4 @@
-"""The plan's models: the plan as a whole, its recovery and its approval.
+"""The plan's models: the plan as a whole and its recovery.
 
 A fault's parameters are a model of their own, defined beside the fault. A plan
 is validated against the parameter models that the caller knows (see
@@ -18,11 +18,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict, format_duration
+from gameday.documents.fields import PLAN_NAME, DocumentModel, Duration, conflict, format_duration
 from gameday.plan.arms import Arms
 from gameday.plan.expectations import AnyExpectations
 from gameday.plan.fault import AnyFault
-from gameday.plan.limits import Guardrails
+from gameday.plan.limits import Approval, Guardrails
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa
 from gameday.plan.rehearsal import RehearsalSettings
@@ -128,16 +128,6 @@ class Recovery(DocumentModel):
                 ("hops",), "write in `returned` how long to watch that the node stays out of service: {within: 1m}"
             )
         return self
-
-
-class Approval(DocumentModel):
-    """A person's approval, after the baseline and before anything is broken."""
-
-    required: bool = False
-    """If true, a person must approve the run: in the Prefect UI, or with `gameday run --approved-by`."""
-    within: Bound = timedelta(minutes=15)
-    """Longest time from the question to the answer. No answer is a refusal; the wait counts towards
-    `guardrails.max_duration`."""
 
 
 class Plan(DocumentModel):
