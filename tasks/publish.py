@@ -1,4 +1,4 @@
-"""Publish a finished run: copy its report, mark it, send its trace, notify people. Nothing here changes an outcome.
+"""Publish a finished run: copy its report, send its trace, notify people. Nothing here changes an outcome.
 
 A failure is logged and passed over: a chat that is down is no reason to call a passed game-day failed.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ from prefect.logging import get_logger
 
 from gameday.archive.publish import folders_around, publish
 from gameday.archive.timings import write_timings
-from gameday.cluster.grafana import Grafana
 from gameday.cluster.otlp import TraceReceiver
 from gameday.cluster.profile import ClusterProfile, Endpoint
 from gameday.errors import AdapterError, PublishError
 from gameday.plain_file import NO_PLACE, not_written
-from gameday.report.annotation import annotation_of
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
@@ -53,7 +50,7 @@ def warn(text: str, *values: object) -> None:
 
 @step_task(name="publish")
 def publish_run(profile: ClusterProfile, folder: Path) -> None:
-    """Do what the profile asks for with a rendered run: `publish_to`, `grafana`, `traces`, `openmetrics`, `notify`."""
+    """Do what the profile asks for with a rendered run: `publish_to`, `traces`, `openmetrics`, `notify`."""
     try:
         publish_folder(profile, folder)
     except Exception as error:  # Prefect's server may be gone; the run itself is over and judged
@@ -72,12 +69,8 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
     link = (folder / "report.html").resolve().as_uri()
     if profile.publish_to:
         link = copy_out(folder, profile.publish_to, "report.html") or link
-    if profile.grafana or profile.traces:
-        run = load_run_folder(folder)
-        if profile.grafana:
-            _annotate(profile.grafana, run)
-        if profile.traces:
-            _send_trace(profile.traces, run, folder)
+    if profile.traces:
+        _send_trace(profile.traces, load_run_folder(folder), folder)
     if profile.openmetrics:
         _renew_timings(folder, profile.openmetrics)
     summary = read_summary(folder) if profile.notify else None
@@ -127,17 +120,6 @@ def notify(profile: ClusterProfile, content: Message) -> None:
                 send(content.body, subject=content.subject)
         except Exception as error:  # its text may hold the webhook's URL, which is a secret
             warn("no notification was sent through %s (%s)", name, type(error).__name__)
-
-
-def _annotate(grafana: Endpoint, run: RunFolder) -> None:
-    found = annotation_of(run)
-    if found is None:
-        return
-    try:
-        with Grafana(grafana) as server:
-            server.annotate(found.start, max(found.end, found.start + timedelta(seconds=1)), found.text, found.tags)
-    except AdapterError as error:
-        warn("no annotation in Grafana: %s", error)
 
 
 def _send_trace(receiver: Endpoint, run: RunFolder, folder: Path) -> None:

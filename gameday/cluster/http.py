@@ -1,4 +1,4 @@
-"""HTTP for the adapters of Prometheus, Alertmanager, Loki, Grafana and receivers of traces.
+"""HTTP for the adapters of Prometheus, Alertmanager, Loki and receivers of traces.
 
 The adapters differ in what they ask, not in how: each holds one `HttpServer`. Only GET is retried, because only GET
 is safe to repeat; an adapter whose other requests are, too, says so. What a run costs these servers is counted per

@@ -307,8 +307,6 @@ class ClusterProfile(BaseSettings):
     """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
 
     Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
-    grafana: Endpoint | None = None
-    """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
     traces: Endpoint | None = None
     """OTLP/HTTP receiver that each ended run is sent to as an OpenTelemetry trace, at /v1/traces. None: no trace."""
     openmetrics: Path | None = None

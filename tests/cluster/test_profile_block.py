@@ -37,7 +37,7 @@ guardrails:
 def test_the_fields_are_the_profiles_and_the_secret_ones_are_secret() -> None:
     assert list(ClusterBlock.model_fields) == list(ClusterProfile.model_fields)
     secret = set(ClusterBlock.model_json_schema()["secret_fields"])
-    servers = {"prometheus", "alertmanager", "loki", "grafana", "traces"}
+    servers = {"prometheus", "alertmanager", "loki", "traces"}
     assert secret == {
         "kubeconfig_content",
         *(f"{one}.{key}" for one in servers for key in ("bearer_token", "password")),
@@ -53,8 +53,8 @@ def test_a_name_that_prefect_does_not_take_is_refused(name: str, tmp_path: Path)
     ("more", "key"),
     [
         ("kubeconfig_content: planted", "kubeconfig_content"),
-        ("grafana: {url: 'http://g', bearer_token: planted}", "grafana.bearer_token"),
-        ("grafana: {url: 'http://g', username: a, password: planted}", "grafana.password"),
+        ("traces: {url: 'http://g', bearer_token: planted}", "traces.bearer_token"),
+        ("traces: {url: 'http://g', username: a, password: planted}", "traces.password"),
     ],
 )
 def test_a_file_that_holds_a_secret_is_refused(more: str, key: str, tmp_path: Path) -> None:
