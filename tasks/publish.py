@@ -18,19 +18,17 @@ from prefect.logging import get_logger
 
 from gameday.archive.publish import folders_around, publish
 from gameday.archive.timings import write_timings
-from gameday.cluster.otlp import TraceReceiver
-from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, PublishError
 from gameday.plain_file import NO_PLACE, not_written
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
-from gameday.report.run_folder import RunFolder, load_run_folder
+from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
-from gameday.report.traces import trace_of
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
-from gameday.text import printable, without_secrets
+from gameday.text import printable
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
 """The logger of the same warnings for the command line, which mutes Prefect's log and adds a handler here."""
@@ -70,7 +68,7 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
     if profile.publish_to:
         link = copy_out(folder, profile.publish_to, "report.html") or link
     if profile.traces:
-        _send_trace(profile.traces, load_run_folder(folder), folder)
+        _send_trace(profile.traces, folder)
     if profile.openmetrics:
         _renew_timings(folder, profile.openmetrics)
     summary = read_summary(folder) if profile.notify else None
@@ -122,20 +120,18 @@ def notify(profile: ClusterProfile, content: Message) -> None:
             warn("no notification was sent through %s (%s)", name, type(error).__name__)
 
 
-def _send_trace(receiver: Endpoint, run: RunFolder, folder: Path) -> None:
-    trace = trace_of(run)
-    if trace is None:
-        return
-    again = f"later: gameday export {shlex.quote(str(folder))} --traces {shlex.quote(receiver.url)}"
+def _send_trace(url: str, folder: Path) -> None:
+    # Only a profile with a receiver needs OpenTelemetry's SDK.
+    from gameday.cluster.otlp import send_spans  # noqa: PLC0415
+    from gameday.report.traces import trace_of  # noqa: PLC0415
+
+    spans = trace_of(load_run_folder(folder))
     try:
-        with TraceReceiver(receiver) as server:
-            answer = server.send(trace.request())
+        if spans:
+            send_spans(url, spans)
     except AdapterError as error:
-        warn("no trace was sent: %s; %s", without_secrets(printable(str(error))), again)
-        return
-    if answer.rejected_spans > 0:
-        words = without_secrets(printable(answer.error_message))
-        warn("%s left out %d spans of the trace: %s", receiver.url, answer.rejected_spans, words)
+        again = f"later: gameday export {shlex.quote(str(folder))} --traces {shlex.quote(url)}"
+        warn("no trace was sent: %s; %s", printable(str(error)), again)
 
 
 def _renew_timings(folder: Path, file: Path) -> None:

@@ -5,6 +5,7 @@ The run is not changed.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,9 +74,7 @@ def export(
     if publish_to:
         _publish(folder, publish_to)
     if traces:
-        from gameday.cli.export_traces import send_trace  # noqa: PLC0415
-
-        send_trace(run, folder, traces)
+        _send_trace(run, traces)
     return ExitCode.PASSED
 
 
@@ -134,3 +133,29 @@ def _publish(folder: Path, url: str) -> None:
         console().print(f"published: {publish(folder, url)}", soft_wrap=True)
     except PublishError as error:
         raise CommandError(printable(str(error))) from None
+
+
+def _send_trace(run: RunFolder, url: str) -> None:
+    from opentelemetry.trace import format_trace_id  # noqa: PLC0415
+
+    from gameday.cluster.otlp import send_spans  # noqa: PLC0415
+    from gameday.cluster.profile import PLAIN_URL  # noqa: PLC0415
+    from gameday.errors import AdapterError  # noqa: PLC0415
+    from gameday.report.traces import trace_of  # noqa: PLC0415
+
+    if not re.fullmatch(PLAIN_URL, url):
+        raise CommandError(
+            "--traces takes a receiver's base URL, such as --traces http://tempo:4318, without user, password and "
+            "query; credentials go into $OTEL_EXPORTER_OTLP_HEADERS"
+        )
+    spans = trace_of(run)
+    if not spans:
+        raise CommandError("the run's history does not say which run it is of: there is nothing to trace")
+    try:
+        send_spans(url, spans)
+    except AdapterError as error:
+        raise CommandError(printable(str(error))) from None
+    root = spans[0].get_span_context()
+    assert root is not None
+    sent = f"sent: trace {format_trace_id(root.trace_id)}, {len(spans)} spans, to {url}"
+    console().print(sent, soft_wrap=True, markup=False)

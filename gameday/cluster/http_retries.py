@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
 
 import httpx
 from httpx_retries import Retry, RetryTransport
@@ -39,14 +38,14 @@ _LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
-def retrying(client: httpx.Client, counter: CallCounter, methods: Collection[str]) -> RetryTransport:
-    """Return a transport that sends requests through `client` and tries those of `methods` again where that may help.
+def retrying(client: httpx.Client, counter: CallCounter) -> RetryTransport:
+    """Return a transport that sends requests through `client` and tries a GET again if that may help.
 
     It asks at most four times. What comes back is the last answer, whatever its status, with its body read.
     """
     retry = _JitteredRetry(
         total=_RETRIES,
-        allowed_methods=methods,
+        allowed_methods=("GET",),
         status_forcelist=(429, 502, 503, 504),
         retry_on_exceptions=_TRANSIENT_ERRORS,
         backoff_factor=_BACK_OFF_S,
