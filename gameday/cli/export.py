@@ -66,7 +66,7 @@ def export(
         return ExitCode.PASSED
     run = _load(folder)
     if junit:
-        from gameday.report.junit import junit as as_junit  # noqa: PLC0415
+        from gameday.report.junit import junit as as_junit
 
         _write(junit, as_junit(run))
     if openmetrics:
@@ -79,7 +79,7 @@ def export(
 
 
 def _load(folder: Path) -> RunFolder:
-    from gameday.report.run_folder import load_run_folder  # noqa: PLC0415 - see the package's docstring
+    from gameday.report.run_folder import load_run_folder
 
     try:
         run = load_run_folder(folder)
@@ -92,8 +92,8 @@ def _load(folder: Path) -> RunFolder:
 
 
 def _timings(run: RunFolder) -> bytes:
-    from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
-    from gameday.report.summarise import summarise  # noqa: PLC0415
+    from gameday.report.openmetrics import openmetrics
+    from gameday.report.summarise import summarise
 
     summary = summarise(run)
     if summary is None:
@@ -103,8 +103,8 @@ def _timings(run: RunFolder) -> bytes:
 
 def _timings_of_all(reports: Path) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
-    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
-    from gameday.archive.timings import timings_of  # noqa: PLC0415
+    from gameday.archive.catalog import read_catalog
+    from gameday.archive.timings import timings_of
 
     try:
         catalog = read_catalog(reports)
@@ -116,7 +116,7 @@ def _timings_of_all(reports: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from gameday.plain_file import not_written, write_whole  # noqa: PLC0415
+    from gameday.plain_file import not_written, write_whole
 
     try:
         write_whole(path, content)
@@ -126,8 +126,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _publish(folder: Path, url: str) -> None:
-    from gameday.archive.publish import publish  # noqa: PLC0415
-    from gameday.errors import PublishError  # noqa: PLC0415
+    from gameday.archive.publish import publish
+    from gameday.errors import PublishError
 
     try:
         console().print(f"published: {publish(folder, url)}", soft_wrap=True)
@@ -136,12 +136,12 @@ def _publish(folder: Path, url: str) -> None:
 
 
 def _send_trace(run: RunFolder, url: str) -> None:
-    from opentelemetry.trace import format_trace_id  # noqa: PLC0415
+    from opentelemetry.trace import format_trace_id
 
-    from gameday.cluster.otlp import send_spans  # noqa: PLC0415
-    from gameday.cluster.profile import PLAIN_URL  # noqa: PLC0415
-    from gameday.errors import AdapterError  # noqa: PLC0415
-    from gameday.report.traces import trace_of  # noqa: PLC0415
+    from gameday.cluster.otlp import send_spans
+    from gameday.cluster.profile import PLAIN_URL
+    from gameday.errors import AdapterError
+    from gameday.report.traces import trace_of
 
     if not re.fullmatch(PLAIN_URL, url):
         raise CommandError(
