@@ -32,7 +32,7 @@ _TRANSIENT_ERRORS = (
     httpx.RemoteProtocolError,
     httpx.ProxyError,
 )
-# An answer beyond this is refused rather than held in memory (our aim for a whole run is 200 MB, docs/measured.md).
+# An answer beyond this is refused rather than held in memory: a run whole takes about 300 MB (docs/measured.md).
 _LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 # Headers that describe the body on the wire, which is decoded here.
 _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})

@@ -21,12 +21,13 @@ from opentelemetry.trace import Status as SpanStatus
 from opentelemetry.trace import StatusCode, set_span_in_context
 
 from gameday.checks.facts import not_yet
-from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.history.events import FaultInjected, RunStarted, StepEnded, StepStarted
 from gameday.report.run_folder import RunFolder
 from gameday.report.safe_text import LONGEST, cut, visible
 from gameday.report.sections import chain, undo
+from gameday.report.summarise import summarise
+from gameday.report.summary import Summary
 from gameday.text import without_secrets
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
@@ -106,10 +107,11 @@ class _Trace:
 
 def trace_of(run: RunFolder) -> Sequence[ReadableSpan]:
     """Return the run's spans, the root first; none for a history without a start, which names no run."""
-    if run.started is None:
+    summary = summarise(run)
+    if run.started is None or summary is None:
         return ()
     trace = _Trace(run.started)
-    root = _add_root(trace, run, run.started)
+    root = _add_root(trace, run, summary)
     _add_steps(trace, root, run)
     _add_fault_window(trace, root, run)
     for one in chain.build(run).chains:
@@ -119,31 +121,24 @@ def trace_of(run: RunFolder) -> Sequence[ReadableSpan]:
     return trace.spans
 
 
-def _add_root(trace: _Trace, run: RunFolder, started: RunStarted) -> Context:
-    result, times = run.result, [record.at for record in run.history.records]
-    red = result.outcome is not RunOutcome.PASSED or result.cleanliness is not Cleanliness.CLEAN
-    return trace.add(
-        f"game-day {started.plan_name}",
-        min(times),
-        max(times),
-        {
-            "gameday.run.id": started.run_id,
-            "gameday.plan": started.plan_name,
-            "gameday.title": run.plan.title if run.plan else None,
-            "gameday.fault": run.plan.fault.type if run.plan else None,
-            "gameday.cluster": started.cluster_name or started.cluster,
-            "gameday.targets": run.target_names,
-            "gameday.virtual-gpus": "yes" if run.is_virtual else "no",
-            "gameday.trigger": started.trigger,
-            "gameday.outcome": result.outcome,
-            "gameday.cleanliness": result.cleanliness,
-            "gameday.why": result.why,
-            "gameday.broken": _expectations(run, Status.BROKEN),
-            "gameday.unknown": _expectations(run, Status.UNKNOWN),
-            "gameday.version": started.gameday_version,
-        },
-        (result.why or f"{result.outcome}, {result.cleanliness}") if red else None,
-    )
+def _add_root(trace: _Trace, run: RunFolder, summary: Summary) -> Context:
+    times = [record.at for record in run.history.records]
+    about = {
+        "gameday.run.id": summary.run_id,
+        "gameday.plan": summary.plan,
+        "gameday.title": summary.title,
+        "gameday.fault": summary.fault,
+        "gameday.cluster": summary.cluster,
+        "gameday.targets": summary.targets,
+        "gameday.virtual-gpus": "yes" if summary.rehearsal else "no",
+        "gameday.outcome": summary.outcome,
+        "gameday.cleanliness": summary.cleanliness,
+        "gameday.why": summary.why,
+        "gameday.broken": _expectations(run, Status.BROKEN),
+        "gameday.unknown": _expectations(run, Status.UNKNOWN),
+    }
+    error = summary.why if summary.exit_code else None
+    return trace.add(f"game-day {summary.plan}", min(times), max(times), about, error)
 
 
 def _expectations(run: RunFolder, status: Status) -> list[str]:
