@@ -240,5 +240,5 @@ def _attributes(values: Mapping[str, Value]) -> dict[str, str | int | float | li
 
 
 def _text(value: str) -> str:
-    """Make text from outside safe to send: no credential, no control character, no half of a surrogate pair, cut."""
-    return visible(cut(without_secrets(value), LONGEST)).encode("utf-8", "replace").decode()
+    """Make text from outside safe to send: no credential, no control character, cut."""
+    return visible(cut(without_secrets(value), LONGEST))
