@@ -72,6 +72,8 @@ def _takes(schema: Mapping[str, Any], definitions: Mapping[str, Any], references
 def _json_type(schema: Mapping[str, Any]) -> str:
     kind = str(schema.get("format") or schema.get("type", "value"))
     kind = {"object": "mapping", "password": "secret"}.get(kind, kind)
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind}, {schema['minimum']} to {schema['maximum']}"
     return ", ".join([kind, *(text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema)])
 
 

@@ -240,10 +240,13 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
 
     def details(self) -> str:
         head = "| field | id | takes | its fault | who acts on it |\n|---|---|---|---|---|\n"
-        return head + "".join(
+        known = {name: of for name, of in FIELDS.items() if of.acts or of.fault is not None}
+        rows = (
             f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
-            for name, of in FIELDS.items()
+            for name, of in known.items()
         )
+        others = ", ".join(f"`{name}` ({of.id}; {_range(of)})" for name, of in FIELDS.items() if name not in known)
+        return f"{head}{''.join(rows)}\nNobody acts on these, and each needs a `value`: {others}.\n"
 
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()
