@@ -82,7 +82,7 @@ class ReceiverOptions:
 class AlertReceiver:
     """The server.
 
-    It answers 200 once every alert in the request has been taken, and 503 where it helps to send it again: Alertmanager
+    It answers 200 once every alert in the request has been taken, and 503 if it helps to send it again: Alertmanager
     does so after each 5xx, and never after a 4xx (docs/sources.md, Alertmanager's webhook).
     """
 
@@ -97,7 +97,7 @@ class AlertReceiver:
         Args:
             options: The address, and who may send.
             take: Takes the alerts of one notification, in a thread of its own; False: they are to be sent again.
-            on_trouble: Called, by that thread, where alerts may be missing.
+            on_trouble: Called, by that thread, if alerts may be missing.
 
         Raises:
             OSError: The port cannot be bound.

@@ -21,14 +21,14 @@ _CONFLICT = 409
 
 
 def create(clock: Clock, post: Callable[[], Any]) -> Any | None:
-    """Create an object, and try again where nobody can say whether it was created.
+    """Create an object, and try again if nobody can say whether it was created.
 
     Args:
         clock: Waits between two attempts.
         post: Sends the object, whose name nobody else gives.
 
     Returns:
-        The object as it is stored; None where an attempt whose answer was lost had created it.
+        The object as it is stored; None if an attempt whose answer was lost had created it.
 
     Raises:
         ApiException: The server refuses it, or still fails at the sixth attempt.

@@ -29,7 +29,7 @@ def list_call(api: client.ApiClient, api_version: str, plural: str) -> Callable[
 
 
 def field_at(resource: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path, such as `spec.nodeName`; None where there is none."""
+    """Return the value at a dotted path, such as `spec.nodeName`; None if there is none."""
     found: Any = resource
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

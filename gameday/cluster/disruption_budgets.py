@@ -43,7 +43,7 @@ def disruption_budget(budget: client.V1PodDisruptionBudget) -> DisruptionBudget:
 
 
 def _holds(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
-    """Evaluate one of matchExpressions as the API server does; `value` is None where the label is absent."""
+    """Evaluate one of matchExpressions as the API server does; `value` is None if the label is absent."""
     match operator:
         case "In":
             return value in values

@@ -82,14 +82,14 @@ class FlowControlApi:
         return {level.metadata.uid: level.metadata.name for level in levels}
 
     def owner(self, kind: FlowControlKind, name: str) -> str | None:
-        """Return the run that an object belongs to, "" for one that no run made; None where it is not there."""
+        """Return the run that an object belongs to, "" for one that no run made; None if it is not there."""
         with self._kubernetes.explained(f"read {kind} {name}"), absent_is_none():
             labels: dict[str, str] = getattr(self._api, f"read_{kind}")(name).metadata.labels or {}
             return labels.get(RUN_LABEL, "")
         return None
 
     def change(self, kind: FlowControlKind, name: str, run_id: str) -> str | None:
-        """Return what somebody else did to an object that a run made, in words; None where nobody changed its spec.
+        """Return what somebody else did to an object that a run made, in words; None if nobody changed its spec.
 
         A change that was taken back counts as well.
         """

@@ -1,6 +1,6 @@
 """The label by which schedulers know how fast a node's GPUs are; only labels that we have set are ever changed.
 
-A label is ours where managedFields name our field manager as the last writer of it. One that somebody else has set, or
+A label is ours if managedFields name our field manager as the last writer of it. One that somebody else has set, or
 whose writer nobody knows, is left alone.
 """
 
@@ -15,7 +15,7 @@ from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 
 def gpu_class_of(metadata: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a node's label, and whether it may be changed; empty where there is none.
+    """Return a node's label, and whether it may be changed; empty if there is none.
 
     Args:
         metadata: The node's metadata as plain JSON.
@@ -28,7 +28,7 @@ def gpu_class_of(metadata: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def change_gpu_class(kubernetes: Kubernetes, node: str, change: Callable[[str], str]) -> tuple[str, bool]:
-    """Change a node's label where it is ours, or not there.
+    """Change a node's label if it is ours, or not there.
 
     Args:
         kubernetes: The cluster.
@@ -39,7 +39,7 @@ def change_gpu_class(kubernetes: Kubernetes, node: str, change: Callable[[str], 
         The label as it is stored afterwards, and whether it is ours, or not there.
 
     Raises:
-        KubernetesError: The node cannot be written; its status is 404 where it is gone.
+        KubernetesError: The node cannot be written; its status is 404 if it is gone.
     """
 
     def patch(now: Any) -> dict[str, Any] | None:

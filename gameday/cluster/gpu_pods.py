@@ -63,7 +63,7 @@ def gpu_pod(pod: client.V1Pod) -> GpuPod:
 
 
 def is_ended_by_somebody(pod: dict[str, Any]) -> bool:
-    """Return whether a pod, given as its JSON, is being deleted, or was evicted or preempted."""
+    """Return True if a pod, given as its JSON, is being deleted, or was evicted or preempted."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     disrupted = any(one["type"] == "DisruptionTarget" and one["status"] == "True" for one in conditions)
     return disrupted or "deletionTimestamp" in pod["metadata"]

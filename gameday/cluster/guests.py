@@ -101,7 +101,7 @@ class Guest:
 
 
 def stamped(line: str, otherwise: datetime) -> OutputLine:
-    """Return a line of output with the time that the rehearsal put in front; `otherwise` where it put none."""
+    """Return a line of output with the time that the rehearsal put in front; `otherwise` if it put none."""
     stamp, _, text = line.partition(" ")
     try:
         at = datetime.fromisoformat(stamp)

@@ -40,7 +40,7 @@ _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encod
 
 
 def retrying(client: httpx.Client, counter: CallCounter, methods: Collection[str]) -> RetryTransport:
-    """Return a transport that sends requests through `client` and tries those of `methods` again where that may help.
+    """Return a transport that sends requests through `client` and tries those of `methods` again if that may help.
 
     It asks at most four times. What comes back is the last answer, whatever its status, with its body read.
     """

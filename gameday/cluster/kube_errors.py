@@ -56,12 +56,12 @@ def is_store_away(status: int | None, body: str) -> bool:
 
 
 def is_outcome_unknown(error: KubernetesError) -> bool:
-    """Return True where nobody can say whether the server has carried the request out."""
+    """Return True if nobody can say whether the server has carried the request out."""
     return error.status is None or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def hint_of(error: ApiException) -> str:
-    """Return what a person can do about a refusal; empty where that is not known."""
+    """Return what a person can do about a refusal; empty if that is not known."""
     reason = reason_of(error)
     if is_etcd_full(reason):
         return ETCD_FULL_HINT
@@ -73,7 +73,7 @@ def hint_of(error: ApiException) -> str:
 
 
 def _hint_of_absence(error: ApiException) -> str:
-    """Return what to do where the server knows no such object, or no such kind of object."""
+    """Return what to do if the server knows no such object, or no such kind of object."""
     try:
         details = json.loads(error.body or "").get("details") or {}
         kind, name = str(details.get("kind") or ""), printable(str(details.get("name") or ""))

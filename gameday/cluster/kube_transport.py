@@ -51,7 +51,7 @@ class ApiRetry(urllib3.Retry):
 # Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
 _TIMEOUTS_S = (5.0, 15.0)
 # A refused connection is safe to try again whatever the verb: nothing was sent. A lost answer is only asked for
-# again where asking twice is harmless: our patches either set a value or carry the version they were made
+# again if asking twice is harmless: our patches either set a value or carry the version they were made
 # from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
 # API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
 _HARMLESS_TWICE = frozenset({"GET", "PATCH", "DELETE"})
@@ -85,7 +85,7 @@ _PATH = re.compile(
 
 
 def connect(profile: ClusterProfile, counter: CallCounter, clock: Clock) -> client.ApiClient:
-    """Return an API client for the profile's cluster. Raises AdapterError where no configuration can be loaded."""
+    """Return an API client for the profile's cluster. Raises AdapterError if no configuration can be loaded."""
     content = profile.kubeconfig_content
     configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster, content)
     configuration.retries = _RETRIES

@@ -64,7 +64,7 @@ class Candidate(BaseModel):
 
 
 class Kubernetes:
-    """The API of one cluster. Methods raise KubernetesError where the server refuses or does not answer."""
+    """The API of one cluster. Methods raise KubernetesError if the server refuses or does not answer."""
 
     def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None, clock: Clock = Clock()) -> None:
         """Prepare a client; nothing is sent yet.
@@ -156,7 +156,7 @@ class Kubernetes:
             return self.core.read_node(name)
 
     def node_or_none(self, name: str) -> client.V1Node | None:
-        """Read a node; return None where there is none of that name (any more)."""
+        """Read a node; return None if there is none of that name (any more)."""
         with self.explained(f"read node {name}"), absent_is_none():
             return self.core.read_node(name)
         return None
@@ -203,7 +203,7 @@ class Kubernetes:
     def why_forbidden(
         self, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
     ) -> str | None:
-        """Return the API server's reason why this account may not do something; None where it may.
+        """Return the API server's reason why this account may not do something; None if it may.
 
         An empty namespace means the whole cluster, an empty name every object.
         """
@@ -239,7 +239,7 @@ class Kubernetes:
         return found[0]
 
     def delete_pod(self, name: str, *, grace_period_s: int | None = None) -> str | None:
-        """Ask for a pod's deletion; return its uid, or None where there is no such pod.
+        """Ask for a pod's deletion; return its uid, or None if there is no such pod.
 
         Args:
             name: The pod, in the profile's namespace.
@@ -272,7 +272,7 @@ class Kubernetes:
             self.batch.delete_namespaced_job(name, self.profile.namespace, propagation_policy="Background")
 
     def evict(self, namespace: str, name: str) -> bool:
-        """Ask for a pod's eviction; return False where a PodDisruptionBudget does not allow it now."""
+        """Ask for a pod's eviction; return False if a PodDisruptionBudget does not allow it now."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
         try:
             with self.explained(f"evict pod {namespace}/{name}"), absent_is_none():
@@ -293,7 +293,7 @@ class Kubernetes:
 
         Args:
             name: The node.
-            change: Makes the patch of the node as it was read; None where nothing is to be done.
+            change: Makes the patch of the node as it was read; None if nothing is to be done.
             last_seen: The node as a watch last showed it, which saves the first reading. That nothing is to be done
                 is believed of a reading only.
 
@@ -365,7 +365,7 @@ class Kubernetes:
 
 @contextmanager
 def absent_is_none() -> Iterator[None]:
-    """Leave the block where the server answers that there is no such object."""
+    """Leave the block if the server answers that there is no such object."""
     try:
         yield
     except ApiException as error:

@@ -67,7 +67,7 @@ class Look(DocumentModel):
 class Configure(DocumentModel):
     """Settings to run with from now on; answered when every component that this restarts is ready again.
 
-    Every component but etcd restarts, one after the other, and etcd where the settings change it.
+    Every component but etcd restarts, one after the other, and etcd if the settings change it.
     """
 
     verb: Literal["configure"]
@@ -102,7 +102,7 @@ def ask_lab(control: Path, verb: Verb, component: str, for_s: float | None = Non
         for_s: Of a pause: seconds after which the lab resumes it by itself; None: it stays paused.
 
     Returns:
-        The component's process id, None where it runs no more.
+        The component's process id, None if it runs no more.
 
     Raises:
         ControlError: The lab refuses, or there is none.
@@ -134,7 +134,7 @@ def restart_api_servers(control: Path) -> None:
 
 
 def read_line(peer: socket.socket, within_s: float) -> bytes:
-    """Read up to a newline; raises OSError where none comes in time."""
+    """Read up to a newline; raises OSError if none comes in time."""
     line, deadline = b"", time.monotonic() + within_s
     while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
         peer.settimeout(max(0.001, deadline - time.monotonic()))

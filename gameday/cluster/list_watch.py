@@ -53,7 +53,7 @@ class ListWatch:
         self._selection = selection
         self._decode = decode or _model_of(list_call).from_dict
         self._version = ""
-        """The resourceVersion to go on from; empty where the state has to be read."""
+        """The resourceVersion to go on from; empty if the state has to be read."""
         self._streams = True
         """False once the server did not stream a state to its end: it is listed from then on."""
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class ListWatch:
     def changes(self) -> Generator[tuple[str, Key, Any]]:
         """Yield type, key and object of what one connection brings, until it ends; a later call goes on from there.
 
-        The first is a STATE, once the watch is up: its object is the whole state by key, or None where the connection
+        The first is a STATE, once the watch is up: its object is the whole state by key, or None if the connection
         goes on from the one before it. ADDED, MODIFIED and DELETED follow.
 
         Raises:

@@ -72,7 +72,7 @@ class LogLine:
         return datetime.fromtimestamp(self.ns // 10**9, UTC).replace(microsecond=self.ns % 10**9 // 1000)
 
     def label(self, name: str) -> str | None:
-        """Return the label's value, None where the line has no such label."""
+        """Return the label's value, None if the line has no such label."""
         return next((value for key, value in self.labels if key == name), None)
 
 
@@ -88,7 +88,7 @@ class _Stream(Answer):
 def _line(labels: tuple[tuple[str, str], ...], entry: object) -> LogLine | None:
     """Return the line of an entry, [nanoseconds, line]; None for anything else.
 
-    A third member is structured metadata where that is categorised; it is in the labels otherwise.
+    A third member is structured metadata if that is categorised; it is in the labels otherwise.
     """
     match entry:
         case [str() as ns, str() as text, *_] if ns.isascii() and ns.isdecimal() and len(ns) <= _NS_DIGITS:
@@ -152,7 +152,7 @@ class LogStore(HttpAdapter):
             on_unreadable: Called with the number of streams and entries that are none, which are skipped.
 
         Raises:
-            AdapterError: Also where more lines carry one time than the store hands out.
+            AdapterError: Also if more lines carry one time than the store hands out.
         """
         delivered: set[LogLine] = set()
         while start_ns < end_ns:
@@ -426,7 +426,7 @@ class LogTail:
         Args:
             follower: Finds the lines.
             on_line: Called with every line as it comes.
-            on_refused: Called once where Loki cannot parse the query; no line comes then.
+            on_refused: Called once if Loki cannot parse the query; no line comes then.
         """
         self._follower = follower
         self._on_line = on_line

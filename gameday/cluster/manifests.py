@@ -46,7 +46,7 @@ class GpuPodTemplate:
     """A class that preempts nobody: on a full node the scheduler would else delete a user's pod of lower priority."""
     tolerated_taint_keys: tuple[str, ...]
     """Keys of the taints that every GPU node of the cluster may carry. A pod that asks for GPUs tolerates these by
-    itself only where the admission plugin ExtendedResourceToleration is on, which it is not by default."""
+    itself only if the admission plugin ExtendedResourceToleration is on, which it is not by default."""
 
 
 def agent_pod(
@@ -70,7 +70,7 @@ def agent_pod(
         name: The pod's name.
         task: The agent's task as JSON.
         role: The task's role, as a label.
-        run_id: The run, as a label; the episode, where `owner_label` is EPISODE_LABEL.
+        run_id: The run, as a label; the episode, if `owner_label` is EPISODE_LABEL.
         node: The node; the pod goes there past the scheduler.
         profile: The cluster's.
         deadline: The pod's own activeDeadlineSeconds, the dead-man's switch.

@@ -45,13 +45,13 @@ def snapshot(node: client.V1Node) -> NodeSnapshot:
 
 
 def _is_virtual(node: client.V1Node) -> bool:
-    """Return whether no machine is behind a node: one of a rehearsal's, or one that kwok keeps."""
+    """Return True if no machine is behind a node: one of a rehearsal's, or one that kwok keeps."""
     annotations = node.metadata.annotations or {}
     return (node.spec.provider_id or "").startswith(VIRTUAL_PROVIDER) or _KWOK in annotations
 
 
 def readiness(node: dict[str, Any]) -> NodeReadiness:
-    """Return whether a node, given as its JSON, is Ready, and since when."""
+    """Return True if a node, given as its JSON, is Ready, and since when."""
     conditions = (node.get("status") or {}).get("conditions") or []
     ready: dict[str, str] = next((one for one in conditions if one["type"] == "Ready"), {})
     return NodeReadiness(ready=ready.get("status") == "True", since=ready.get("lastTransitionTime"))
@@ -68,7 +68,7 @@ def to_taint(taint: client.V1Taint) -> Taint:
 
 
 def taint_manager(node: client.V1Node) -> str | None:
-    """Return the field manager that last wrote spec.taints; None where managedFields name none.
+    """Return the field manager that last wrote spec.taints; None if managedFields name none.
 
     The API server owns spec.taints as one field (it is an atomic list), so this names the last writer of the whole
     list.
@@ -78,25 +78,25 @@ def taint_manager(node: client.V1Node) -> str | None:
 
 
 def taints_written_at(node: client.V1Node) -> datetime | None:
-    """Return the second at which spec.taints was last written; None where managedFields name none."""
+    """Return the second at which spec.taints was last written; None if managedFields name none."""
     write = _last_write(node, "f:spec", "f:taints")
     return write.time if write else None
 
 
 def cordon_written_at(node: client.V1Node) -> datetime | None:
-    """Return the second at which the cordon's writer last wrote the node; None where managedFields name none."""
+    """Return the second at which the cordon's writer last wrote the node; None if managedFields name none."""
     write = _last_write(node, "f:spec", "f:unschedulable")
     return write.time if write else None
 
 
 def label_written_at(node: client.V1Node, label: str) -> datetime | None:
-    """Return the second at which the label's writer last wrote the node; None where managedFields name none."""
+    """Return the second at which the label's writer last wrote the node; None if managedFields name none."""
     write = _last_write(node, "f:metadata", "f:labels", f"f:{label}")
     return write.time if write else None
 
 
 def cordon_manager(node: client.V1Node) -> str | None:
-    """Return the field manager that last wrote the cordon; None where managedFields name none."""
+    """Return the field manager that last wrote the cordon; None if managedFields name none."""
     write = _last_write(node, "f:spec", "f:unschedulable")
     return write.manager if write else None
 

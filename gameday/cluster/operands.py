@@ -34,7 +34,7 @@ AWAY = "paused-for-gameday"
 
 
 def running_operands(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the labels of a node's operands that keep GPUs open; empty where the operator has none there.
+    """Return the labels of a node's operands that keep GPUs open; empty if the operator has none there.
 
     Raises:
         ForeignPauseError: One of them is neither on nor off, as during a driver upgrade.
@@ -68,7 +68,7 @@ def keeps_away(pods: Iterable[Any], taints: Iterable[Taint]) -> tuple[Taint, ...
 
 
 def let_return(taints: Sequence[Taint]) -> str:
-    """Return how to let operands return to nodes with these taints: a command, and where it has to be kept."""
+    """Return how to let operands return to nodes with these taints: a command, and if it has to be kept."""
     added = [
         {
             "op": "add",
@@ -100,7 +100,7 @@ def bring_back(kubernetes: Kubernetes, node: str, labels: Collection[str]) -> di
     """Put back the labels that are as we left them, and return what they all are afterwards; empty: not there.
 
     Raises:
-        KubernetesError: The node cannot be written; its status is 404 where it is gone.
+        KubernetesError: The node cannot be written; its status is 404 if it is gone.
     """
     after = kubernetes.change_node(node, lambda now: _relabelled(now, labels, AWAY, _RUNS))
     found = after.metadata.labels or {}

@@ -151,7 +151,7 @@ class _Status(Answer):
 
 
 def _exit_status(content: bytes) -> int:
-    """Return the exit status of a Status object; raises ValueError where the command did not run."""
+    """Return the exit status of a Status object; raises ValueError if the command did not run."""
     status = _Status.model_validate_json(content)
     if status.status == "Success":
         return 0

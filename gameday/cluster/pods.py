@@ -32,7 +32,7 @@ class PodSeen:
     gone: bool
     """True once the API server has deleted it."""
     unschedulable: str | None
-    """The scheduler's own message where it found no place; None where it found one or has not looked yet."""
+    """The scheduler's own message if it found no place; None if it found one or has not looked yet."""
     termination: str | None
     """The termination message of the container that ended; empty without one, None while all run."""
     owner_job: str | None
@@ -104,7 +104,7 @@ class PodFollower:
         self._follower.require_synced(timeout_s)
 
     def seen(self, name: str) -> PodSeen | None:
-        """Return the run's pod of that name as it was last seen, gone or not; None where none ever was."""
+        """Return the run's pod of that name as it was last seen, gone or not; None if none ever was."""
         return self._seen.get(name)
 
     def present(self) -> list[PodSeen]:

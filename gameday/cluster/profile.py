@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _can_be_asked(url: str) -> bool:
-    """Return whether the HTTP client takes the URL: its host can be a name, and its port is a port."""
+    """Return True if the HTTP client takes the URL: its host can be a name, and its port is a port."""
     import httpx  # noqa: PLC0415 - most commands that know of profiles ask no server
 
     try:
@@ -202,7 +202,7 @@ class ClusterGuardrails(Limits):
     kube-state-metrics and our node-health controller."""
 
     def longest_run(self, plan: Guardrails) -> timedelta:
-        """Return how long a whole run may take: the plan's limit, or the cluster's where that is shorter."""
+        """Return how long a whole run may take: the plan's limit, or the cluster's if that is shorter."""
         return plan.max_duration if self.max_duration is None else min(plan.max_duration, self.max_duration)
 
 
@@ -287,7 +287,7 @@ class ClusterProfile(BaseSettings):
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
     """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it.
 
-    A run's first pod has this class as well, and is refused where the class is missing. A class of your own must have
+    A run's first pod has this class as well, and is refused if the class is missing. A class of your own must have
     `preemptionPolicy: Never`. Otherwise the scheduler may delete users' pods to make room for ours."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that plans may use on this cluster if they allow them as well (docs/faults.md)."""
@@ -304,7 +304,7 @@ class ClusterProfile(BaseSettings):
 
     Name it by a digest or a tag that never moves: a node that has the image does not ask the registry again."""
     agent_runtime_class: str | None = None
-    """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
+    """RuntimeClass of the agent's pods: `nvidia` if NVIDIA's runtime is not the nodes' default.
 
     Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
     grafana: Endpoint | None = None

@@ -68,7 +68,7 @@ def read_block(name: str) -> dict[str, Any]:
 
 
 def block_names() -> list[str]:
-    """Return the names of the clusters' blocks at the Prefect server. Raises ProfileError where it cannot be asked."""
+    """Return the names of the clusters' blocks at the Prefect server. Raises ProfileError if it cannot be asked."""
     with _asked("the clusters' blocks"), get_client(sync_client=True) as client:
         return _names(client)
 
@@ -83,7 +83,7 @@ def save_block(name: str, file: Path, kubeconfig: Path | None) -> BaseModel:
         name: Lower-case letters, digits and dashes.
         file: The profile.
         kubeconfig: The kubeconfig whose chosen context is stored with it; None: the one that the profile names, and
-            where it names none, the block has none, either.
+            if it names none, the block has none, either.
 
     Returns:
         The block; a secret in it shows as `**********`.
@@ -132,7 +132,7 @@ def _names(client: SyncPrefectClient) -> list[str]:
 
 @contextmanager
 def _asked(what: str) -> Iterator[None]:
-    """Turn errors of the Prefect server into words. Raises ProfileError, also where the settings name no server."""
+    """Turn errors of the Prefect server into words. Raises ProfileError, also if the settings name no server."""
     url = PREFECT_API_URL.value()
     other = "`export PREFECT_API_URL=http://HOST:4200/api` names another one"
     if not url:

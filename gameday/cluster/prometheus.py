@@ -93,7 +93,7 @@ class RuleGroup(Answer):
     last_evaluation: Annotated[AwareDatetime | None, BeforeValidator(_none_if_never)] = Field(
         default=None, alias="lastEvaluation"
     )
-    """The begin of the last evaluation; None before the first, and where the server does not say it."""
+    """The begin of the last evaluation; None before the first, and if the server does not say it."""
 
 
 class RecordingRule(Answer):
@@ -118,7 +118,7 @@ class _Envelope(Answer, Generic[T]):
     data: T
     warnings: tuple[str, ...] = ()
     is_partial: bool = Field(default=False, alias="isPartial")
-    """True where VictoriaMetrics misses some of its storage."""
+    """True if VictoriaMetrics misses some of its storage."""
 
     @property
     def missing(self) -> str:
@@ -245,7 +245,7 @@ class Prometheus(HttpAdapter):
     def exposes(self, metric: str) -> bool | None:
         """Return True if a scraped target exposes the metric, with series or without.
 
-        None where the server does not keep its targets' metadata.
+        None if the server does not keep its targets' metadata.
         """
         family = next((metric.removesuffix(end) for end in _OF_FAMILY if metric.endswith(end)), metric)
         if any(self._metadata({"metric": name, "limit": "1"}) for name in {metric, family}):

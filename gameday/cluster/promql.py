@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 # https://prometheus.io/docs/prometheus/latest/querying/operators/: the words before a list of labels, and those that
-# are no metric, as `sum` is none where its list of labels comes before its argument.
+# are no metric, as `sum` is none if its list of labels comes before its argument.
 _BEFORE_LABELS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _WORDS = frozenset(
     {"bool", "offset", "atan2", "inf", "nan", "sum", "avg", "min", "max", "group", "stddev", "stdvar", "count",
@@ -29,7 +29,7 @@ _OF_NOTHING = frozenset({"absent", "absent_over_time"})
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """`up{job="x"}`: `metric` is empty where only the matchers in `text` say which series are meant."""
+    """`up{job="x"}`: `metric` is empty if only the matchers in `text` say which series are meant."""
 
     metric: str
     text: str

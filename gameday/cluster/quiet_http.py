@@ -36,11 +36,11 @@ class QuietServer(ThreadingHTTPServer):
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         super().__init__(address, handler)
         self._open: dict[socket.socket | None, bool] = {}
-        """The connections, oldest first; True where the request has come and is worked on."""
+        """The connections, oldest first; True if the request has come and is worked on."""
         self._change = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, and end the oldest that waits where too many are open."""
+        """Serve a connection in a thread of its own, and end the oldest that waits if too many are open."""
         with self._change:
             self._open[request] = False
             waiting = (one for one, is_busy in self._open.items() if not is_busy)

@@ -15,7 +15,7 @@ ENDED = "ended"
 def why_ended(folder: Path | None) -> str:
     """Return why the virtual cluster of a folder runs no longer; empty while it runs, and for a real one (None).
 
-    Empty also where the folder cannot be seen from here, as from a container.
+    Empty also if the folder cannot be seen from here, as from a container.
     """
     if folder is None or not (folder / LOCK).exists():
         return ""
@@ -26,7 +26,7 @@ def why_ended(folder: Path | None) -> str:
 
 
 def holder(folder: Path) -> int | None:
-    """Return the process that holds the folder: None where none does, 0 before it has written its number."""
+    """Return the process that holds the folder: None if none does, 0 before it has written its number."""
     try:
         lock = (folder / LOCK).open(encoding="ascii")
     except OSError:
@@ -40,6 +40,6 @@ def holder(folder: Path) -> int | None:
 
 
 def written_pid(lock: IO[str]) -> int:
-    """Return the number in a lock file; 0 where there is none yet."""
+    """Return the number in a lock file; 0 if there is none yet."""
     text = lock.read(20).strip()
     return int(text) if text.isdecimal() else 0

@@ -39,7 +39,7 @@ _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_nam
 class Follower:
     """The newest known state of the objects that one list call selects; a context manager.
 
-    The state comes as events of the watch itself where the server streams lists (sendInitialEvents, Kubernetes 1.34
+    The state comes as events of the watch itself if the server streams lists (sendInitialEvents, Kubernetes 1.34
     and later), else by a list before it. `changed` is notified after every change.
     """
 
@@ -140,7 +140,7 @@ class Follower:
             return list(self._objects.values())
 
     def named(self, name: str) -> Any | None:
-        """Return the object of that name as it was last seen, None where there is none."""
+        """Return the object of that name as it was last seen, None if there is none."""
         with self.changed:
             return next((item for key, item in self._objects.items() if key[1] == name), None)
 

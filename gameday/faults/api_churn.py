@@ -74,7 +74,7 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     requests shows the real rate. No request is repeated. A watch that ends is opened again. `hold` begins before the
     objects are made, at about a hundred in a second.
 
-    The load ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
+    The load ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
     gameday.dev/load=api-churn, and are deleted by it; they and the client are all that is to be undone.
     """
 

@@ -16,7 +16,7 @@ SHORT_OF_MEMORY = f"less than {LOADS_NEED:.0%} of this node's memory is free"
 
 
 def refuse_too_much(objects: int, object_size: int) -> None:
-    """Raise a problem of the plan where etcd would not take the objects, `object_size` bytes each."""
+    """Raise a problem of the plan if etcd would not take the objects, `object_size` bytes each."""
     total = objects * object_size
     if total > _MOST_BYTES:
         raise conflict(
@@ -27,7 +27,7 @@ def refuse_too_much(objects: int, object_size: int) -> None:
 
 
 def refuse_leftovers(objects: LoadObjects, resource: str, load: str) -> None:
-    """Raise HostError where objects of this load are there already."""
+    """Raise HostError if objects of this load are there already."""
     if objects.exist():
         raise HostError(
             f"namespace {NAMESPACE} holds objects of another {load}: `gameday reap` undoes the run that left them; "
@@ -36,7 +36,7 @@ def refuse_leftovers(objects: LoadObjects, resource: str, load: str) -> None:
 
 
 def make_counted(objects: LoadObjects, count: int, size: int) -> str:
-    """Make the objects and return their resourceVersion. Raises HostError where the server counts other ones."""
+    """Make the objects and return their resourceVersion. Raises HostError if the server counts other ones."""
     objects.make(count, size)
     counted = objects.count()
     if counted.objects != count:
@@ -45,12 +45,12 @@ def make_counted(objects: LoadObjects, count: int, size: int) -> str:
 
 
 def check_memory(load: str) -> None:
-    """Raise HostError where too little of the machine's memory is free for a load to begin."""
+    """Raise HostError if too little of the machine's memory is free for a load to begin."""
     free = free_memory().share
     if free < LOADS_NEED:
         raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LOADS_NEED:.0%}")
 
 
 def is_memory_short() -> bool:
-    """Return whether too little of the machine's memory is free for a load to go on. Raises HostError."""
+    """Return True if too little of the machine's memory is free for a load to go on. Raises HostError."""
     return free_memory().share < LOADS_NEED

@@ -49,7 +49,7 @@ class ApiServerRestartedParameters(FaultParameters):
     keep_up: Literal["watch", "list"] = "watch"
     """`watch`: as an informer does. `list`: by a LIST of everything at each interval."""
     interval: Duration = Field(default=timedelta(seconds=5), ge=timedelta(milliseconds=100))
-    """Time from the end of one LIST to the next, where they keep up by LISTs."""
+    """Time from the end of one LIST to the next, if they keep up by LISTs."""
     objects: int = Field(default=2000, ge=1, le=20_000)
     """Secrets that are made first, and that the clients follow."""
     object_size: Size = Field(default=2000, ge=1, le=1 << 20)

@@ -60,7 +60,7 @@ class Claim:
     """Other nodes feel the fault, too: a season runs no other game-day beside it."""
 
     def conflicts_with(self, other: Claim) -> bool:
-        """Return True where two faults with these claims cannot be in one node at the same time."""
+        """Return True if two faults with these claims cannot be in one node at the same time."""
         same_gpu = self.gpu is None or other.gpu is None or self.gpu == other.gpu
         return self.resource == other.resource and same_gpu and not (self.shared and other.shared)
 
@@ -94,7 +94,7 @@ P = TypeVar("P", bound=FaultParameters)
 
 
 class OptionalParts(Generic[P]):
-    """The parts that a fault may define; each does nothing, or the safe thing, where a fault leaves it out."""
+    """The parts that a fault may define; each does nothing, or the safe thing, if a fault leaves it out."""
 
     layer: ClassVar[Layer]
 
@@ -121,7 +121,7 @@ class OptionalParts(Generic[P]):
         """Keep the fault in until `ended` is set; most faults stay in by themselves.
 
         Returns:
-            Lines of evidence about the hold; None where there are none.
+            Lines of evidence about the hold; None if there are none.
 
         Raises:
             HostError: The fault did not stay in.
@@ -148,19 +148,19 @@ class OptionalParts(Generic[P]):
         return (Claim(parameters.type), Claim(NODE, shared=True))
 
     def asks_dcgm(self, parameters: P) -> bool:
-        """Return True where the fault goes into the node's DCGM host engine, which only its own clients see."""
+        """Return True if the fault goes into the node's DCGM host engine, which only its own clients see."""
         return False
 
     def needs_idle_gpu(self, parameters: P) -> bool:
-        """Return True where no process may have the GPU open: a reset, a removal, an effect on unused GPUs only."""
+        """Return True if no process may have the GPU open: a reset, a removal, an effect on unused GPUs only."""
         return False
 
     def needs_operands_away(self, parameters: P) -> bool:
-        """Return True where the GPU operator's operands leave the node for the injection, and come back right after."""
+        """Return True if the GPU operator's operands leave the node for the injection, and come back right after."""
         return False
 
     def needs_operands_away_to_undo(self, parameters: P) -> bool:
-        """Return True where the GPU operator's operands leave the node once more while the fault is taken out."""
+        """Return True if the GPU operator's operands leave the node once more while the fault is taken out."""
         return False
 
     def warnings(self, parameters: P) -> tuple[str, ...]:
@@ -216,10 +216,10 @@ class Fault(OptionalParts[P], ABC):
             parameters: The plan's.
             gpu: The NVML index that the run chose.
             host: The node.
-            undo_state: The values of `prior_state` and of `inject`. Those of `prior_state` alone where `inject` failed
-                or was killed half way, and empty where not even that was kept.
+            undo_state: The values of `prior_state` and of `inject`. Those of `prior_state` alone if `inject` failed
+                or was killed half way, and empty if not even that was kept.
         """
 
     @abstractmethod
     def verify_undone(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        """Return True where the fault is out, by reading the host anew and not by believing `undo`."""
+        """Return True if the fault is out, by reading the host anew and not by believing `undo`."""

@@ -60,7 +60,7 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     reason.
 
     A `log-store` is dangerous, as it is the whole cluster's: the plan and the cluster profile have to allow it, and a
-    season plays it only where its plan is named.
+    season plays it only if its plan is named.
 
     The fault never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
     """
@@ -150,11 +150,11 @@ def _write(host: Host, cgroup: str, value: str) -> None:
 
 
 def _is_frozen(host: Host, cgroup: str) -> bool | None:
-    """Return whether the kernel reports the cgroup as frozen; None where there is no such cgroup. Raises HostError."""
+    """Return True if the kernel reports the cgroup as frozen; None if there is no such cgroup. Raises HostError."""
     try:
         events = host.read_file(f"{_CGROUPS}{cgroup}/cgroup.events")
     except HostError:
-        host.boot_id()  # raises where it is the host that does not answer
+        host.boot_id()  # raises if it is the host that does not answer
         return None
     return "frozen 1" in events.splitlines()
 

@@ -190,7 +190,7 @@ class CompoundFault(Fault[CompoundParameters]):
         return Evidence(lines=tuple(lines))
 
     def verify_undone(self, parameters: CompoundParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        """Return False where a part is still in, even if another could not be read, and True where all are out.
+        """Return False if a part is still in, even if another could not be read, and True if all are out.
 
         Raises:
             HostError: A part could not be read, and no other is known to be in.
@@ -242,7 +242,7 @@ def _named_in_errors(part: _Part) -> Iterator[None]:
 
 
 def _pass_on(ended: threading.Event, over: threading.Event) -> None:
-    """Set `over` once `ended` is set; return where a part has set it before."""
+    """Set `over` once `ended` is set; return if a part has set it before."""
     while not ended.wait(_LOOK_EVERY_S) and not over.is_set():
         pass
     over.set()

@@ -152,7 +152,7 @@ def _switched(pods: CudaPods, undo_state: dict[str, str]) -> list[CudaPod]:
 
 
 def _wait(condition: Callable[[], bool], longest: timedelta) -> float | None:
-    """Wait until the condition holds, and return after how many seconds; None where it does not in time."""
+    """Wait until the condition holds, and return after how many seconds; None if it does not in time."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > longest.total_seconds():

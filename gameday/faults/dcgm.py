@@ -49,7 +49,7 @@ def inject_value(host: Host, gpu: int, field: int, value: str, offset_s: int) ->
 
 
 def read_value(host: Host, gpu: int, field: int) -> str | None:
-    """Return the newest value of a field as `dmon` prints it; None where it has none. Raises HostError."""
+    """Return the newest value of a field as `dmon` prints it; None if it has none. Raises HostError."""
     done = _dcgmi(host, "dmon", "-i", str(gpu), "-e", str(field), "-c", "1")
     if done.exit_status:
         raise _refused(done)
@@ -93,7 +93,7 @@ def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
 
 
 def run_dcgmi(host: Host, timeout_s: float, *arguments: str, ended: threading.Event | None = None) -> ProgramResult:
-    """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod.
+    """Run the host's dcgmi; if it is missing or reaches no engine, that of the host engine's pod.
 
     Args:
         host: The node.
@@ -118,7 +118,7 @@ def run_dcgmi(host: Host, timeout_s: float, *arguments: str, ended: threading.Ev
 
 
 def _engine_in_a_pod(host: Host) -> Container | None:
-    """Return a container of the host engine's pod; None where there is none. Raises HostError."""
+    """Return a container of the host engine's pod; None if there is none. Raises HostError."""
     try:
         return next((one for pod in pods_of(host, Component.HOST_ENGINE) for one in containers_of(host, pod)), None)
     except NoCrictlError:

@@ -1,7 +1,7 @@
 """The DCGM host engines of a node, and whether the one that `dcgmi` asks is the one that counts.
 
 A value that is injected into an engine, and a pause of it, are seen by that engine's clients alone. A program that runs
-an engine of its own, as dcgm-exporter does where nobody configures another, sees nothing of them.
+an engine of its own, as dcgm-exporter does if nobody configures another, sees nothing of them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def refuse_blind_readers(host: Host) -> None:
 
 
 def asks_another_engine(argv: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether a dcgm-exporter with this command line asks another host engine than its own."""
+    """Return True if a dcgm-exporter with this command line asks another host engine than its own."""
     options = {argument.partition("=")[0] for argument in argv}
     return bool(environment.get(_REMOTE_ENGINE) or options & _REMOTE_ENGINE_OPTIONS)
 
@@ -101,7 +101,7 @@ def _described(engine: DcgmEngine, pods: Mapping[str, str]) -> str:
 
 
 def _pod_names(host: Host) -> dict[str, str]:
-    """Return the names of the node's pods by UID; none where the container runtime cannot be asked."""
+    """Return the names of the node's pods by UID; none if the container runtime cannot be asked."""
     try:
         return {pod.uid: str(pod) for pod in ready_pods(host)}
     except HostError:
@@ -109,7 +109,7 @@ def _pod_names(host: Host) -> dict[str, str]:
 
 
 def _blind_by_configuration(host: Host) -> tuple[list[str], tuple[str, ...]]:
-    """Return the exporters that are configured to run an engine; beside them, the reason where that is not known."""
+    """Return the exporters that are configured to run an engine; beside them, the reason if that is not known."""
     try:
         blind = [
             f"pod {pod} is configured to run a DCGM host engine of its own: {_READERS[_EXPORTER]}"

@@ -41,7 +41,7 @@ class Bounds:
     low: float
     high: float
     fault: float | None = None
-    """The value that is the field's fault, where one is known."""
+    """The value that is the field's fault, if one is known."""
     acts: str = ""
     """The programs that act on it, and how (docs/sources.md, DCGM fields)."""
     whole: bool = True
@@ -158,7 +158,7 @@ class DcgmFieldParameters(GpuParameters):
     field: DcgmFieldName
     """DCGM's name of the field, as dcgm-exporter's metric is called."""
     value: float | None = Field(default=None, strict=True, allow_inf_nan=False)
-    """The value to inject, in the field's unit; None: the value that is the field's fault, where one is known."""
+    """The value to inject, in the field's unit; None: the value that is the field's fault, if one is known."""
 
     @property
     def bounds(self) -> Bounds:
@@ -203,13 +203,13 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     not sampled: it stays by itself, and a second injection would be a second Xid. Each injection is read back with
     `dcgmi dmon`, whatever the host engine says of it.
 
-    The undo injects the value from before (no value, where that is not known), stamped three seconds ahead; then real
+    The undo injects the value from before (no value, if that is not known), stamped three seconds ahead; then real
     samples follow. A real Xid that the driver reports within those seconds is older, and is not shown. To Prometheus a
     counter that comes back from a higher value looks like one that began anew, so a rule on its increase may fire once
     more. A restart of the host engine clears everything that was ever injected.
 
     A value in the node's host engine is seen by that engine's clients alone. The injector looks for every engine on the
-    node, nv-hostengine or embedded in a program. The fault is refused where dcgm-exporter, NVSentinel's
+    node, nv-hostengine or embedded in a program. The fault is refused if dcgm-exporter, NVSentinel's
     gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. Any other engine is named in the evidence,
     and so is every process that the injector could not look at.
 
@@ -305,7 +305,7 @@ def _index(parameters: DcgmFieldParameters, gpu: int, undo_state: dict[str, str]
 
 
 def _put(host: Host, gpu: int, parameters: DcgmFieldParameters) -> str:
-    """Inject until the value is read back, and return it. Raises HostError where it never is."""
+    """Inject until the value is read back, and return it. Raises HostError if it never is."""
     found: str | None = None
     for _ in range(_ATTEMPTS):
         inject_value(host, gpu, parameters.bounds.id, parameters.injected, _OFFSET_S)

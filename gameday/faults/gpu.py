@@ -34,7 +34,7 @@ def target_gpu(parameters: GpuParameters, gpu: int, host: Host) -> GpuSample:
 
 
 def responding_gpu(index: int, host: Host) -> GpuSample:
-    """Return the reading of the GPU with this NVML index. Raises HostError where there is none, or it is lost."""
+    """Return the reading of the GPU with this NVML index. Raises HostError if there is none, or it is lost."""
     gpus = {sample.index: sample for sample in host.gpus()}
     if index not in gpus:
         raise HostError(f"no GPU {index} on this node; NVML knows {sorted(gpus) or 'none'}")
@@ -46,7 +46,7 @@ def responding_gpu(index: int, host: Host) -> GpuSample:
 def injected_gpu(parameters: GpuParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> GpuSample:
     """Return the reading of the GPU that the fault was injected into.
 
-    It is found by its UUID where `undo_state` has it, as indices move when a GPU leaves the bus.
+    It is found by its UUID if `undo_state` has it, as indices move when a GPU leaves the bus.
 
     Raises:
         HostError: The GPU is lost, or gone from NVML.
@@ -61,7 +61,7 @@ def injected_gpu(parameters: GpuParameters, gpu: int, host: Host, undo_state: di
 
 
 def nvidia_smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
-    """Run `nvidia-smi -i UUID …` and return its output. Raises HostError with the output where it refuses."""
+    """Run `nvidia-smi -i UUID …` and return its output. Raises HostError with the output if it refuses."""
     done = host.run(["nvidia-smi", "-i", gpu.uuid, *arguments], SMI_TIMEOUT_S)
     if done.exit_status:
         raise HostError(
@@ -115,7 +115,7 @@ def refuse_reset(host: Host, gpu: GpuSample) -> None:
 
 @contextmanager
 def ready_for_reset(host: Host, gpu: GpuSample, lines: list[str]) -> Iterator[None]:
-    """Turn persistence mode off for the block, and on again where it was on.
+    """Turn persistence mode off for the block, and on again if it was on.
 
     In persistence mode the driver or its daemon keeps the GPU open, and `nvidia-smi --gpu-reset` refuses a GPU that is
     "in use by another client".

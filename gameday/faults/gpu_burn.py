@@ -40,7 +40,7 @@ class GpuBurnParameters(GpuParameters):
     until_throttled: bool = False
     """Load until NVML says that the GPU slows down for heat, then in turns so that it stays; needs a ceiling_c."""
     ceiling_c: int = Field(default=85, ge=40, le=92)
-    """The GPU temperature that ends the load immediately, whatever was asked for (93 is where health checks warn)."""
+    """The GPU temperature that ends the load immediately, whatever was asked for (93 is if health checks warn)."""
 
     @model_validator(mode="after")
     def _throttling_has_a_ceiling_of_its_own(self) -> GpuBurnParameters:
@@ -238,7 +238,7 @@ def _refuse_proof_of_nothing(sample: GpuSample, ceiling_c: int) -> None:
 
 
 def _temperature(sample: GpuSample) -> float:
-    """Return degrees Celsius. Raises HostError where NVML has none: without a temperature there is no ceiling."""
+    """Return degrees Celsius. Raises HostError if NVML has none: without a temperature there is no ceiling."""
     if sample.temperature_c is None:
         raise HostError(f"NVML does not show the temperature of GPU {sample.index}: no load without it")
     return sample.temperature_c

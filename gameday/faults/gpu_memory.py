@@ -102,14 +102,14 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
 
 
 def _used(sample: GpuSample) -> int:
-    """Return the bytes in use. Raises HostError where NVML does not show them."""
+    """Return the bytes in use. Raises HostError if NVML does not show them."""
     if sample.memory_used_bytes is None:
         raise HostError(f"NVML does not show the memory of GPU {sample.index}: what is taken could not be proved")
     return sample.memory_used_bytes
 
 
 def _blocks(report: WorkReport) -> MemoryBlocks | None:
-    """Return what the process that holds the memory can still allocate; None where it does not say, or nothing."""
+    """Return what the process that holds the memory can still allocate; None if it does not say, or nothing."""
     free = (report.free_bytes or 0) + (report.unused_bytes or 0)
     if report.largest_block_bytes is None or not free:
         return None

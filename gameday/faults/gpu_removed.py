@@ -33,7 +33,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     The driver's remove waits, without end and unkillably, until no process has the GPU open (open-gpu-kernel-modules,
     nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close it, and the fault is refused
     while any other process has the device open: jobs, but also DCGM's host engine, dcgm-exporter and the device plugin,
-    where they keep it open. The GPU operator's own pods leave the node before the removal and come back after it: what
+    if they keep it open. The GPU operator's own pods leave the node before the removal and come back after it: what
     they then show is the fault.
     """
 
@@ -135,13 +135,13 @@ def _is_on_bus(host: Host, address: str) -> bool:
     try:
         host.read_file(f"{_PCI.format(address)}/vendor")
     except HostError:
-        host.boot_id()  # raises where it is the host that does not answer
+        host.boot_id()  # raises if it is the host that does not answer
         return False
     return True
 
 
 def _responding(host: Host) -> dict[str, GpuSample]:
-    """Return the GPUs that NVML can read, by PCI address with function; empty where NVML shows none."""
+    """Return the GPUs that NVML can read, by PCI address with function; empty if NVML shows none."""
     try:
         return {f"{sample.pci_bus_id}.0": sample for sample in host.gpus() if not sample.lost}
     except HostError:

@@ -16,7 +16,7 @@ NOTHING_TO_UNDO = "nothing to undo on the host: a kernel-log record stays until 
 
 
 def write(host: Host, line: str, times: int) -> Evidence:
-    """Write a line a number of times. Raises HostError where the log does not hold as many more of it afterwards."""
+    """Write a line a number of times. Raises HostError if the log does not hold as many more of it afterwards."""
     before = _count(host, line)
     written_at = datetime.now(UTC)
     for _ in range(times):

@@ -63,7 +63,7 @@ class ListOrWatchParameters(FaultParameters):
     mode: FollowMode = FollowMode.POLL
     """The way in which the client keeps up, see below."""
     interval: Duration = timedelta(seconds=10)
-    """Time from the beginning of one LIST to that of the next, where the client polls."""
+    """Time from the beginning of one LIST to that of the next, if the client polls."""
     objects: int = Field(default=1000, ge=1, le=20_000)
     """Objects that are made first, and that the client follows."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)

@@ -54,7 +54,7 @@ class ListStormParameters(FaultParameters):
     """Counts of clients, for several storms in place of one, each larger than the one before, such as `[1, 2, 4, 8]`.
 
     Each begins twelve seconds after the one before has ended, so that two scrapes see the memory that it took. An API
-    server does not give that memory back in between: a stage shows what its LISTs cost only where the memory rises
+    server does not give that memory back in between: a stage shows what its LISTs cost only if the memory rises
     above all earlier peaks.
     """
     objects: int = Field(default=1000, ge=1, le=20_000)
@@ -75,7 +75,7 @@ class ListStormParameters(FaultParameters):
     """Freshness of the answers, and the way to read them.
 
     `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the state
-    right before the storm, out of etcd where the server keeps no snapshot; `watch-list` is the first events of a watch,
+    right before the storm, out of etcd if the server keeps no snapshot; `watch-list` is the first events of a watch,
     ended after the bookmark that closes them, as informers read from client-go 1.35 on.
     """
     rounds: int = Field(default=1, ge=1, le=1000)
@@ -150,7 +150,7 @@ class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
     objects were made may be let in more cheaply than the next one. `hold` begins before the objects are made, at about
     a hundred in a second.
 
-    The storm ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
+    The storm ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
     gameday.dev/load=list-storm, and are deleted by it; they and the clients are all that is to be undone.
     """
 
@@ -256,7 +256,7 @@ def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
 def _play_stages(
     begun: _Begun, counts: Sequence[int], ended: threading.Event, tell: Callable[[BaseModel], None]
 ) -> StormEnding:
-    """Follow the first stage, which runs already, and play the others. Raises HostError where one cannot begin."""
+    """Follow the first stage, which runs already, and play the others. Raises HostError if one cannot begin."""
     began_at = begun.note.began_at
     for number, clients in enumerate(counts):
         if number:

@@ -107,12 +107,12 @@ class NcclConfFault(Fault[NcclConfParameters]):
 
 
 def _was_emptied(now: str | None, undo_state: dict[str, str]) -> bool:
-    """Return True where an agent was killed between truncating the file and writing it."""
+    """Return True if an agent was killed between truncating the file and writing it."""
     return now == "" and bool(undo_state.get("content"))
 
 
 def _content(host: Host) -> str | None:
-    """Return the file's text; None where there is no such file. Raises HostError."""
+    """Return the file's text; None if there is no such file. Raises HostError."""
     exists = host.run(("test", "-e", PATH), _TIMEOUT_S)
     if exists.exit_status not in (0, 1):
         raise HostError(f"test -e {PATH}: exit {exists.exit_status}: {exists.stderr.strip()[:200]}")

@@ -22,7 +22,7 @@ _KNOWN_ROUTE = {"dst", "gateway", "table", "protocol", "scope", "prefsrc", "metr
 _KERNEL_PROTOCOLS = ("kernel", "ra")
 """Routes of these come back by themselves: with the address, and with the router's next advertisement."""
 _ADDRESS_TYPES = ("local", "broadcast", "multicast", "anycast")
-"""Types of route that come with an address, also where an older kernel names no protocol for them."""
+"""Types of route that come with an address, also if an older kernel names no protocol for them."""
 
 
 class InterfaceDownParameters(InterfaceParameters):
@@ -113,7 +113,7 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
 
 
 def _is_up(found: dict[str, Any]) -> bool:
-    """Return True where an administrator set the link up, whether or not it has a carrier."""
+    """Return True if an administrator set the link up, whether or not it has a carrier."""
     return "UP" in found.get("flags", ())
 
 

@@ -49,7 +49,7 @@ class QdiscFault(Fault[P]):
 
     @abstractmethod
     def mismatch(self, parameters: P, options: dict[str, Any]) -> str:
-        """Return the options that tc shows otherwise than asked for, in words; empty where all are right."""
+        """Return the options that tc shows otherwise than asked for, in words; empty if all are right."""
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
         return (Claim(f"the queue of {parameters.interface}"), Claim(NODE, shared=True))
@@ -63,7 +63,7 @@ class QdiscFault(Fault[P]):
     def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:
         undo_state = self.prior_state(parameters, gpu, host)
         name, before = parameters.interface, qdiscs(host, parameters.interface)
-        # `add` fails where somebody set a root qdisc; `replace` does the same as `add` where nobody did.
+        # `add` fails if somebody set a root qdisc; `replace` does the same as `add` if nobody did.
         verb = "add" if _root(before).get("handle", _DEFAULT) == _DEFAULT else "replace"
         argv = ("tc", "qdisc", verb, "dev", name, "root", "handle", HANDLE, *self.arguments(parameters))
         written_at = datetime.now(UTC)
@@ -108,7 +108,7 @@ def qdiscs(host: Host, interface: str) -> list[Qdisc]:
 
 
 def is_close(value: object, wanted: float) -> bool:
-    """Return True where a value differs by rounding at most: the kernel rounds times, shares and sizes."""
+    """Return True if a value differs by rounding at most: the kernel rounds times, shares and sizes."""
     return isinstance(value, int | float) and abs(value - wanted) <= max(abs(wanted) * 0.02, 1e-6)
 
 

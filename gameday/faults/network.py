@@ -41,7 +41,7 @@ class InterfaceParameters(FaultParameters):
 
 
 def query(host: Host, *argv: str) -> list[dict[str, Any]]:
-    """Run a program of iproute2 with -j, and return what it printed. Raises HostError where that is no list."""
+    """Run a program of iproute2 with -j, and return what it printed. Raises HostError if that is no list."""
     printed = run_program(host, *argv)
     try:
         found = json.loads(printed or "[]")
@@ -49,11 +49,11 @@ def query(host: Host, *argv: str) -> list[dict[str, Any]]:
         raise HostError(f"{' '.join(argv)} printed no JSON: {printed[:80]!r}; iproute2 5 or newer is needed") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise HostError(f"{' '.join(argv)} printed no list of objects: {printed[:80]!r}")
-    return [one for one in found if one]  # `ip -j link show master X` prints an empty object where there is none
+    return [one for one in found if one]  # `ip -j link show master X` prints an empty object if there is none
 
 
 def run_program(host: Host, *argv: str) -> str:
-    """Run a program and return its standard output. Raises HostError with its output where it fails."""
+    """Run a program and return its standard output. Raises HostError with its output if it fails."""
     done = host.run(argv, _TIMEOUT_S)
     if done.exit_status:
         output = " ".join((done.stderr or done.stdout).split())[:_OUTPUT_CHARACTERS]
@@ -62,7 +62,7 @@ def run_program(host: Host, *argv: str) -> str:
 
 
 def read_link(host: Host, name: str) -> dict[str, Any]:
-    """Return an interface's link as `ip` shows it. Raises HostError where there is no such interface."""
+    """Return an interface's link as `ip` shows it. Raises HostError if there is no such interface."""
     found = query(host, "ip", "-j", "link", "show", "dev", name)
     if not found:
         raise HostError(f"ip shows no interface {name}")
@@ -70,7 +70,7 @@ def read_link(host: Host, name: str) -> dict[str, Any]:
 
 
 def target_link(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
-    """Return the link of the plan's interface. Raises HostError where the node needs it, and says why."""
+    """Return the link of the plan's interface. Raises HostError if the node needs it, and says why."""
     found = read_link(host, parameters.interface)
     why = None if parameters.control_plane else essential_interfaces(host).get(parameters.interface)
     if why:

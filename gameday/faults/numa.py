@@ -134,7 +134,7 @@ def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Ali
 
 
 def _rate(node: int, report: WorkReport) -> float:
-    """Return GB/s. Raises HostError where nothing was copied, or not from memory of that node."""
+    """Return GB/s. Raises HostError if nothing was copied, or not from memory of that node."""
     if report.memory_node != node:
         raise HostError(f"the canary copied from memory that was not bound to NUMA node {node}")
     if not report.copy_gbs:

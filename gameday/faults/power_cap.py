@@ -110,6 +110,6 @@ class PowerCapFault(Fault[PowerCapParameters]):
 def _limits(
     parameters: PowerCapParameters, gpu: int, host: Host, undo_state: dict[str, str]
 ) -> tuple[float, float | None]:
-    """Read the limit that is set and the limit that NVML enforces, in watts; None where NVML does not show it."""
+    """Read the limit that is set and the limit that NVML enforces, in watts; None if NVML does not show it."""
     sample: GpuSample = injected_gpu(parameters, gpu, host, undo_state)
     return nvidia_smi_watts(host, sample, _LIMIT)[_LIMIT], sample.power_limit_w

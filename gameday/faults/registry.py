@@ -56,7 +56,7 @@ def fault_for(parameters: FaultParameters) -> Fault[Any]:
 
 
 def takes_node_down(parameters: FaultParameters) -> bool:
-    """Return True where the agent does not outlive the fault or cannot end it early; then no other pod can either."""
+    """Return True if the agent does not outlive the fault or cannot end it early; then no other pod can either."""
     return any(claim.resource == NODE and not claim.shared for claim in fault_for(parameters).claims(parameters))
 
 

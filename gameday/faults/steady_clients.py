@@ -1,4 +1,4 @@
-"""Many clients with one connection each, as agents of nodes have them: the load that stays where it connected."""
+"""Many clients with one connection each, as agents of nodes have them: the load that stays if it connected."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class SxidParameters(FaultParameters):
     sxid: int = Field(ge=10_000, le=39_999, strict=True)
     """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
     severity: SxidSeverity | None = None
-    """The word in the line; None: the driver's for the code, and none where it writes none (10004, 10005).
+    """The word in the line; None: the driver's for the code, and none if it writes none (10004, 10005).
 
     Detectors go by the word before the code."""
     switch: int = Field(default=0, ge=0, le=63)
@@ -73,7 +73,7 @@ class SxidFault(Fault[SxidParameters]):
     """Writes an SXid line for one NVSwitch to the node's kernel log.
 
     As with an Xid line, nothing can be taken back from the log: the effects of the line are for the detector and the
-    recovery step. The switch need not exist, except where NVSentinel watches the node: it never gets past a line whose
+    recovery step. The switch need not exist, except if NVSentinel watches the node: it never gets past a line whose
     switch and link are not in its metadata. A real switch prints follow-up lines (`Severity …`, `Data {…}`), which no
     reader acts on and which are left out.
     """

@@ -116,7 +116,7 @@ def _show(host: Host, unit: str, *properties: str) -> dict[str, str]:
 
 
 def _run(host: Host, *argv: str) -> ProgramResult:
-    """Run a program. Raises HostError with its output where it fails."""
+    """Run a program. Raises HostError with its output if it fails."""
     done = host.run(argv, _TIMEOUT_S)
     if done.exit_status == _NOT_FOUND:
         raise HostError(f"no {argv[0]} on this node ({done.output_line or 'not found'}): its units are not systemd's")

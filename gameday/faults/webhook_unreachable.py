@@ -35,7 +35,7 @@ from gameday.values.nodes import NodeRole
 
 _SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 _WRITES_BEFORE = 6
-# An API server reads webhooks from a watch, within a second where it is not busy.
+# An API server reads webhooks from a watch, within a second if it is not busy.
 _IN_FORCE_WITHIN_S = 15.0
 _OUT_WITHIN_S = 30.0
 _ENDS_WITHIN = timedelta(seconds=60)
@@ -234,7 +234,7 @@ class _Outage:
         return self.began_at
 
     def _await_in_force(self) -> datetime:
-        """Return when the first write was refused, or now where none is: the checks find those that are admitted."""
+        """Return when the first write was refused, or now if none is: the checks find those that are admitted."""
         deadline = time.monotonic() + _IN_FORCE_WITHIN_S
         while time.monotonic() < deadline:
             write = self._writer.write()

@@ -21,7 +21,7 @@ class AlertPace:
     """The times of the quickest rule of an alert."""
 
     scrape_s: float | None
-    """Seconds between two scrapes of the slowest of its series; None where none is scraped now."""
+    """Seconds between two scrapes of the slowest of its series; None if none is scraped now."""
     evaluate_s: float
     hold_s: float
 
@@ -32,7 +32,7 @@ class AlertPace:
 
     @property
     def latest_s(self) -> float:
-        """The longest time where nothing is late: a scrape and an evaluation had just passed."""
+        """The longest time if nothing is late: a scrape and an evaluation had just passed."""
         return (self.scrape_s or 0.0) + self.evaluate_s + self.soonest_s
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class AlertPace:
 
 
 def pace_of(prometheus: Prometheus, series: RuleSeries, alert: str, now: datetime) -> AlertPace | None:
-    """Return the pace of an alert's quickest rule; None where no rule has the name.
+    """Return the pace of an alert's quickest rule; None if no rule has the name.
 
     Raises:
         AdapterError: Prometheus cannot be asked.
@@ -65,7 +65,7 @@ def _pace(prometheus: Prometheus, series: RuleSeries, group: RuleGroup, alert: s
 
 
 def _scraped_every_s(prometheus: Prometheus, metric: str, now: datetime) -> float | None:
-    """Return the usual pause between scrapes of one target that has the metric; None where nobody can tell."""
+    """Return the usual pause between scrapes of one target that has the metric; None if nobody can tell."""
     found = prometheus.query(f"topk(1, {metric})")
     if not found or not {"job", "instance"} <= found[0].labels.keys():
         return None

@@ -42,7 +42,7 @@ class GuardrailCheck:
 
 
 def check(guardrail: Guardrail, observation: Observation) -> GuardrailCheck | None:
-    """Look at one guardrail; None where nobody set a limit. An error makes it unmeasured, never kept."""
+    """Look at one guardrail; None if nobody set a limit. An error makes it unmeasured, never kept."""
     limit = "not known"
     try:
         if not (limit := guardrail.limit(observation)):
@@ -162,7 +162,7 @@ class _Watch:
 
 
 def _handle(run: Run, one: _Watched, checked: GuardrailCheck, began: float) -> None:
-    """Stop the run where a guardrail trips or stays unmeasured, and note each of the two once.
+    """Stop the run if a guardrail trips or stays unmeasured, and note each of the two once.
 
     Args:
         run: The run.

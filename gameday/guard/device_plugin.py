@@ -26,7 +26,7 @@ class DevicePlugin:
 
 
 def device_plugin(pods: Iterable[V1Pod]) -> DevicePlugin | None:
-    """Return the device plugin among a node's pods; None where none is known to be one."""
+    """Return the device plugin among a node's pods; None if none is known to be one."""
     for pod in pods:
         if component_of(pod.metadata.labels or {}) is Component.DEVICE_PLUGIN:
             container = next(

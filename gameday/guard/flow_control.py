@@ -176,7 +176,7 @@ class Request:
 
     verb: str
     resource: str
-    """The plural, with its subresource where there is one: `pods`, `pods/log`."""
+    """The plural, with its subresource if there is one: `pods`, `pods/log`."""
     group: str = ""
     """The API group; empty: the core group."""
     namespace: str = ""
@@ -227,7 +227,7 @@ def widest_request(nominal: int, hand_size: int) -> int:
 
 
 def shares_for_exactly(seats: int, *, total: int, others: int) -> int | None:
-    """Return the fewest shares that give a new level exactly this many nominal seats; None where no number does.
+    """Return the fewest shares that give a new level exactly this many nominal seats; None if no number does.
 
     Args:
         seats: Wanted nominal seats, at least 1.
@@ -262,7 +262,7 @@ def growth_for_exactly(seats: int, *, total: int, shares: int, sum_of_shares: in
         sum_of_shares: The shares of all levels today, this one's included.
 
     Returns:
-        0 where it has them today; None where it would have fewer whatever the others gain.
+        0 if it has them today; None if it would have fewer whatever the others gain.
     """
     gained = max(0, -(-total * shares // seats) - sum_of_shares)
     return gained if nominal_seats(total, shares, sum_of_shares + gained) == seats else None
@@ -276,7 +276,7 @@ def totals_from(nominal: Mapping[str, int], levels: Sequence[PriorityLevel]) -> 
         levels: All levels.
 
     Returns:
-        An empty range where no size does, because the levels have just been changed.
+        An empty range if no size does, because the levels have just been changed.
     """
     total = share_sum(levels)
     sizes = [
@@ -295,11 +295,11 @@ class ExactSeats:
     today: int
     """Nominal seats of a new level of one share, with nothing else changed."""
     shares: int | None
-    """Shares that give them with nothing else changed; None where no number does."""
+    """Shares that give them with nothing else changed; None if no number does."""
     totals: range
     """Sizes of the server, in seats, that give them to one share: a restart with other --max-*-inflight flags."""
     growth: int | None
-    """Shares that another level must gain, so that one share gives them; None where that cannot be."""
+    """Shares that another level must gain, so that one share gives them; None if that cannot be."""
 
 
 def exact_seats(seats: int, *, total: int, levels: Sequence[PriorityLevel]) -> ExactSeats:

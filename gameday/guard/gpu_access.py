@@ -39,7 +39,7 @@ class Way:
 
     name: str
     ok: bool | None
-    """False where it will not work, None where only the node can tell."""
+    """False if it will not work, None if only the node can tell."""
     detail: str
     fix: str = ""
 
@@ -152,7 +152,7 @@ def _operands_come_back(run: ReadOnlyRun, node: str) -> Iterator[Way]:
 
 
 def _is_there(run: ReadOnlyRun, node: str, runtime_class: str) -> bool:
-    """Return whether admission knows a RuntimeClass. Raises KubernetesError for another refusal."""
+    """Return True if admission knows a RuntimeClass. Raises KubernetesError for another refusal."""
     manifest = agent_pod(
         run.record.object_name("runtime"),
         task="{}",

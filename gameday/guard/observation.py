@@ -40,7 +40,7 @@ class Limit:
 
 
 class Observation:
-    """A look of the guardrails at a run. A property raises AdapterError where its server does not answer."""
+    """A look of the guardrails at a run. A property raises AdapterError if its server does not answer."""
 
     def __init__(self, run: ReadOnlyRun, targets: tuple[Target, ...]) -> None:
         """Begin a look.
@@ -67,7 +67,7 @@ class Observation:
 
     @property
     def longest_run(self) -> timedelta:
-        """The longest that the whole run may take: the plan's limit, or the profile's where that is shorter."""
+        """The longest that the whole run may take: the plan's limit, or the profile's if that is shorter."""
         return self.profile_guardrails.longest_run(self.plan_guardrails)
 
     @property
@@ -90,7 +90,7 @@ class Observation:
         return own | (held & self.run.member.sibling_nodes)
 
     def strictest(self, name: str) -> Limit | None:
-        """Return the smaller of the plan's and the profile's number of this name; None where neither is set."""
+        """Return the smaller of the plan's and the profile's number of this name; None if neither is set."""
         return _stricter(getattr(self.plan_guardrails, name), getattr(self.profile_guardrails, name))
 
     def both_lists(self, name: str) -> frozenset[str]:
@@ -111,12 +111,12 @@ class Observation:
         return self.run.nodes.before(node)
 
     def node_now(self, node: str) -> NodeSnapshot | None:
-        """Return the node as its watch last saw it; None where it is gone."""
+        """Return the node as its watch last saw it; None if it is gone."""
         return self.run.nodes.now(node)
 
     @property
     def watch_trouble(self) -> str:
-        """The reason why the watches of the targets may show an old state; empty where they are up."""
+        """The reason why the watches of the targets may show an old state; empty if they are up."""
         return "; ".join(filter(None, (self.run.nodes.trouble(target.node) for target in self.targets)))
 
     def pods(self, node: str) -> list[Any]:
@@ -143,7 +143,7 @@ class Observation:
         return self.run.servers.prometheus.alerts()
 
     def node_of(self, labels: dict[str, str]) -> str | None:
-        """Return the node that the labels of an alert or a series name; None where they name none."""
+        """Return the node that the labels of an alert or a series name; None if they name none."""
         profile = self.run.profile
         return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
 

@@ -61,7 +61,7 @@ class PlannedChange:
     why: str
     node: str | None = None
     manifest: Json | None = None
-    """The object that would be sent; None where it depends on what the run finds."""
+    """The object that would be sent; None if it depends on what the run finds."""
 
 
 def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
@@ -104,7 +104,7 @@ def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
 
 
 def _gang(run: ReadOnlyRun) -> Iterator[PlannedChange]:
-    """Yield the gang's pods; where the fast nodes have no room for all of them, none is sent."""
+    """Yield the gang's pods; if the fast nodes have no room for all of them, none is sent."""
     wanted = run.plan.expect.placement
     if wanted is None:
         return
@@ -179,7 +179,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
 
 
 def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[PlannedChange]:
-    """Yield the canary's pod; where it needs GPUs and none is free, none is sent. Then those of an all-reduce."""
+    """Yield the canary's pod; if it needs GPUs and none is free, none is sent. Then those of an all-reduce."""
     expected = run.plan.expect.canary
     gpus = run.nodes.free_gpus(target.node) if expected and expected.measure.owns_gpus else 0
     if expected and (gpus > 0 or not (expected.measure.owns_gpus or is_told_by_injector(expected, phase))):
@@ -192,7 +192,7 @@ def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarg
 def _all_reduce(
     run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget, expected: ExpectedAllReduce
 ) -> Iterator[PlannedChange]:
-    """Yield a pod for each node; where peers are too few, none is sent and the measurement is unknown."""
+    """Yield a pod for each node; if peers are too few, none is sent and the measurement is unknown."""
     with suppress(StepFailedError):
         if expected.gpus and run.nodes.free_gpus(target.node) < expected.gpus:
             return
@@ -219,7 +219,7 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
 
 
 def _operands(run: ReadOnlyRun, step: Step, node: str, before: Literal["reset", "removal"]) -> Iterator[PlannedChange]:
-    """Yield the change that sends the GPU operator's operands away; the baseline refuses where it is not possible."""
+    """Yield the change that sends the GPU operator's operands away; the baseline refuses if it is not possible."""
     with suppress(ForeignPauseError):
         if labels := movable_operands(run, node):
             metadata = {"name": node, "labels": dict.fromkeys(labels, AWAY)}
@@ -280,7 +280,7 @@ def _name(run: ReadOnlyRun, purpose: str, target: ChosenTarget) -> str:
 
 
 def fault_warnings(run: ReadOnlyRun) -> list[str]:
-    """Return the side effects of the plan's faults, and why they are dangerous where they are."""
+    """Return the side effects of the plan's faults, and why they are dangerous if they are."""
     plan = run.plan
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     side_effects = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]

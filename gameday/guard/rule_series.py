@@ -36,7 +36,7 @@ class RuleCheck:
     why: str = ""
     """The reason why the rule cannot fire, or may not; empty if every series is there."""
     fix: str = ""
-    """The next step where a series is missing."""
+    """The next step if a series is missing."""
 
 
 class RuleSeries:
@@ -57,7 +57,7 @@ class RuleSeries:
         return self._check(AnyOf(tuple(map(needs, queries))), frozenset())
 
     def always_needs(self, queries: Sequence[str], prefix: str) -> bool:
-        """Return whether none of the rules has a result without a metric whose name begins with the prefix."""
+        """Return True if none of the rules has a result without a metric whose name begins with the prefix."""
         return self._needs_metric(AnyOf(tuple(map(needs, queries))), prefix, frozenset())
 
     def metrics(self, query: str) -> frozenset[str]:

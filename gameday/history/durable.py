@@ -1,4 +1,4 @@
-"""A file of lines, each of them on the disk before the caller goes on, and what happens where the disk does not let it.
+"""A file of lines, each of them on the disk before the caller goes on, and what happens if the disk does not let it.
 
 A thread writes: a network file system that hangs keeps that thread, and not the undo that waits to note something.
 """
@@ -31,7 +31,7 @@ class DurableLines:
     """
 
     def __init__(self, path: Path, reserve_bytes: int = 0) -> None:
-        """Open the file, which is made where it is missing; raises OSError, also where there is no room to reserve."""
+        """Open the file, which is made if it is missing; raises OSError, also if there is no room to reserve."""
         self._writer = _Writer(path, reserve_bytes)
         self._patience_s = _HANGS_AFTER_S
         self._added = 0
@@ -59,7 +59,7 @@ class DurableLines:
 
     @property
     def is_whole(self) -> bool:
-        """True where all lines are on the disk, those too that could not be written at first."""
+        """True if all lines are on the disk, those too that could not be written at first."""
         return self._writer.written == self._added
 
     def release_reserve(self) -> None:
@@ -135,7 +135,7 @@ class _Writer:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Return True where the last line has no end: a killed process left it, and nothing must be glued to it."""
+    """Return True if the last line has no end: a killed process left it, and nothing must be glued to it."""
     with open_plain(path) as file:
         if not file.seek(0, os.SEEK_END):
             return False

@@ -18,7 +18,7 @@ from gameday.plain_file import refuse_link, written_whole
 
 
 def write_frames(tables: Mapping[str, Columns], folder: Path) -> None:
-    """Write <name>.parquet for every frame, empty where there is no table; raises what `child_process.ask` does."""
+    """Write <name>.parquet for every frame, empty if there is no table; raises what `child_process.ask` does."""
     child_process.ask(__name__, pickle.dumps((tables, folder)))
 
 

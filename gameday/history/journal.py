@@ -35,7 +35,7 @@ class History:
     records: tuple[Record, ...]
     damaged: int = 0
     is_written: bool = False
-    """True where a living process had the file open to write into it when it was read."""
+    """True if a living process had the file open to write into it when it was read."""
 
     @property
     def is_running(self) -> bool:
@@ -117,7 +117,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, clock: Clock = Clock(), reserve_bytes: int = 0) -> None:
-        """Open the history; raises OSError, also where there are not so many bytes to reserve for its end."""
+        """Open the history; raises OSError, also if there are not so many bytes to reserve for its end."""
         self.path = path
         self._clock = clock
         self._boot = uuid.uuid4().hex[:12]
@@ -141,12 +141,12 @@ class Journal:
 
     @property
     def failed(self) -> OSError | None:
-        """The first error of a write; None where there was none."""
+        """The first error of a write; None if there was none."""
         return self._lines.failed
 
     @property
     def is_whole(self) -> bool:
-        """True where every event is on the disk by now."""
+        """True if every event is on the disk by now."""
         return self._lines.is_whole
 
     def history(self) -> History:
@@ -171,9 +171,9 @@ class HistoryTail:
         self._offset = 0
 
     def added(self) -> list[Record]:
-        """The whole lines that were added since the last call; none where there is no file, or its disk gives none.
+        """The whole lines that were added since the last call; none if there is no file, or its disk gives none.
 
-        Raises OSError where it is a link.
+        Raises OSError if it is a link.
         """
         try:
             with open_plain(self._path) as file:

@@ -25,11 +25,11 @@ class Room:
     folder: Path
     free_bytes: int
     free_files: int | None
-    """None where the file system makes inodes as it needs them."""
+    """None if the file system makes inodes as it needs them."""
     is_read_only: bool
 
     def require(self, needed_bytes: int = NEEDED_BYTES) -> None:
-        """Raise OSError where there is less room than this."""
+        """Raise OSError if there is less room than this."""
         if self.is_read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.folder))
         if self.free_files is not None and self.free_files < NEEDED_FILES:
@@ -42,7 +42,7 @@ class Room:
 
 
 def room_in(folder: Path) -> Room:
-    """Return the room in a folder; raises OSError where it is gone."""
+    """Return the room in a folder; raises OSError if it is gone."""
     found = os.statvfs(folder)
     return Room(
         folder,

@@ -17,7 +17,7 @@ from gameday.plain_file import open_plain, open_to_append
 def mark_as_written(path: Path) -> BinaryIO:
     """Return the file, which holds the lock until it is closed, if the file system knows locks and nobody else has it.
 
-    Raises OSError where it cannot be opened.
+    Raises OSError if it cannot be opened.
     """
     file = open_to_append(path)
     with suppress(OSError):
@@ -26,7 +26,7 @@ def mark_as_written(path: Path) -> BinaryIO:
 
 
 def is_written_now(path: Path) -> bool:
-    """Return whether a living process has the file open to write; False where nobody can tell.
+    """Return True if a living process has the file open to write; False if nobody can tell.
 
     A network file system tells it of processes on other machines as well, if it is mounted with locks (nfs(5)).
     """

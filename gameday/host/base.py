@@ -32,12 +32,12 @@ class ProgramResult(HostModel):
 
     @property
     def output_line(self) -> str:
-        """Both outputs on one line for an error's text, at most 300 characters; empty where there is no output."""
+        """Both outputs on one line for an error's text, at most 300 characters; empty if there is no output."""
         return " ".join(f"{self.stdout} {self.stderr}".split())[:300]
 
 
 class GpuSample(HostModel):
-    """A GPU as NVML shows it at one moment. A field is None where NVML does not support it or cannot read it."""
+    """A GPU as NVML shows it at one moment. A field is None if NVML does not support it or cannot read it."""
 
     index: int
     uuid: str
@@ -79,7 +79,7 @@ class GpuSample(HostModel):
 
 
 class LoadResult(HostModel):
-    """A measured burst of work on one GPU. Its figures are None where it could not run; `detail` has the reason."""
+    """A measured burst of work on one GPU. Its figures are None if it could not run; `detail` has the reason."""
 
     gpu: int
     gemm_tflops: float | None
@@ -181,7 +181,7 @@ WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 
 class WorkReport(HostModel):
-    """The state of work on a GPU, sent each half second. A figure is None where this kind of work has none."""
+    """The state of work on a GPU, sent each half second. A figure is None if this kind of work has none."""
 
     seconds: float = Field(description="since the work began")
     tflops: float | None = None
@@ -309,17 +309,17 @@ class Host(Protocol):
         """Set the share of the time, 0 to 1, for which a burn runs. A burn that is not steered for 10 s ends itself."""
 
     def work_report(self, gpu: int) -> WorkReport | None:
-        """Return the latest report; None where this agent started no work on the GPU."""
+        """Return the latest report; None if this agent started no work on the GPU."""
 
     def end_work(self, gpu: int) -> WorkReport | None:
         """End our work on the GPU, including work that another agent started. Idempotent.
 
         Returns:
-            The last report; None where this agent started no work on the GPU.
+            The last report; None if this agent started no work on the GPU.
         """
 
     def has_work(self, gpu: int) -> bool:
-        """Return whether work of ours runs on the GPU, started by this agent or by another one."""
+        """Return True if work of ours runs on the GPU, started by this agent or by another one."""
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         """Return every process that has the GPU open, monitors and daemons included."""

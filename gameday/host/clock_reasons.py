@@ -29,5 +29,5 @@ SLOWDOWN_MASK = sum(SLOWDOWNS)
 
 
 def named(mask: int) -> str:
-    """Return the words for the slowdowns of a mask, with commas between them; empty where there are none."""
+    """Return the words for the slowdowns of a mask, with commas between them; empty if there are none."""
     return ", ".join(words for bit, words in SLOWDOWNS.items() if mask & bit)

@@ -3,7 +3,7 @@
 CuPy is the optional extra `gpu`: cuBLAS from Python, no compiler on the node.
 The measured GEMM runs in FP16. Data sheets give FP16 and BF16 the same dense
 rate (docs/sources.md, Precisions), so that the figure can be compared with
-BF16 floors. A burn runs in BF16 where its order says so: CuPy 14 takes the type
+BF16 floors. A burn runs in BF16 if its order says so: CuPy 14 takes the type
 from ml_dtypes, which the extra installs. No real GPU has run that yet.
 """
 
@@ -100,7 +100,7 @@ class Gemm:
 
 
 def element_type(cupy: ModuleType, precision: Precision) -> Any:
-    """Return the type of a matrix's elements. Raises ImportError where BF16 is asked for and its package is missing."""
+    """Return the type of a matrix's elements. Raises ImportError if BF16 is asked for and its package is missing."""
     if precision != "bf16":
         return cupy.float16 if precision == "half" else cupy.float32
     try:

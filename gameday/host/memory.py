@@ -17,7 +17,7 @@ LOADS_NEED = 0.15
 GAME_DAYS_NEED = 0.10
 """Share below which a game-day of a rehearsal ends, and undoes its fault.
 
-earlyoom's own default for its SIGTERM (earlyoom(1), -m): where people have others guard their machines, 10 % is when
+earlyoom's own default for its SIGTERM (earlyoom(1), -m): if people have others guard their machines, 10 % is when
 it is time to ask a program to end.
 """
 CLUSTERS_NEED = 0.05
@@ -26,7 +26,7 @@ MEMINFO = Path("/proc/meminfo")
 """The kernel's figures; in a container, too, they are the whole machine's."""
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-"""The mount of control groups, version 2; where version 1 still limits memory it holds no memory.max."""
+"""The mount of control groups, version 2; if version 1 still limits memory it holds no memory.max."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def free_memory() -> Memory:
 
 
 def why_too_large(needed: int) -> str:
-    """Return why this many bytes do not fit here; empty where they do. Raises HostError.
+    """Return why this many bytes do not fit here; empty if they do. Raises HostError.
 
     What a load may not touch is left over: below LOADS_NEED it would end half-way.
     """

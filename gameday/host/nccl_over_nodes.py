@@ -32,7 +32,7 @@ _MAX_WARNING_CHARACTERS = 200
 _MAX_LOG_BYTES = 64 << 10
 _NETWORK_STATUSES = (2, 3, 5, 6)
 """Results of NCCL that are about the network: ncclSystemError, ncclInternalError, ncclInvalidUsage, ncclRemoteError.
-NCCL 2.32 returns the third where no interface that it may use is up. The baseline sorts out wrong names."""
+NCCL 2.32 returns the third if no interface that it may use is up. The baseline sorts out wrong names."""
 _OUR_VARIABLES = {
     # One GPU of each node has nothing but the network; these two keep it so for two ranks on one node, the third for
     # racks whose nodes share an NVLink domain.
@@ -49,7 +49,7 @@ def variables(order: AllReduceOverNodes) -> dict[str, str]:
     """Return NCCL's variables by which the data goes through the order's interface or adapter and nothing else."""
     network = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
     if order.hca:
-        network = {"NCCL_NET": "IB", "NCCL_IB_HCA": f"={order.hca}"}  # never sockets where no adapter fits
+        network = {"NCCL_NET": "IB", "NCCL_IB_HCA": f"={order.hca}"}  # never sockets if no adapter fits
     return {**_OUR_VARIABLES, "NCCL_SOCKET_IFNAME": f"={order.interface}", **network, **order.environment}
 
 
@@ -66,21 +66,21 @@ def prepare(order: AllReduceOverNodes, proc: Path = Path("/proc")) -> int:
     """
     enter_host_network(proc)
     for name in [name for name in os.environ if name.startswith("NCCL_")]:
-        del os.environ[name]  # of the image, where they would bend the measurement
+        del os.environ[name]  # of the image, if they would bend the measurement
     log = os.memfd_create("nccl")
     os.environ.update(variables(order), NCCL_DEBUG_FILE=f"/proc/self/fd/{log}")
     return log
 
 
 def last_warning(log: int) -> str:
-    """Return the last warning that NCCL wrote, shortened and on one line; empty where it wrote none."""
+    """Return the last warning that NCCL wrote, shortened and on one line; empty if it wrote none."""
     written = os.pread(log, _MAX_LOG_BYTES, max(0, os.fstat(log).st_size - _MAX_LOG_BYTES))
     found = _WARNING.findall(written.decode("utf-8", "replace"))
     return printable(found[-1].strip(), _MAX_WARNING_CHARACTERS) if found else ""
 
 
 def is_about_network(error: Exception) -> bool:
-    """Return whether an error is NCCL's about the network between the ranks; else it is about this node or its GPU."""
+    """Return True if an error is NCCL's about the network between the ranks; else it is about this node or its GPU."""
     return getattr(error, "status", None) in _NETWORK_STATUSES and type(error).__name__ == "NcclError"
 
 

@@ -50,7 +50,7 @@ def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) ->
 
     Args:
         nvml: The pynvml module; None imports it. Tests give another one.
-        host_root: The host's root as this container sees it, whose NVML is used where no runtime put one in here.
+        host_root: The host's root as this container sees it, whose NVML is used if no runtime put one in here.
 
     Raises:
         HostError: NVML cannot be opened, or does not count the GPUs.
@@ -69,7 +69,7 @@ def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) ->
 
 
 def _init(nvml: ModuleType, host_root: Path) -> None:
-    """Open NVML, with the host's library where the container has none. Raises an NVMLError."""
+    """Open NVML, with the host's library if the container has none. Raises an NVMLError."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError_LibraryNotFound:
@@ -79,7 +79,7 @@ def _init(nvml: ModuleType, host_root: Path) -> None:
 
 
 def _loaded(library: Path) -> bool:
-    """Load a library, which later loads find by its name; return False where it cannot be."""
+    """Load a library, which later loads find by its name; return False if it cannot be."""
     with suppress(OSError):
         CDLL(str(library), mode=RTLD_GLOBAL)
         return True
@@ -251,7 +251,7 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _memory_temperature,
     _plain("max_operating_c", "nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_GPU_MAX"),
     _plain("slowdown_c", "nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
-    _t_limits,  # after those, and in their place where there are both (docs/sources.md, GPU temperatures)
+    _t_limits,  # after those, and in their place if there are both (docs/sources.md, GPU temperatures)
     _power,
     _power_limit,
     _power_limit_default,

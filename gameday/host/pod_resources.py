@@ -14,7 +14,7 @@ import httpx
 from gameday.errors import HostError
 
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
-"""The socket's path below the host's root, where the kubelet's --root-dir is its default."""
+"""The socket's path below the host's root, if the kubelet's --root-dir is its default."""
 _LIST = "http://localhost/v1.PodResourcesLister/List"
 _HEADERS = {"content-type": "application/grpc", "te": "trailers"}
 _NO_COMPRESSION_NO_BYTES = b"\0\0\0\0\0"

@@ -26,7 +26,7 @@ class PodSecurity(HostModel):
     host_pid: bool = False
     """The pod sees the host's processes, and can enter their namespaces through /proc."""
     capabilities: tuple[str, ...] = ()
-    """Linux capabilities that the pod keeps; all others are dropped. Without effect where `privileged`."""
+    """Linux capabilities that the pod keeps; all others are dropped. Without effect if `privileged`."""
     why: str
     """The reason, for the person who has to allow it."""
 

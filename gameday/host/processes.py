@@ -146,7 +146,7 @@ def dcgm_engines(proc: Path) -> DcgmEngines:
 
 
 def _threads(process: Path) -> set[str]:
-    """Return the names of a process's threads; none where it has ended. Raises PermissionError."""
+    """Return the names of a process's threads; none if it has ended. Raises PermissionError."""
     names: set[str] = set()
     try:
         for thread in (process / "task").iterdir():

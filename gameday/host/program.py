@@ -37,7 +37,7 @@ def run_program(
     Args:
         argv: The program and its arguments.
         timeout_s: Seconds after which the program's process group is asked to end, and then killed.
-        shown: The command as the result and errors show it, where `argv` has a wrapper in front; None: `argv`.
+        shown: The command as the result and errors show it, if `argv` has a wrapper in front; None: `argv`.
         ended: Ends the program as `timeout_s` does, as soon as it is set.
 
     Raises:

@@ -39,7 +39,7 @@ _FOLDERS = ("sys", "proc/sys")
 _PLAIN_FILES = ("/etc/nccl.conf",)
 """The allow-list of what faults may read and write: kernel settings, and NCCL's host-wide configuration."""
 _DRIVER = "/run/nvidia/driver"
-"""The root of the GPU operator's driver container, which has nvidia-smi where the host has none."""
+"""The root of the GPU operator's driver container, which has nvidia-smi if the host has none."""
 _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 
 
@@ -135,7 +135,7 @@ class RealHost:
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
         from gameday.host.pod_resources import SOCKET, gpu_ids  # noqa: PLC0415 - a client that only canaries need
 
-        # Process 1 is the host's where the pod has hostPID; elsewhere its root has no such socket.
+        # Process 1 is the host's if the pod has hostPID; elsewhere its root has no such socket.
         return gpu_ids(self._root / "proc/1/root" / SOCKET, namespace, pod)
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
@@ -208,7 +208,7 @@ class RealHost:
         return (*_NAMESPACES, "chroot", _DRIVER) if in_driver else _NAMESPACES
 
     def _is_in_container(self) -> bool:
-        """Return whether process 1 has another mount namespace: it is then the host's init, seen through hostPID."""
+        """Return True if process 1 has another mount namespace: it is then the host's init, seen through hostPID."""
         try:
             return (self._root / "proc/1/ns/mnt").readlink() != (self._root / "proc/self/ns/mnt").readlink()
         except OSError as error:

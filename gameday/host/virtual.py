@@ -92,7 +92,7 @@ class VirtualHost:
     is_virtual = True
 
     def __init__(self, url: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Reach the host at `url`; `environment` is the container's, which names its API account where it has one."""
+        """Reach the host at `url`; `environment` is the container's, which names its API account if it has one."""
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise HostError(f"GAMEDAY_VIRTUAL_HOST is {url!r}; expected a URL like http://127.0.0.1:PORT/hosts/NODE")

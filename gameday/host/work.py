@@ -32,7 +32,7 @@ class Work:
         Args:
             lines: Its reports, each a WorkReport as JSON.
             cut_off: Ends the work and the lines; must not raise.
-            steer: Sets the share of the time for which the work runs, 0 to 1; None where it cannot be steered.
+            steer: Sets the share of the time for which the work runs, 0 to 1; None if it cannot be steered.
         """
         self.steer = steer
         self._lines = lines
@@ -119,11 +119,11 @@ class WorkByGpu:
         work.steer(utilization)
 
     def report(self, gpu: int) -> WorkReport | None:
-        """Return the latest report; None where this agent has no work on the GPU."""
+        """Return the latest report; None if this agent has no work on the GPU."""
         work = self._works.get(gpu)
         return work.latest_report() if work else None
 
     def end(self, gpu: int) -> WorkReport | None:
-        """End this agent's work and return its last report; None where there is none."""
+        """End this agent's work and return its last report; None if there is none."""
         work = self._works.pop(gpu, None)
         return work.end() if work else None

@@ -214,9 +214,9 @@ def _nccl() -> ModuleType:
 
 
 def _pinned(cupy: ModuleType, node: int | None, size: int) -> Any:
-    """Return pinned host memory with its address as `ptr`, all of it on the NUMA node where one is named.
+    """Return pinned host memory with its address as `ptr`, all of it on the NUMA node if one is named.
 
-    Raises OSError where the kernel does not give that node's memory.
+    Raises OSError if the kernel does not give that node's memory.
     """
     if node is None:
         return cupy.cuda.alloc_pinned_memory(size)
@@ -237,7 +237,7 @@ def prove_memory(cupy: ModuleType, blocks: Sequence[Any]) -> tuple[int, int | No
 
     Returns:
         The number of words that did not hold a pattern, and the offset of the first one in bytes, counted over all
-        blocks; None where all did.
+        blocks; None if all did.
     """
     wrong, first = 0, None
     patterns: tuple[Callable[[Any], Any], ...] = (

@@ -97,7 +97,7 @@ class BringBackOperands(LedgerModel):
 
 
 class RestoreGpuClasses(LedgerModel):
-    """Put back the labels of nodes' GPU classes that a fleet run has changed, where nobody has changed them since.
+    """Put back the labels of nodes' GPU classes that a fleet run has changed, if nobody has changed them since.
 
     The labels are meant to stay: once all of a run's are written, its entries are settled and this is not carried out.
     """
@@ -129,14 +129,14 @@ class RestoreNode(LedgerModel):
         return taint.key in self.keys
 
     def is_quarantine_complete(self, node: NodeSnapshot) -> bool:
-        """Return True where the node has all that the plan expects of the detector; or anything, if it expects none."""
+        """Return True if the node has all that the plan expects of the detector; or anything, if it expects none."""
         keys = {taint.key for taint in node.taints}
         if self.awaited or self.unschedulable is False:
             return keys >= set(self.awaited) and (self.unschedulable is None or node.unschedulable)
         return not keys.isdisjoint(self.keys)
 
     def is_met_by(self, node: NodeSnapshot) -> bool:
-        """Return True where the node is as this undo would leave it."""
+        """Return True if the node is as this undo would leave it."""
         return self.unschedulable in (None, node.unschedulable) and not any(map(self.removes, node.taints))
 
 
@@ -216,7 +216,7 @@ class Header(BaseModel):
     operator: str
     host: str
     flow_run: str | None = None
-    """Prefect's id of the flow run that the run's process was started for; None where no flow carries it."""
+    """Prefect's id of the flow run that the run's process was started for; None if no flow carries it."""
 
     @classmethod
     def of_this_process(cls, run_id: str, plan: str, started: datetime, flow_run: str | None) -> Self:

@@ -61,7 +61,7 @@ def is_game_day_lease(name: str) -> bool:
 
 
 def is_covered_by(run_id: str, holder: str) -> bool:
-    """Return True where the holder of the cluster lease is this run or its season, whose name its id begins with."""
+    """Return True if the holder of the cluster lease is this run or its season, whose name its id begins with."""
     return run_id == holder or run_id.startswith(f"{holder}-")
 
 
@@ -156,7 +156,7 @@ class Leases:
         self._renewal = self._clock.repeat("lease", self._renew, self._regular_s)
 
     def check(self) -> None:
-        """Raise LeaseLostError where another run may hold the cluster lease by now.
+        """Raise LeaseLostError if another run may hold the cluster lease by now.
 
         It is lost, or was not renewed for its duration. The clock runs on while the machine sleeps, so that this knows
         of a long sleep before the renewing thread does.
@@ -289,18 +289,18 @@ class Leases:
 
 
 def read_lease(kubernetes: Kubernetes, name: str) -> Any:
-    """Return the V1Lease. Raises KubernetesError; its status is 404 where there is none."""
+    """Return the V1Lease. Raises KubernetesError; its status is 404 if there is none."""
     with kubernetes.explained(f"read lease {name}"):
         return kubernetes.coordination.read_namespaced_lease(name, kubernetes.profile.namespace)
 
 
 def holder_of(lease: Any) -> str:
-    """Return the holder of a lease (V1Lease); empty where nobody holds it, or somebody made it without a spec."""
+    """Return the holder of a lease (V1Lease); empty if nobody holds it, or somebody made it without a spec."""
     return (lease.spec.holder_identity if lease.spec else None) or ""
 
 
 def as_held(lease: Any | None) -> LeaseHeldError | None:
-    """Return the error that a lease (V1Lease) means for everybody but its holder; None where nobody holds it."""
+    """Return the error that a lease (V1Lease) means for everybody but its holder; None if nobody holds it."""
     if lease is None or not (owner := holder_of(lease)):
         return None
     return LeaseHeldError(
@@ -309,7 +309,7 @@ def as_held(lease: Any | None) -> LeaseHeldError | None:
 
 
 def _looks_alive(held: LeaseHeldError, now: datetime) -> bool:
-    """Return True where the holder's own times say that it lives: enough to refuse, and never to take over."""
+    """Return True if the holder's own times say that it lives: enough to refuse, and never to take over."""
     return held.renewed is not None and held.renewed + held.duration > now
 
 
@@ -317,10 +317,10 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
     """Observe a lease for its own duration by our clock.
 
     Returns:
-        True as soon as its holder or its renewal changes; False where neither does, or nobody holds it any more.
+        True as soon as its holder or its renewal changes; False if neither does, or nobody holds it any more.
 
     Raises:
-        KubernetesError: The lease cannot be read; its status is 404 where it is gone.
+        KubernetesError: The lease cannot be read; its status is 404 if it is gone.
     """
     name, seen = lease.metadata.name, _last_renewal(lease)
     duration_s = min(float(lease.spec.lease_duration_seconds or 0), _LONGEST_OBSERVATION_S)

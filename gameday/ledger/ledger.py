@@ -59,7 +59,7 @@ class Unreadable:
         return f"{what}: {printable(self.why)}"
 
     def names(self, node: str | None) -> bool:
-        """Return True where the entry is about this node, as far as can be seen."""
+        """Return True if the entry is about this node, as far as can be seen."""
         return f'"{node}"' in self.text
 
 
@@ -82,7 +82,7 @@ class StoredLedgers:
         }
 
     def has(self, name: str) -> bool:
-        """Return True where a ConfigMap of this name exists, readable or not."""
+        """Return True if a ConfigMap of this name exists, readable or not."""
         names = {one.config_map for one in self.unreadable}
         return name in names or any(ledger_name(ledger.header.run_id) == name for ledger in self.ledgers)
 
@@ -101,7 +101,7 @@ class StoredLedger:
     unreadable: tuple[Unreadable, ...] = ()
     """Keys of the ConfigMap that hold no entry of ours."""
     created: datetime | None = None
-    """The second in which the ConfigMap was made, by the API server's clock; None where it is not stored yet."""
+    """The second in which the ConfigMap was made, by the API server's clock; None if it is not stored yet."""
 
     def open_entries(self) -> list[Entry]:
         """Return the entries to undo, newest first.
@@ -138,7 +138,7 @@ class Ledger:
         Args:
             id: The entry's name, unique in the run.
             act: What is about to be done, in words.
-            node: The node it is done on; None where it is on no node.
+            node: The node it is done on; None if it is on no node.
             undo: How to undo it.
             expires: When the change should be over, and the reaper may undo it.
             defer_write: Write it together with the next intent, which sets this one off.
@@ -157,7 +157,7 @@ class Ledger:
         return entry
 
     def find_open(self, id: str, undo: Undo) -> Entry | None:
-        """Return the open entry with this id and undo; None where there is none."""
+        """Return the open entry with this id and undo; None if there is none."""
         entry = self._entries.get(id)
         return entry if entry is not None and entry.settled is None and entry.undo == undo else None
 
@@ -173,7 +173,7 @@ class Ledger:
     def settle(self, entry: Entry, cleanliness: Cleanliness, by: str, evidence: Iterable[str]) -> None:
         """Note that an entry's undo was verified.
 
-        A clean entry is written with the next intent, or never where the ledger is deleted first: another undo of it
+        A clean entry is written with the next intent, or never if the ledger is deleted first: another undo of it
         changes nothing. Any other entry is written immediately.
 
         Raises:
@@ -234,7 +234,7 @@ class Ledger:
                         raise
 
     def _is_stored(self, data: dict[str, str]) -> bool:
-        """Return True where the cluster's ledger of this name is word for word our own."""
+        """Return True if the cluster's ledger of this name is word for word our own."""
         kubernetes = self._kubernetes
         found = kubernetes.core.list_namespaced_config_map(
             kubernetes.profile.namespace, field_selector=f"metadata.name={self.name}"
@@ -275,7 +275,7 @@ class Ledger:
         ]
 
     def cordons(self, node: str) -> bool:
-        """Return True where an entry, open or settled, lifts a cordon of the node."""
+        """Return True if an entry, open or settled, lifts a cordon of the node."""
         return any(
             isinstance(entry.undo, RestoreNode) and entry.node == node and entry.undo.unschedulable is False
             for entry in self._entries.values()
@@ -291,7 +291,7 @@ class Ledger:
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())
 
     def is_gone(self) -> bool:
-        """Return True where the ledger was written and somebody deleted it since, which proves every entry clean.
+        """Return True if the ledger was written and somebody deleted it since, which proves every entry clean.
 
         Raises:
             KubernetesError: The ledgers cannot be listed.
@@ -299,7 +299,7 @@ class Ledger:
         return self._created and not stored_ledgers(self._kubernetes).has(self.name)
 
     def delete(self) -> None:
-        """Delete the ledger, whose every entry must be clean; do nothing where it is gone already.
+        """Delete the ledger, whose every entry must be clean; do nothing if it is gone already.
 
         Raises:
             KubernetesError: The ledger cannot be deleted.
@@ -382,7 +382,7 @@ def _stored(config_map: Any) -> StoredLedger | Unreadable:
 
 
 def _why_not_ours(key: str, entry: Entry, header: Header, before: Iterable[Entry]) -> str:
-    """Return why no run can have written an entry under this key after those before it; empty where one can."""
+    """Return why no run can have written an entry under this key after those before it; empty if one can."""
     if foreign := entry.foreign_objects(header.run_id):
         return f"run {header.run_id} made no {', '.join(foreign)}"
     if key != _key(entry):  # what is settled would be written beside it

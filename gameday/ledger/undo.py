@@ -93,7 +93,7 @@ def undo_entry(
         after_signal: A signal ended the run, and its sender's own limit runs: wait less long for a second agent.
 
     Returns:
-        UNKNOWN with the reason where the cluster does not answer; nothing is raised for that.
+        UNKNOWN with the reason if the cluster does not answer; nothing is raised for that.
     """
     try:
         match entry.undo:

@@ -74,7 +74,7 @@ def insist(act: Callable[[], object]) -> None:
 
 
 def unless_ended(folder: Path | None, part: Callable[[], object]) -> None:
-    """Do a part that asks the cluster, but not where this is a virtual one that has ended: nobody would answer."""
+    """Do a part that asks the cluster, but not if this is a virtual one that has ended: nobody would answer."""
     if not why_ended(folder):
         part()
 
@@ -96,7 +96,7 @@ def _why_not_reached(ended: Sequence[StepEnded]) -> str:
 
 
 def look_last(run: Run) -> None:
-    """Note the targets once more where something was undone after QA's look: a node that it kept out may be back.
+    """Note the targets once more if something was undone after QA's look: a node that it kept out may be back.
 
     A quarantine that somebody put back after the run had taken it off is settled as dirty.
     """

@@ -20,7 +20,7 @@ from gameday.run.run import Run
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
 # An undo that fails, because the API server restarts, say, or a pod takes long to end, is tried again for this long;
-# less where a signal ended the run, because then somebody's own limit is running (Prefect's 30 s).
+# less if a signal ended the run, because then somebody's own limit is running (Prefect's 30 s).
 _RETRY_S = 60.0
 _RETRY_AFTER_SIGNAL_S = 12.0
 _PAUSE_S = 1.0
@@ -114,7 +114,7 @@ def _undo_all(run: Run, chosen: Callable[[Entry], bool]) -> None:
 
 
 def _undo(run: Run, entry: Entry) -> bool:
-    """Undo one entry, and return True where trying again may help.
+    """Undo one entry, and return True if trying again may help.
 
     A bug of ours would only come again, and so would the finding that a node has to stay out of service.
     """

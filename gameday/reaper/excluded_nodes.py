@@ -23,8 +23,8 @@ def reap_before_start(
     Args:
         kubernetes: The cluster.
         holder: The run or season that is about to begin; it holds the cluster lease.
-        on_reaped: Receives what was undone, also where that keeps the run from beginning.
-        pods: Pods of dead runs (V1Pod), where the holder watches them already; None: they are listed.
+        on_reaped: Receives what was undone, also if that keeps the run from beginning.
+        pods: Pods of dead runs (V1Pod), if the holder watches them already; None: they are listed.
 
     Returns:
         By node: why it cannot be a target, because it is dirty or away.
@@ -73,7 +73,7 @@ def excluded_nodes(kubernetes: Kubernetes, result: ReapResult) -> dict[str, str]
 def node_reasons(kubernetes: Kubernetes, entries: Sequence[Entry]) -> list[str]:
     """Return for each entry that is not proved undone why it keeps others off its node, and off no other.
 
-    Empty where the change may be anywhere, so that nothing may begin at all.
+    Empty if the change may be anywhere, so that nothing may begin at all.
 
     Raises:
         KubernetesError: A node cannot be read.
@@ -93,7 +93,7 @@ def _may_be_quarantined(entry: Entry, now: datetime) -> str:
 
 
 def _out_of_service(kubernetes: Kubernetes, name: str) -> str:
-    """Return why a node is out of service; empty where it is there and Ready."""
+    """Return why a node is out of service; empty if it is there and Ready."""
     node = kubernetes.node_or_none(name)
     if node is None:
         return "is gone"

@@ -37,7 +37,7 @@ def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = C
         clock: Stamps what is appended.
 
     Returns:
-        False where the folder holds no history.
+        False if the folder holds no history.
 
     Raises:
         OSError: The history cannot be written.
@@ -81,7 +81,7 @@ def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cl
     """Undo what a season's dead run left, while the season's other runs go on, and write it into the run's history.
 
     Returns:
-        The worst that was read back; UNKNOWN where the cluster does not answer.
+        The worst that was read back; UNKNOWN if the cluster does not answer.
 
     Raises:
         OSError: The run's history cannot be written.
@@ -99,7 +99,7 @@ def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cl
 
 
 def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
-    """Note as undone what killed runs left, where a reaper without access to their folders was there before.
+    """Note as undone what killed runs left, if a reaper without access to their folders was there before.
 
     Such a run has no report and no ledger left, and nobody holds the cluster: the CronJob's reaper came first, say.
 
@@ -147,7 +147,7 @@ def _unfinished(reports: Path) -> dict[Path, History]:
 
 
 def reconcile_with_reaper(run: Run) -> None:
-    """Note what a reaper undid where this run lost its lease and its ledger is gone; do nothing otherwise.
+    """Note what a reaper undid if this run lost its lease and its ledger is gone; do nothing otherwise.
 
     The run slept, say, and another took it for dead. What that reaper undid must not be undone again: a taint that is
     there now may be the quarantine of another run. A pod of ours that is there all the same came later, from a request
@@ -211,7 +211,7 @@ def _append(
     *,
     readable: bool,
 ) -> None:
-    """Append a problem, faults and the undos; a history that had ended is ended again where all of it is clean by now.
+    """Append a problem, faults and the undos; a history that had ended is ended again if all of it is clean by now.
 
     Args:
         folder: The run's own folder.
@@ -219,7 +219,7 @@ def _append(
         undone: The undos.
         clock: Stamps them.
         faults: Faults that went in, and that the run did not live to note.
-        readable: True where the run's ledger holds nothing that cannot be read.
+        readable: True if the run's ledger holds nothing that cannot be read.
     """
     journal = Journal(folder / HISTORY_FILE, clock)
     try:

@@ -44,7 +44,7 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
         pods: Follows the dead run's pods.
 
     Returns:
-        The deadline; None where it is over, where the quarantine is complete, or where no fault went in.
+        The deadline; None if it is over, if the quarantine is complete, or if no fault went in.
     """
     restore = entry.undo
     if not isinstance(restore, RestoreNode) or entry.node is None:
@@ -66,7 +66,7 @@ def await_late_quarantines(run: Run) -> bool:
     A second signal ends the wait.
 
     Returns:
-        True where it waited at all.
+        True if it waited at all.
     """
     waited = False
     for entry in run.ledger.open_entries():
@@ -95,7 +95,7 @@ def _await(run: Run, entry: Entry, node: str, until: datetime) -> bool:
 
 
 def _last_injection(run: Run, node: str) -> datetime | None:
-    """Return when the last of a node's faults went in; None where none did."""
+    """Return when the last of a node's faults went in; None if none did."""
     history, found = run.history(), list[datetime]()
     times = {event.intent: event.written_at for event in history.of(RecoveryDisturbed)}
     times |= {event.intent: event.written_at for event in history.of(FaultInjected)}
@@ -108,7 +108,7 @@ def _last_injection(run: Run, node: str) -> datetime | None:
 
 
 def _is_quarantine_complete(run: Run, node: str) -> bool:
-    """Return True where all that the plan expects was seen on the node; or anything, if it expects nothing."""
+    """Return True if all that the plan expects was seen on the node; or anything, if it expects nothing."""
     history, expect = run.history(), run.plan.expect
     keys = {seen.taint.key for seen in history.of(TaintSeen) if seen.node == node and seen.present}
     cordoned = any(seen.cordoned for seen in history.of(CordonSeen) if seen.node == node)

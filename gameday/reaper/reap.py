@@ -54,7 +54,7 @@ class Reaped:
     """The fault's own injector's last word; None: it left none, or it is no fault's entry."""
 
     def describe(self) -> str:
-        """Return one line; where the entry is not clean with its node and its evidence."""
+        """Return one line; if the entry is not clean with its node and its evidence."""
         summary = f"run {self.run_id}: {self.entry.act}: {self.cleanliness}"
         if self.cleanliness is Cleanliness.CLEAN:
             return summary
@@ -67,13 +67,13 @@ class ReapResult:
 
     reaped: tuple[Reaped, ...] = ()
     alive: tuple[LeaseHeldError, ...] = ()
-    """The living holder of the cluster lease, where something may be left to undo after its end."""
+    """The living holder of the cluster lease, if something may be left to undo after its end."""
     unreadable: tuple[Unreadable, ...] = ()
     """Ledgers and entries that only a person can make sense of; they are kept."""
 
     @property
     def is_clean(self) -> bool:
-        """True where everything that was found is undone."""
+        """True if everything that was found is undone."""
         return not self.unreadable and all(one.cleanliness is Cleanliness.CLEAN for one in self.reaped)
 
     @property
@@ -164,7 +164,7 @@ def reap_under(
         holder: The run, season or reaper that holds the lease; what belongs to it is left alone.
         lost: Filled from another thread once the holder has lost the lease; the reap ends then.
         flow_run: Reap only the runs that this Prefect flow run carried; None: all.
-        pods: Pods of any run (V1Pod), where the holder watches them already; None: they are listed.
+        pods: Pods of any run (V1Pod), if the holder watches them already; None: they are listed.
 
     Raises:
         KubernetesError: Something cannot be listed or deleted.
@@ -288,7 +288,7 @@ def _kept_if_it_fails(run_id: str, entry: Entry, undo: Callable[[], Reaped]) -> 
 
 
 def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:
-    """Settle a dirty quarantine as clean where a person has lifted it since; every other dirty entry stays."""
+    """Settle a dirty quarantine as clean if a person has lifted it since; every other dirty entry stays."""
     run_id = ledger.header.run_id
     kept = Reaped(run_id, entry, Cleanliness.DIRTY, entry.evidence)
     if not isinstance(entry.undo, RestoreNode) or ledger.fault_on(entry.node) is not Cleanliness.CLEAN:
@@ -306,7 +306,7 @@ def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:
 
 
 def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> Reaped:
-    """Undo and settle one entry; where the ledger cannot be written the entry stays open, and the next one goes on."""
+    """Undo and settle one entry; if the ledger cannot be written the entry stays open, and the next one goes on."""
     run_id, until = ledger.header.run_id, quarantine_deadline(kubernetes, ledger, entry, pods)
     done = undo_entry(kubernetes, entry, run_id, pods, ledger=ledger)
     try:

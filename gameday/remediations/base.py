@@ -10,7 +10,7 @@ from gameday.host.privileges import UNSTATED, PodSecurity
 
 
 class OptionalParts:
-    """The parts that a remediation may define; each has a safe value where it is left out."""
+    """The parts that a remediation may define; each has a safe value if it is left out."""
 
     security: ClassVar[PodSecurity] = UNSTATED
     """The rights over its node that the agent's pod needs, and no more. Left out: none."""
@@ -36,7 +36,7 @@ class Remediation(OptionalParts, ABC):
         """Repair the node, and prove by reading that it is repaired.
 
         Args:
-            gpu: NVML index of the run's GPU; None where the run chose a node and no GPU.
+            gpu: NVML index of the run's GPU; None if the run chose a node and no GPU.
             host: The node.
             lines: Evidence for people, to which every act and its result is added.
 

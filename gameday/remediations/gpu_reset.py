@@ -41,7 +41,7 @@ class GpuReset(Remediation):
 
 
 def _reset(host: Host, before: GpuSample, lines: list[str]) -> None:
-    """Reset the GPU and record the result. Raises HostError where it does not answer afterwards."""
+    """Reset the GPU and record the result. Raises HostError if it does not answer afterwards."""
     name = before.uuid or str(before.index)
     reset = host.run(["nvidia-smi", "--gpu-reset", "-i", name], _RESET_TIMEOUT_S)
     output = " ".join((reset.stdout + " " + reset.stderr).split())[:500]

@@ -46,12 +46,12 @@ class Abort:
 
     @property
     def by_operator(self) -> bool:
-        """True where a signal asked."""
+        """True if a signal asked."""
         return isinstance(self._error, AbortedError) and self._error.by == "operator"
 
     @property
     def second_signal(self) -> bool:
-        """True where a second signal asked: the undo then waits for nothing that can be left to the reaper."""
+        """True if a second signal asked: the undo then waits for nothing that can be left to the reaper."""
         return self._second_signal
 
     def forward_to_other_runs(self) -> None:
@@ -65,7 +65,7 @@ class Abort:
         self.stop_with(error)
 
     def check(self) -> None:
-        """Raise the error of the first request to stop; do nothing where nobody asked."""
+        """Raise the error of the first request to stop; do nothing if nobody asked."""
         if self._error is not None:
             raise self._error
 

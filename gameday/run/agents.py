@@ -103,18 +103,18 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
 
 
 def asks_dcgm(plan: Plan) -> bool:
-    """Return whether the plan's fault goes into the node's DCGM host engine."""
+    """Return True if the plan's fault goes into the node's DCGM host engine."""
     return fault_for(plan.fault).asks_dcgm(plan.fault)
 
 
 def must_slow_a_job(plan: Plan) -> bool:
-    """Return whether the fault is one on a GPU, and must slow down a job: it can where the job uses that GPU."""
+    """Return True if the fault is one on a GPU, and must slow down a job: it can if the job uses that GPU."""
     job = plan.expect.job
     return job is not None and job.slows_below is not None and isinstance(plan.fault, GpuParameters)
 
 
 def engines_in(mark_log: str) -> DcgmEnginesNote | None:
-    """Return what the mark agent saw of the node's DCGM engines; None where it was not asked, or its log is lost."""
+    """Return what the mark agent saw of the node's DCGM engines; None if it was not asked, or its log is lost."""
     return next(reversed(notes_in(mark_log, DcgmEnginesNote)), None)
 
 
@@ -138,7 +138,7 @@ def sample_task(run: ReadOnlyRun, target: ChosenTarget) -> SampleTask:
 
 
 def samples_nvml(plan: Plan) -> bool:
-    """Return whether a run samples NVML on its targets.
+    """Return True if a run samples NVML on its targets.
 
     Each reading opens the GPUs for a moment. It must not meet a reset, or the removal of a GPU, at a time that the run
     does not know: by a fault that needs an idle GPU, or by a cluster that repairs. Where the fault takes the node down,
@@ -185,7 +185,7 @@ def agent_manifest(run: ReadOnlyRun, name: str, task: SentTask, deadline: timede
         security=security_of(task),
         account=api_account_of(task),
         gpus=task.gpus if isinstance(task, CanaryTask | AllReduceTask) else 0,
-        # The first pod of a run carries the class, so that admission refuses it where the canaries' class is missing.
+        # The first pod of a run carries the class, so that admission refuses it if the canaries' class is missing.
         priority_class=run.gpu_pod_template.priority_class if isinstance(task, MarkTask) else None,
     )
 
@@ -288,7 +288,7 @@ def _trouble_of(run: Run, node: str) -> str:
 
 
 def _why_not_ready(seen: PodSeen | None) -> str:
-    """Return a pod's phase with its agent's own error, or with whatever it ended with where that is no result."""
+    """Return a pod's phase with its agent's own error, or with whatever it ended with if that is no result."""
     if seen is None:
         return "never seen"
     result = AgentResult.parse(seen.termination or "")

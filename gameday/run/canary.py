@@ -19,7 +19,7 @@ CANARY_TIMEOUT = timedelta(seconds=95) + AGENT_START_TIMEOUT
 
 
 def is_told_by_injector(expected: ExpectedCanary, phase: CanaryPhase) -> bool:
-    """Return whether the injector has measured it, as no other process can: pieces are those of one allocator."""
+    """Return True if the injector has measured it, as no other process can: pieces are those of one allocator."""
     return expected.measure is Measure.LARGEST_BLOCK and phase == "during"
 
 

@@ -39,7 +39,7 @@ class DetectionChain:
         self._alerts_asked_at.append(asked_at)
 
     def last_asked(self, since: datetime | None = None, until: datetime | None = None) -> datetime | None:
-        """Return the last look at the alerts, between two moments; None where there was none.
+        """Return the last look at the alerts, between two moments; None if there was none.
 
         An alert that was not noted did not fire then.
         """
@@ -47,6 +47,6 @@ class DetectionChain:
         return next((at for at in looks if since is None or at >= since), None)
 
     def has(self, hop: Hop, node: str) -> bool:
-        """Return True where the hop was seen for this node."""
+        """Return True if the hop was seen for this node."""
         with self._lock:
             return (hop, node) in self._seen

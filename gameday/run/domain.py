@@ -29,7 +29,7 @@ class DomainChoice:
 
 
 def choose_domain(run: ReadOnlyRun, domain: Domain, opted_in: dict[str, str], generator: random.Random) -> DomainChoice:
-    """Choose the domain and how many of its nodes are struck: two lists of names, and two reads where none is named.
+    """Choose the domain and how many of its nodes are struck: two lists of names, and two reads if none is named.
 
     Args:
         run: The run.

@@ -12,14 +12,14 @@ from gameday.run.run import ReadOnlyRun
 
 
 def moves_pods(plan: Plan) -> bool:
-    """Return True where pods leave the target, or end there, in the course of this plan."""
+    """Return True if pods leave the target, or end there, in the course of this plan."""
     evicts = any(taint.effect is TaintEffect.NO_EXECUTE for taint in plan.expect.taints)
     gone = plan.expect.workloads.running_pods == "evicted"
     return evicts or gone or takes_node_down(plan.fault) or remediation_for(plan.recover.remediation).drains_node
 
 
 def empties_node(plan: Plan) -> bool:
-    """Return True where all pods leave the node, and not only those with GPUs."""
+    """Return True if all pods leave the node, and not only those with GPUs."""
     return takes_node_down(plan.fault) or remediation_for(plan.recover.remediation).takes_node_down
 
 

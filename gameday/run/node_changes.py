@@ -40,7 +40,7 @@ class NodeView:
     conditions: Mapping[str, Condition]
     labels: Mapping[str, str]
     gpus: int | None
-    """Allocatable nvidia.com/gpu; None where the node reports none."""
+    """Allocatable nvidia.com/gpu; None if the node reports none."""
     cordoned: bool
     cordon_written_at: datetime | None = None
     labels_written_at: Mapping[str, datetime | None] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class NodeEvents:
         self._counts[event.metadata.uid] = _count(event)
 
     def new_event(self, event: Any, now: datetime) -> KubernetesEventSeen | None:
-        """Return an Event (CoreV1Event) for the history, dated `now` if by nothing else; None where it is not new."""
+        """Return an Event (CoreV1Event) for the history, dated `now` if by nothing else; None if it is not new."""
         count = _count(event)
         if count <= self._counts.get(event.metadata.uid, 0):
             return None

@@ -71,7 +71,7 @@ class NodeWatch:
             run_id: The run whose own pods are followed elsewhere.
             note: Writes an event into the history; called in the watches' threads.
             pod_states: Collects what becomes of the targets' pods.
-            own_pods: The run's own pods; None where it has none.
+            own_pods: The run's own pods; None if it has none.
             listener: Receives the targets' changes; `add_listener` adds others.
         """
         self._kubernetes = kubernetes
@@ -96,7 +96,7 @@ class NodeWatch:
         """Follow a node from now on.
 
         Returns:
-            The node as it is now; None where there is none.
+            The node as it is now; None if there is none.
 
         Raises:
             AdapterError: The watch does not come up.
@@ -133,7 +133,7 @@ class NodeWatch:
         Nodes that were looked at and not chosen are followed no more.
 
         Raises:
-            AdapterError: A watch does not come up; immediately where the server refuses it.
+            AdapterError: A watch does not come up; immediately if the server refuses it.
         """
         chosen = tuple(chosen)
         self.stop(keep={seen.node for seen in chosen})
@@ -144,7 +144,7 @@ class NodeWatch:
         """Follow one more target, and note every change from `seen` on.
 
         Raises:
-            AdapterError: A watch does not come up; immediately where the server refuses it.
+            AdapterError: A watch does not come up; immediately if the server refuses it.
         """
         self._before[seen.node] = seen
         self.look_at(seen.node)
@@ -157,7 +157,7 @@ class NodeWatch:
         self._follow_events(seen.node)
 
     def follows(self, node: str) -> bool:
-        """Return True where the node and its pods are followed."""
+        """Return True if the node and its pods are followed."""
         return node in self._nodes and node in self._pods
 
     def stop(self, keep: Collection[str] = ()) -> None:
@@ -167,12 +167,12 @@ class NodeWatch:
                 followers.pop(node).stop()
 
     def now(self, node: str) -> NodeSnapshot | None:
-        """Return the node as its watch last saw it; None where it is not (or not yet) there."""
+        """Return the node as its watch last saw it; None if it is not (or not yet) there."""
         found = self.object(node)
         return snapshot(found) if found is not None else None
 
     def object(self, node: str) -> Any | None:
-        """Return the V1Node as its watch last saw it; None where it is not followed or not there."""
+        """Return the V1Node as its watch last saw it; None if it is not followed or not there."""
         return self._nodes[node].named(node) if node in self._nodes else None
 
     def before(self, node: str) -> NodeSnapshot:
@@ -196,7 +196,7 @@ class NodeWatch:
         return (now.allocatable_gpus or 0 if now else 0) - sum(pod.gpus for pod in self.gpu_pods_on(node))
 
     def trouble(self, node: str) -> str:
-        """Return why the last state of a target and its pods may be old; empty where its watches are up."""
+        """Return why the last state of a target and its pods may be old; empty if its watches are up."""
         followers = [self._nodes[node], self._pods[node]] if self.follows(node) else []
         return "; ".join(filter(None, (follower.trouble(_MAY_BE_DOWN_S) for follower in followers)))
 

@@ -16,7 +16,7 @@ class NvmlSamples:
         self._notes: dict[str, tuple[str, tuple[SampledNote, ...]]] = {}
 
     def has(self, pod: str) -> bool:
-        """Return whether what a pod noted is here already: an undo that fails is tried again."""
+        """Return True if what a pod noted is here already: an undo that fails is tried again."""
         return pod in self._notes
 
     def add(self, node: str, pod: str, notes: Iterable[SampledNote]) -> None:

@@ -33,12 +33,12 @@ class PodFate:
 
     @property
     def ended_by_itself(self) -> bool:
-        """True where the pod succeeded before anybody disturbed or deleted it."""
+        """True if the pod succeeded before anybody disturbed or deleted it."""
         return self.pod.phase == "Succeeded" and not self.pod.terminating and not self.pod.disruption
 
     @property
     def is_kept(self) -> bool:
-        """True where the pod runs on, and nobody has begun to end it."""
+        """True if the pod runs on, and nobody has begun to end it."""
         return not self.has_left and not self.pod.terminating and not self.pod.disruption
 
     @property

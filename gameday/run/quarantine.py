@@ -30,7 +30,7 @@ _TAKES_NODES_AWAY = re.compile(r"scaledown|delet|remov|terminat|disrupt|interrup
 
 
 class QuarantineListener(NodeListener):
-    """Records the detector's hops, and aborts the run where somebody else cordons, taints or deletes a target."""
+    """Records the detector's hops, and aborts the run if somebody else cordons, taints or deletes a target."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class QuarantineListener(NodeListener):
             self._record.abort.request("guard", f"node {name} was deleted during the run ({by})")
 
     def on_cordon(self, seen: CordonSeen) -> None:
-        """Take a cordon for the detector's where the plan expects one, and for a stranger's where nobody here sets one.
+        """Take a cordon for the detector's if the plan expects one, and for a stranger's if nobody here sets one.
 
         A negative control judges a cordon itself. A cordon that comes during the baseline is a refusal of its checks.
         A cluster that repairs the node may cordon it whenever it wants.

@@ -89,7 +89,7 @@ class RunRecord:
 
     @property
     def why_unwritten(self) -> str:
-        """The reason why an event could not be written at once, and what to do; empty where each was."""
+        """The reason why an event could not be written at once, and what to do; empty if each was."""
         failed = self.journal.failed
         return f"the history cannot be written: {not_written(failed, self.journal.path)}" if failed else ""
 
@@ -165,7 +165,7 @@ def start_record(
 
 
 def folder_of_run(reports: Path, run_id: str) -> Path:
-    """Return the run's own folder, which is in a comparison's folder where the run plays an arm.
+    """Return the run's own folder, which is in a comparison's folder if the run plays an arm.
 
     A run without a folder gets the path that it would have as a run by itself.
     """

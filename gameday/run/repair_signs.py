@@ -23,7 +23,7 @@ class Mark:
 
     at: datetime
     by: str
-    """The field manager, the Event's component or the resource; UNKNOWN_ACTOR where the cluster names none."""
+    """The field manager, the Event's component or the resource; UNKNOWN_ACTOR if the cluster names none."""
     source: str
     """The place where it was seen, in words."""
     kind: RepairKind | None = None
@@ -37,7 +37,7 @@ class NodeState:
     uid: str
     boot_id: str
     machine: str
-    """The hardware's own id (nodeInfo.systemUUID), which outlives a reboot; empty where the node reports none."""
+    """The hardware's own id (nodeInfo.systemUUID), which outlives a reboot; empty if the node reports none."""
     ready: bool
     gpus: int
     cordoned: bool
@@ -89,7 +89,7 @@ class NodeLook:
 
 
 def node_mark(sign: Sign, look: NodeLook) -> Mark | None:
-    """Return the mark of a sign on the node itself; None where the node does not show it.
+    """Return the mark of a sign on the node itself; None if the node does not show it.
 
     Args:
         sign: The sign; one of Events, custom resources and new nodes is never on the node.
@@ -104,7 +104,7 @@ def node_mark(sign: Sign, look: NodeLook) -> Mark | None:
 
 
 _Found = tuple[str, str | None] | None
-"""The sign in words and its writer's name; None where the node does not show it."""
+"""The sign in words and its writer's name; None if the node does not show it."""
 
 
 def _label(sign: Sign, look: NodeLook) -> _Found:
@@ -173,7 +173,7 @@ _FINDERS: Mapping[str, Callable[[Sign, NodeLook], _Found]] = {
 
 
 def event_mark(sign: Sign, seen: KubernetesEventSeen) -> Mark | None:
-    """Return the mark of a Kubernetes Event; None where the sign is another one."""
+    """Return the mark of a Kubernetes Event; None if the sign is another one."""
     wanted = sign.event
     if wanted is None or wanted.reason != seen.reason or wanted.component not in (None, seen.source):
         return None
@@ -182,7 +182,7 @@ def event_mark(sign: Sign, seen: KubernetesEventSeen) -> Mark | None:
 
 
 def resource_mark(sign: Sign, resource: Mapping[str, Any], nodes: Collection[str], at: datetime) -> Mark | None:
-    """Return the mark of a custom resource about one of these nodes; None where it does not show the sign.
+    """Return the mark of a custom resource about one of these nodes; None if it does not show the sign.
 
     Args:
         sign: The sign.

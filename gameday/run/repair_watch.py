@@ -58,8 +58,8 @@ class RepairWatch(NodeListener):
         Args:
             node: The target (V1Node) right before the fault.
             recover: The plan's repair.
-            quarantine: Returns the expected taint or cordon that the node has, in words; empty where it has none.
-            work_has_moved: Returns True where no GPU pod of before the fault is left on the node.
+            quarantine: Returns the expected taint or cordon that the node has, in words; empty if it has none.
+            work_has_moved: Returns True if no GPU pod of before the fault is left on the node.
             note: Writes an event into the history; called in the watches' threads.
             clock: The run's.
         """
@@ -134,7 +134,7 @@ class RepairWatch(NodeListener):
 
     @property
     def waits_for(self) -> str:
-        """The next hop in words; empty where none is awaited."""
+        """The next hop in words; empty if none is awaited."""
         with self._lock:
             return self._awaited[0] if self._awaited and not self._ended else ""
 
@@ -179,7 +179,7 @@ class RepairWatch(NodeListener):
             self._advance()
 
     def look(self) -> None:
-        """Look at the time and at the pods: reach what they show, and end the chain where a bound is over."""
+        """Look at the time and at the pods: reach what they show, and end the chain if a bound is over."""
         with self._lock:
             self._advance()
             if self._ended or self._fault_at is None or not self._awaited:
@@ -204,7 +204,7 @@ class RepairWatch(NodeListener):
         self._advance()
 
     def end(self, why: str) -> None:
-        """Stop waiting because the run ends or cannot go on; do nothing where the chain has ended."""
+        """Stop waiting because the run ends or cannot go on; do nothing if the chain has ended."""
         with self._lock:
             if not self._ended and self._awaited:
                 self._end(self._awaited[0], why)
@@ -261,7 +261,7 @@ class RepairWatch(NodeListener):
         self._add(RepairHop.REPAIRED, Mark(at, by, source, RepairKind.REPLACEMENT))
 
     def _add_signs(self, mark_of: Callable[[Sign], Mark | None]) -> None:
-        """Keep the mark of every sign that is seen for the first time, and go on where that reaches a hop."""
+        """Keep the mark of every sign that is seen for the first time, and go on if that reaches a hop."""
         for hop, expected in self._recover.hops.expected():
             for sign in expected.signs:
                 if (mark := mark_of(sign)) is not None:
@@ -296,7 +296,7 @@ class RepairWatch(NodeListener):
                 self._end(None)
 
     def _shown(self, hop: RepairHop) -> Mark | None:
-        """Return the mark by which the cluster shows the hop; None where it does not show it yet."""
+        """Return the mark by which the cluster shows the hop; None if it does not show it yet."""
         marks = self._marks.get(hop, [])
         named = next((mark.by for mark in marks if mark.by != UNKNOWN_ACTOR), UNKNOWN_ACTOR)
         if hop is RepairHop.WORK_MOVED:
@@ -319,7 +319,7 @@ class RepairWatch(NodeListener):
         return replace(first, by=named) if first and first.by == UNKNOWN_ACTOR else first
 
     def _instead(self, hop: RepairHop) -> str:
-        """Return what came in the hop's place, in words; empty where nothing did."""
+        """Return what came in the hop's place, in words; empty if nothing did."""
         others = {str(mark.kind) for mark in self._marks.get(hop, []) if mark.kind}
         return f"; {', '.join(sorted(others))} came, which the plan does not count" if others else ""
 

@@ -54,7 +54,7 @@ class RunLedger:
             id: The entry's name, unique in the run.
             act: What is about to be done, in words.
             undo: How to undo it.
-            node: The node it is done on; None where it is on no node.
+            node: The node it is done on; None if it is on no node.
             duration: How long it is to last; the entry expires soon after.
             defer_write: Write it together with the next intent, which sets this one off.
 
@@ -72,7 +72,7 @@ class RunLedger:
         return entry
 
     def check_lease(self) -> None:
-        """Raise AbortedError where somebody asked the run to stop, or another run may hold the cluster by now."""
+        """Raise AbortedError if somebody asked the run to stop, or another run may hold the cluster by now."""
         abort = self._record.abort
         if abort.requested is None:
             try:
@@ -89,7 +89,7 @@ class RunLedger:
             nodes: Knows the entry's node, which saves a reading before the write.
 
         Returns:
-            UNKNOWN where the cluster does not answer; nothing is raised for that.
+            UNKNOWN if the cluster does not answer; nothing is raised for that.
         """
         done = undo_entry(
             self._kubernetes,
@@ -146,7 +146,7 @@ class RunLedger:
         return [entry for entry in self.open_entries() if isinstance(entry.undo, RestoreNode) and entry.node == node]
 
     def cordons(self, node: str) -> bool:
-        """Return True where this run undoes, or has undone, a cordon of the node: the detector's or its own."""
+        """Return True if this run undoes, or has undone, a cordon of the node: the detector's or its own."""
         return self.stored.cordons(node)
 
     def restorations_of(self, node: str) -> list[Entry]:

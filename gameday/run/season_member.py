@@ -38,5 +38,5 @@ class SeasonMember(BaseModel):
     """The season's approval; None if the run has to ask for one itself, should its plan need it."""
 
     def is_siblings_alert(self, alert: str, node: str | None) -> bool:
-        """Return True where a sibling run may have set the alert off, so that this run must not be blamed for it."""
+        """Return True if a sibling run may have set the alert off, so that this run must not be blamed for it."""
         return node in self.sibling_nodes if node else alert in self.sibling_alerts

@@ -44,7 +44,7 @@ def step(run: Run, which: Step, bound: timedelta | None = None) -> Iterator[Step
     Args:
         run: The run.
         which: The step.
-        bound: The longest that the step may wait by the plan; None where the plan sets no bound.
+        bound: The longest that the step may wait by the plan; None if the plan sets no bound.
 
     Yields:
         The findings, to which the step adds.

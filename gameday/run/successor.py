@@ -28,7 +28,7 @@ def pool_of(labels: Mapping[str, str], otherwise: Mapping[str, str]) -> dict[str
 
     Args:
         labels: The node's labels.
-        otherwise: The labels to use where the node names neither its pool, nor its instance type and GPU.
+        otherwise: The labels to use if the node names neither its pool, nor its instance type and GPU.
     """
     named = {key: labels[key] for key in POOL_LABELS if key in labels}
     kind = {key: labels[key] for key in _KIND_LABELS if key in labels}

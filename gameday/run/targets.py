@@ -25,7 +25,7 @@ _RULE_DOMAIN = "from the GPU nodes of {domain} (seed {seed}), {share:g} % of the
 _RULE_NAMED = "named by the plan"
 # What the GPU operator hands a node's GPUs to (container, vm-passthrough, vm-vgpu); without the label containers.
 _WORK_LABEL, _CONTAINERS = "nvidia.com/gpu.workload.config", "container"
-# GPU feature discovery's label, and its mark in the product's name where MIG's strategy is `single`.
+# GPU feature discovery's label, and its mark in the product's name if MIG's strategy is `single`.
 _PRODUCT_LABEL, _MIG_PRODUCT = "nvidia.com/gpu.product", "-MIG-"
 # Each node that is looked at costs a watch: after this many unfit ones the cluster, not the choice, is the problem.
 _MOST_UNFIT = 5
@@ -172,12 +172,12 @@ def _fit_among(
 
 
 def judges_running_pods(plan: Plan) -> bool:
-    """Return True where a target without GPU pods would leave one of the plan's questions open."""
+    """Return True if a target without GPU pods would leave one of the plan's questions open."""
     return plan.expect.workloads.running_pods != "any"
 
 
 def _leaves_questions_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
-    """Return True where something could not be proved: no GPU pod to be kept, or no GPU free for one that returns."""
+    """Return True if something could not be proved: no GPU pod to be kept, or no GPU free for one that returns."""
     if run.plan.fault.runs_on is not NodeRole.GPU:
         return False
     pods = run.nodes.look_at_pods(seen.node)
@@ -194,7 +194,7 @@ def _unfit(run: ReadOnlyRun, seen: NodeSnapshot, labels: Mapping[str, str]) -> s
 def why_unfit(
     seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str], ordinary_keys: Collection[str]
 ) -> str:
-    """Return why this node cannot be a target; empty where it can.
+    """Return why this node cannot be a target; empty if it can.
 
     Args:
         seen: The node.
@@ -217,7 +217,7 @@ def why_unfit(
 
 
 def _without_whole_gpus(seen: NodeSnapshot) -> str:
-    """Return why our pods, which ask for whole GPUs, could not run there; empty where they can.
+    """Return why our pods, which ask for whole GPUs, could not run there; empty if they can.
 
     Dynamic resource allocation offers GPUs by no resource of the node: a node that reports none is fit.
     """
@@ -232,7 +232,7 @@ def _without_whole_gpus(seen: NodeSnapshot) -> str:
 
 
 def why_never_fit(plan: Plan, labels: Mapping[str, str]) -> str:
-    """Return what the plan asks of a node's GPUs and this node lacks; empty where it lacks nothing, or nobody counted.
+    """Return what the plan asks of a node's GPUs and this node lacks; empty if it lacks nothing, or nobody counted.
 
     Args:
         plan: The plan.
@@ -250,7 +250,7 @@ def why_never_fit(plan: Plan, labels: Mapping[str, str]) -> str:
 
 
 def physical_gpus(seen: NodeSnapshot) -> int | None:
-    """Return how many GPUs the node has, or else offers; None where it offers none."""
+    """Return how many GPUs the node has, or else offers; None if it offers none."""
     counted = _counted(seen.labels)
     return seen.allocatable_gpus if counted is None else counted
 
@@ -271,7 +271,7 @@ def _gpu(run: ReadOnlyRun, seen: NodeSnapshot, generator: random.Random) -> int 
 
 
 def unfit_targets(run: ReadOnlyRun, targets: Targets) -> list[str]:
-    """Return why chosen targets are fit no more, as their watches last saw them; empty where all are."""
+    """Return why chosen targets are fit no more, as their watches last saw them; empty if all are."""
     labels = opt_in_labels(run)
     now = {target.node: run.nodes.now(target.node) for target in targets}
     why = {node: _unfit(run, seen, labels) if seen else "is gone" for node, seen in now.items()}

@@ -19,7 +19,7 @@ def unheard_fault(history: History, entry: Entry, injector: AgentResult | None) 
         injector: What the injector left; None: nothing.
 
     Returns:
-        None where the fault did not go in, or the history has one of this node already: a second one, which the plan
+        None if the fault did not go in, or the history has one of this node already: a second one, which the plan
         means for the recovery, has an event of its own.
     """
     undo = entry.undo

@@ -41,7 +41,7 @@ class FamilyRule:
     alert: str
     source: AlertSource
     labels: tuple[tuple[str, str], ...] = ()
-    """Labels of the alert for this very fault, where the rule also fires for others."""
+    """Labels of the alert for this very fault, if the rule also fires for others."""
 
     def __str__(self) -> str:
         labels = ", ".join(f"{name}: {value!r}" for name, value in self.labels)
@@ -101,12 +101,12 @@ def sources_of(alert: str) -> set[AlertSource]:
 
 
 def fires_until_returned(alert: str) -> bool:
-    """Return whether the alert lasts as long as the quarantine: a game-day ends that only when it returns the node."""
+    """Return True if the alert lasts as long as the quarantine: a game-day ends that only when it returns the node."""
     return AlertSource.TAINTS in sources_of(alert)
 
 
 def is_about_the_node(alert: str) -> bool:
-    """Return whether the rule says of a node only what a detector did to it: the taint, or a condition."""
+    """Return True if the rule says of a node only what a detector did to it: the taint, or a condition."""
     return bool(sources_of(alert)) and sources_of(alert) <= {AlertSource.TAINTS, AlertSource.CONDITIONS}
 
 
@@ -115,7 +115,7 @@ _OF_OUR_CONTROLLER = frozenset({"KernelLogPipelineSilent", "NodeRepairsWithheld"
 
 
 def is_set_off_by_detector(alert: str) -> bool:
-    """Return whether the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
+    """Return True if the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
     if alert in _OF_OUR_CONTROLLER:
         return True
     return bool(sources_of(alert)) and AlertSource.DCGM not in sources_of(alert)

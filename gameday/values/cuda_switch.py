@@ -72,7 +72,7 @@ class CudaSwitch:
     for_new_processes: bool
     """Processes that start while the value is there fail, too; else those alone that ran before it came."""
     mark: str
-    """16 hexadecimal digits that no other value has; the library prints them where it lets a process fail."""
+    """16 hexadecimal digits that no other value has; the library prints them if it lets a process fail."""
 
     @classmethod
     def new(cls, error: CudaError, until: datetime, *, for_new_processes: bool) -> Self:
@@ -85,7 +85,7 @@ class CudaSwitch:
 
 
 def parse_switch(text: str, now: datetime) -> CudaSwitch | None:
-    """Return the value in the switch's file; None where no process may fail by it at this time."""
+    """Return the value in the switch's file; None if no process may fail by it at this time."""
     found = _VALUE.fullmatch(text)
     if found is None:
         return None
@@ -123,5 +123,5 @@ def why_not_loaded(log: Iterable[str]) -> str:
 
 
 def was_felt(log: Iterable[str], mark: str) -> bool:
-    """Return whether a process said that it fails by the value of this mark."""
+    """Return True if a process said that it fails by the value of this mark."""
     return any(line.startswith(f"{_SAID}error ") and f", mark {mark}, " in line for line in log)

@@ -27,7 +27,7 @@ class NodeRole(StrEnum):
 
 
 class Target(BaseModel):
-    """The node that a fault is aimed at, and its GPU where the fault needs one."""
+    """The node that a fault is aimed at, and its GPU if the fault needs one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

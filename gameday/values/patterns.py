@@ -27,7 +27,7 @@ def why_no_pattern(pattern: str) -> str:
 
 
 def found_in(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches anywhere in a text. Raises ValueError for no pattern."""
+    """Return True if a pattern matches anywhere in a text. Raises ValueError for no pattern."""
     return _compiled(pattern).search(text.encode("utf-8", "replace")) is not None
 
 
@@ -38,7 +38,7 @@ def begins(text: str, pattern: str) -> int:
 
 
 def either(patterns: Sequence[str]) -> str:
-    """Return a pattern that matches where one of these does; the flags with which one begins stay its own."""
+    """Return a pattern that matches if one of these does; the flags with which one begins stay its own."""
     if len(patterns) == 1:
         return patterns[0]
     parts = ((_FLAGS.match(pattern), pattern) for pattern in patterns)

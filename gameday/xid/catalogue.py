@@ -81,7 +81,7 @@ class Xid:
 
     @property
     def is_used(self) -> bool:
-        """Return whether the driver still uses this code; NVIDIA calls the others `Unused`."""
+        """Return True if the driver still uses this code; NVIDIA calls the others `Unused`."""
         return self.name != "Unused"
 
 
@@ -107,7 +107,7 @@ class SXid:
     allow_listed: bool
     """True if listed as harmless in the guide's table D.4 and in Konduktor's allow-list."""
     word: str
-    """The driver's word for the severity, Fatal or Non-fatal; empty where it writes none."""
+    """The driver's word for the severity, Fatal or Non-fatal; empty if it writes none."""
     text: str
     """The driver's text after the link."""
 
@@ -174,10 +174,10 @@ def nvlink5_actions(xid: int, unit: str, error_status: int | None) -> frozenset[
     Args:
         xid: Code of the line, 144 to 150.
         unit: The innermost unit, as the line names it; the sheet also names its parent (`TLW_RX/TLW_RX_PIPE0`).
-        error_status: The line's errorStatus; None where it has none.
+        error_status: The line's errorStatus; None if it has none.
 
     Returns:
-        No action where the sheet has no such row, and several where the link-down reason, which is not decoded here,
+        No action if the sheet has no such row, and several if the link-down reason, which is not decoded here,
         would decide between them.
     """
     return frozenset(

@@ -1,6 +1,6 @@
 """Read NVIDIA's catalogue for a kernel event: the response it asks for. Pure: no clock, no cluster.
 
-A node is quarantined where NVIDIA asks for a hardware action (a reset, a
+A node is quarantined if NVIDIA asks for a hardware action (a reset, a
 restart of the machine or VM, support):
 
 * Workload errors (13, 31, 43, 45, 94 …) belong to the application.

@@ -107,7 +107,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """The facts in one recognised line; a field is None where the line does not have it."""
+    """The facts in one recognised line; a field is None if the line does not have it."""
 
     kind: Kind
     line: str
@@ -115,7 +115,7 @@ class KernelEvent:
     name: str = ""
     """The name of a driver's message without a code, such as uvm-fatal."""
     code: int | None = None
-    """The Xid or SXid; None also where the line names one in an undocumented form."""
+    """The Xid or SXid; None also if the line names one in an undocumented form."""
     pci: str | None = None
     """Address of the GPU or the NVSwitch, lower case without function: 0000:4e:00."""
     text: str = ""
@@ -141,7 +141,7 @@ class KernelEvent:
     writer: Writer = Writer.ANYBODY
     """The programs that can have written the line."""
     wall: datetime | None = None
-    """The line's own time by the node's clock; None where it has none, or one without a zone."""
+    """The line's own time by the node's clock; None if it has none, or one without a zone."""
     is_dated: bool = False
     """True for a line with a stamp or a time of its own, by which it is known when it is shipped again."""
 
@@ -152,7 +152,7 @@ def recognise(line: str | bytes) -> KernelEvent | None:
 
 
 def read_other(line: str | bytes) -> KernelEvent | None:
-    """Read a line that `recognise` knows nothing of; None where it may begin with a text that anybody chose."""
+    """Read a line that `recognise` knows nothing of; None if it may begin with a text that anybody chose."""
     record = read_record(line)
     is_anybodys = begins_with_a_name(record.message) or _PACKET.search(record.message)
     if record.is_continued or not record.message or is_anybodys:
@@ -161,7 +161,7 @@ def read_other(line: str | bytes) -> KernelEvent | None:
 
 
 class LogReader:
-    """Recognise the lines of one log in their order, where a record with newlines is shown as several lines.
+    """Recognise the lines of one log in their order, if a record with newlines is shown as several lines.
 
     The driver breaks a sentence about a lost GPU: the first line has the GPU and the stamp, the second or the third
     says that it has fallen off the bus. A newline in the name of a process cuts an Xid's text off.
@@ -187,7 +187,7 @@ class LogReader:
 
 
 def _is_cut(event: KernelEvent | None) -> bool:
-    """Return True where the line lacks what its Xid is decided by, unit and severity."""
+    """Return True if the line lacks what its Xid is decided by, unit and severity."""
     return event is not None and event.code in _NVLINK5_CODES and not event.text
 
 
@@ -384,7 +384,7 @@ def format_xid(code: int, pci: str, form: Form = Form.KERNEL, text: str | None =
         code: The Xid, 1 to 999.
         pci: Address of the GPU, like 0000:4e:00.
         form: The form of the line.
-        text: The text after code and process. None: the driver's own text where it is known, else the catalogue's name
+        text: The text after code and process. None: the driver's own text if it is known, else the catalogue's name
             for the code.
 
     Raises:
@@ -411,7 +411,7 @@ def _formatted(code: int, pci: str, form: Form, text: str) -> str:
     if form is Form.OLD:
         return f"NVRM: Xid ({pci}): {code}, {text}"
     where = f"PCI:{pci} GPU-I:01 GPU-CI:00" if form is Form.MIG else f"PCI:{pci}"
-    # The driver names a process where a channel or a call of a program met the error. An error of the fabric and a
+    # The driver names a process if a channel or a call of a program met the error. An error of the fabric and a
     # changed recovery action need neither.
     process = "" if 144 <= code <= 150 or code == 154 else "pid='<unknown>', name=<unknown>, "
     prefix = "kernel: " if form is Form.KERNEL else ""

@@ -1,7 +1,7 @@
 """The messages of the driver without an Xid that matter to a node, each with a name of ours.
 
 Their sources are in docs/sources.md, Lines of the driver. `asks` is a repair that the message itself asks for; NONE
-where it only says what went wrong.
+if it only says what went wrong.
 """
 
 from __future__ import annotations

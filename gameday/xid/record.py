@@ -100,7 +100,7 @@ class Record:
     uptime_s: float | None = None
     """The line's own stamp, seconds since the node's boot."""
     wall: datetime | None = None
-    """The line's own time by the node's clock; None where it has none, or one without a zone."""
+    """The line's own time by the node's clock; None if it has none, or one without a zone."""
     is_dated: bool = False
     """True for a line with a stamp or a time of its own, by which it is known when it is shipped again."""
     is_continued: bool = False

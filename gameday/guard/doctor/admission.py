@@ -37,7 +37,7 @@ def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
 
 
 def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prerequisite:
-    """Return whether admission takes the injector's pod with its account.
+    """Return True if admission takes the injector's pod with its account.
 
     Args:
         run: The run.
@@ -56,7 +56,7 @@ def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prere
 
 
 def _after_dry_run(run: ReadOnlyRun, manifest: dict[str, Any], admitted: Prerequisite) -> Prerequisite:
-    """Return `admitted`, or what it becomes where admission refuses the pod or cannot say."""
+    """Return `admitted`, or what it becomes if admission refuses the pod or cannot say."""
     try:
         run.kubernetes.create_pod(manifest, dry_run=True)
     except KubernetesError as error:

@@ -29,7 +29,7 @@ _NOT_HELD = (StepOutcome.BROKEN, StepOutcome.UNKNOWN)
 def ask_after_run(record: RunRecord, profile: ClusterProfile, servers: Servers) -> None:
     """Note doctor's answer about the links of the detection chain that a run's steps found broken, or could not judge.
 
-    Nothing is asked where those steps are done, and nothing more once somebody asked the run to stop. Only reads.
+    Nothing is asked if those steps are done, and nothing more once somebody asked the run to stop. Only reads.
 
     Args:
         record: A run whose changes are undone.

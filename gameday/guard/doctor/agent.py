@@ -123,7 +123,7 @@ def check_agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequis
 
 
 def _engines(node: str, seen: DcgmEnginesNote | None) -> Prerequisite:
-    """Return whether all of the node's readers of DCGM can see a fault in its host engine."""
+    """Return True if all of the node's readers of DCGM can see a fault in its host engine."""
     if seen is None:
         return Prerequisite(
             "agent", _ENGINES, None, f"{node}: the agent printed nothing of the engines", "run it once more"

@@ -32,7 +32,7 @@ def check_detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite
 
 
 def _controller(run: ReadOnlyRun) -> Prerequisite:
-    """Return whether our controller, which is to set the taint, is seen by its metrics."""
+    """Return True if our controller, which is to set the taint, is seen by its metrics."""
     exposed = run.servers.prometheus.exposes(_CONTROLLER_METRIC)
     said = {
         True: f"a scraped target has {_CONTROLLER_METRIC}",
@@ -47,7 +47,7 @@ def _controller(run: ReadOnlyRun) -> Prerequisite:
 
 
 def controller_fix(run: ReadOnlyRun) -> str:
-    """Return the next step where our controller's metrics are missing."""
+    """Return the next step if our controller's metrics are missing."""
     guest = run.profile.guest
     detector = f"guest {guest.name}" if guest else foreign_detector(run)
     if run.profile.rehearsal:
@@ -63,7 +63,7 @@ def controller_fix(run: ReadOnlyRun) -> str:
 
 
 def foreign_detector(run: ReadOnlyRun) -> str:
-    """Return the detector that the plan names, or the cluster profile; empty where it is our controller."""
+    """Return the detector that the plan names, or the cluster profile; empty if it is our controller."""
     named = run.record.loaded.from_detector
     detector = named.detector if named else run.profile.detector
     return "" if detector == _OUR_DETECTOR else f"detector {detector}"

@@ -18,7 +18,7 @@ class Prerequisite:
     """True if the check is passed; None: unknown, for the reason in `detail`."""
     detail: str
     fix: str = ""
-    """The next step where it is not ok."""
+    """The next step if it is not ok."""
     measured: str = field(default="", compare=False)
     """The value of this look, such as `0.1 s`. Two checks that differ in nothing else say the same."""
 

@@ -12,7 +12,7 @@ from gameday.run.drain import empties_node, moves_pods
 
 
 class DisruptionBudgets(Guardrail):
-    """Requires as many allowed disruptions as pods are to leave: those with GPUs, and all where the node goes down.
+    """Requires as many allowed disruptions as pods are to leave: those with GPUs, and all if the node goes down.
 
     It costs a request for each namespace with such pods. While the run is on, the eviction API itself asks the budgets.
     """

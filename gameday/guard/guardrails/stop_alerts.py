@@ -41,7 +41,7 @@ class StopAlerts(Guardrail):
     def _cannot_fire(self, observation: Observation, names: Collection[str]) -> str:
         """Return why an alert could never stop the run: no rule has its name, or the rule does not evaluate.
 
-        Empty where all can fire, and after the baseline, when nobody looks any more.
+        Empty if all can fire, and after the baseline, when nobody looks any more.
         """
         if observation.run.record.step is not Step.BASELINE:
             return ""
@@ -53,7 +53,7 @@ class StopAlerts(Guardrail):
 
 
 def stops_the_line(alert: ActiveAlert, names: Collection[str], severities: Collection[str]) -> bool:
-    """Return whether an alert is firing that has one of these names or one of these severities."""
+    """Return True if an alert is firing that has one of these names or one of these severities."""
     return alert.state == "firing" and (alert.name in names or alert.labels.get("severity") in severities)
 
 

@@ -14,7 +14,7 @@ _WEEKDAYS = tuple(Weekday)
 
 
 class Windows(Guardrail):
-    """Requires an open window of the plan and one of the profile, where they set any."""
+    """Requires an open window of the plan and one of the profile, if they set any."""
 
     name: ClassVar[str] = "time windows"
     interval_s: ClassVar[float | None] = 1.0

@@ -69,7 +69,7 @@ class LoadStaged(EventModel):
 
 
 class LoadMeasured(EventModel):
-    """The figures that a load on the API server took of itself, where they are no list of requests."""
+    """The figures that a load on the API server took of itself, if they are no list of requests."""
 
     kind: Literal["load_measured"] = "load_measured"
     node: str

@@ -300,7 +300,7 @@ class GangPlaced(EventModel):
 
 
 class GpuIdentity(BaseModel):
-    """A GPU as dcgm-exporter's labels name it; empty where they do not."""
+    """A GPU as dcgm-exporter's labels name it; empty if they do not."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
