@@ -16,7 +16,7 @@ from gameday.plan.models import FaultParameters
 PATH = "/etc/nccl.conf"
 _TIMEOUT_S = 10.0
 _BEGIN, _END = "# gameday begins\n", "# gameday ends\n"
-"""No `=` in them: older NCCLs take any line with one for a variable."""
+"""They contain no `=`, because older NCCLs take any line with one for a variable."""
 _UNDECODED = "\ufffd"
 _MOST_BYTES = 2000
 """The content is kept in the agent's termination message, which holds 4096 bytes in all."""
@@ -29,8 +29,8 @@ class NcclConfParameters(NcclParameters):
 class NcclConfFault(Fault[NcclConfParameters]):
     """Puts NCCL variables at the head of the node's /etc/nccl.conf, and takes them out again.
 
-    They go to the head because NCCL keeps the first value that it reads of a variable. The rest of the file stays as
-    it was, to the byte; a file that was not there is removed again. Changes that somebody else makes meanwhile stay.
+    They go to the head because NCCL keeps the first value that it reads of a variable. The rest of the file stays the
+    same, byte for byte; a file that did not exist is removed again. Changes that somebody else makes meanwhile stay.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclConfParameters
@@ -44,7 +44,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",
-        "bandwidth preflights, such as NVSentinel's, where they are switched on",
+        "bandwidth preflights, such as NVSentinel's if they are switched on",
         "no other detector (docs/sources.md, Who notices what by default)",
     )
 

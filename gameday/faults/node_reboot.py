@@ -23,10 +23,10 @@ class NodeRebootParameters(FaultParameters):
 
 
 class NodeRebootFault(Fault[NodeRebootParameters]):
-    """Has the host reboot in five seconds, in order: systemd ends its services first.
+    """Makes the host reboot in five seconds, in order: systemd ends its services first.
 
-    The injector ends with the node. The fault is out when the node runs with another boot id, which only an agent that
-    starts after the boot can see; before that the timer can still be cancelled.
+    The injector ends with the node. The fault is out when the node runs with a new boot id, which only an agent that
+    starts after the boot can see; until the reboot begins, the timer can be cancelled.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeRebootParameters
@@ -38,7 +38,7 @@ class NodeRebootFault(Fault[NodeRebootParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready), kubelet's Rebooted event",
-        "alerts on node conditions and on absent series, where the boot takes longer than they wait",
+        "alerts on node conditions and on absent series if the boot takes longer than they wait",
         "gameday node-health controller (a new boot: reboot-remedied faults end)",
     )
 

@@ -1,4 +1,4 @@
-"""The words for a container that has no NVML."""
+"""The message for a container without NVML."""
 
 from __future__ import annotations
 
