@@ -15,10 +15,10 @@ def termination_message(pods: PodFollower, name: str) -> AgentResult | None:
 
 
 def injected_at(pods: PodFollower, injector: str) -> datetime | None:
-    """Return when the fault of an injector that has ended went in.
+    """Return when the fault of a finished injector went in.
 
-    The termination message holds the time also if the injector was ended while it started. Without a message it is
-    only known that the fault is not in any more, so that the time is now at the latest.
+    The termination message has the time even if the injector was ended while it started. Without a message it is only
+    known that the fault is no longer in, so the time is now at the latest.
 
     Returns:
         The time; None if the fault did not go in, or no such pod was seen.

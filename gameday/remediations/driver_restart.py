@@ -17,10 +17,10 @@ _QUERY_TIMEOUT_S = 20.0
 
 
 class DriverRestart(Remediation):
-    """Restarts the persistence daemon, so that the driver initialises every GPU anew.
+    """Restarts the persistence daemon, so that the driver initialises every GPU again.
 
-    With the daemon gone and no client left the driver closes every GPU, and initialises it when the daemon comes back.
-    A full reload of the module would need every client of the driver stopped, which is a reboot's work.
+    When the daemon and all clients are gone, the driver closes every GPU, and it initialises them when the daemon comes
+    back. Reloading the module would need every client of the driver stopped, which takes a reboot.
     """
 
     name: ClassVar[str] = "driver-restart"
