@@ -1,6 +1,6 @@
 """A run as guardrails see it: limits, the targets as last watched, and the answers of servers.
 
-Each server is asked a question at most once per observation, however many guardrails need the answer. The run's own
+A server gets each question at most once per observation, even if several guardrails need the answer. The run's own
 watches cost nothing.
 """
 
@@ -24,7 +24,7 @@ from gameday.values.nodes import NodeSnapshot, Target
 Source = Literal["plan", "profile", "plan and profile"]
 
 WATCH_HINT = "is the API server up, and may the run's account watch nodes and pods?"
-"""The hint for a watch that is down: the targets' newest state is then unknown."""
+"""The hint if a watch is down, so that the targets' newest state is unknown."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Observation:
     """A look of the guardrails at a run. A property raises AdapterError if its server does not answer."""
 
     def __init__(self, run: ReadOnlyRun, targets: tuple[Target, ...]) -> None:
-        """Begin a look.
+        """Start a look.
 
         Args:
             run: The run.
@@ -67,18 +67,18 @@ class Observation:
 
     @property
     def longest_run(self) -> timedelta:
-        """The longest that the whole run may take: the plan's limit, or the profile's if that is shorter."""
+        """The longest time for the whole run: the plan's limit or the profile's, the shorter of the two."""
         return self.profile_guardrails.longest_run(self.plan_guardrails)
 
     @property
     def season_nodes(self) -> frozenset[str]:
-        """The targets, and every node of the same season: trouble of theirs is our own doing."""
+        """The targets, and every node of the same season: we cause their trouble ourselves."""
         siblings = self.run.member.sibling_nodes if self.run.member else frozenset[str]()
         return siblings | {target.node for target in self.targets}
 
     @cached_property
     def broken_nodes(self) -> frozenset[str]:
-        """The targets, and the nodes that other runs of the season hold right now; one request, in a season only."""
+        """The targets, and the nodes that other runs of the season hold now; costs one request, only in a season."""
         own = frozenset(target.node for target in self.targets)
         if self.run.member is None:
             return own
@@ -94,12 +94,12 @@ class Observation:
         return _stricter(getattr(self.plan_guardrails, name), getattr(self.profile_guardrails, name))
 
     def both_lists(self, name: str) -> frozenset[str]:
-        """Return the plan's and the profile's list of this name as one."""
+        """Return the plan's and the profile's lists of this name together."""
         return frozenset((*getattr(self.plan_guardrails, name), *getattr(self.profile_guardrails, name)))
 
     @property
     def windows(self) -> tuple[tuple[Source, tuple[TimeWindow, ...]], ...]:
-        """The sets of windows; the present must lie in one window of each set."""
+        """The sets of windows; the current time must be in one window of each set."""
         sets: tuple[tuple[Source, tuple[TimeWindow, ...]], ...] = (
             ("plan", self.plan_guardrails.windows),
             ("profile", self.profile_guardrails.windows),
