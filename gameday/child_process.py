@@ -1,6 +1,6 @@
-"""Work done in a process of its own, so that the memory that pandas and a report take is given back at its end.
+"""Work in a process of its own that ends: the memory that pandas and a report need is not the game-day's.
 
-The process leads its own session, so that a Ctrl-C reaches only the game-day, which decides what it means.
+The process leads a session of its own, so that a Ctrl-C reaches only the game-day, which decides what it means.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 
 _ENDS_WITHIN_S = 900.0
-"""Seconds, our own choice: work that takes longer is waiting for a file system that hangs."""
+"""Seconds, our own choice: what takes longer waits for a file system that hangs."""
 _OS_ERROR = 74
 """EX_IOERR of sysexits.h: the answer is an OSError."""
 
@@ -23,12 +23,12 @@ def ask(module: str, request: bytes) -> bytes:
     """Let `python -m module` do a piece of work, and return its answer.
 
     Args:
-        module: A module that calls `answer` when it is run.
-        request: The bytes for its standard input.
+        module: A module whose main part calls `answer`.
+        request: What its standard input is.
 
     Raises:
-        OSError: The process cannot be started, or the work failed with an OSError or never ended.
-        RuntimeError: The work failed with another error, which is a bug of ours, or something killed the process.
+        OSError: The work ended with it or not at all, or the process cannot be started.
+        RuntimeError: The work ended with another error, which is a bug of ours, or something killed the process.
     """
     argv = [sys.executable, "-m", module]
     try:
@@ -50,7 +50,7 @@ def ask(module: str, request: bytes) -> bytes:
 
 
 def answer(work: Callable[[bytes], bytes]) -> None:
-    """Do the work that `ask` asked for. Anything it prints goes to standard error."""
+    """Do the work that `ask` asked for; what it prints goes to standard error."""
     try:
         with redirect_stdout(sys.stderr):
             answered = work(sys.stdin.buffer.read())

@@ -21,7 +21,7 @@ class Grafana(HttpAdapter):
         """Draw a region over every dashboard that shows annotations by these tags, unless the very tags have one.
 
         Returns:
-            False if there is such an annotation already, so that asking again draws nothing twice.
+            False where there is such an annotation already, so that asking again draws nothing twice.
         """
         if self.http.get_as(list[_Annotation], _PATH, {"tags": list(tags), "limit": 1}):
             return False
