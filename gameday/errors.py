@@ -67,7 +67,7 @@ class GamedayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DocumentProblem:
-    """One thing to correct in a YAML file."""
+    """A thing to correct in a YAML file."""
 
     file: str
     line: int | None

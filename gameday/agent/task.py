@@ -76,7 +76,7 @@ class RemediateTask(AgentMessage):
     run_id: str
     node: str
     gpu: int | None = None
-    pci: str | None = Field(default=None, max_length=32, description="the GPU by its address, where gpu is not known")
+    pci: str | None = Field(default=None, max_length=32, description="the GPU by its address, if gpu is not known")
     action: str = Field(description="the name of a remediation")
 
 
@@ -173,7 +173,7 @@ class ProbeTask(AgentMessage):
     gpus: int = Field(ge=1, le=64, description="number of GPUs that the pod asks for")
     burn_in_s: float = Field(ge=LEAST_BURN_IN.total_seconds(), le=3600)
     virtual_burn_in_s: float = Field(ge=0, le=3600)
-    temperature_max_c: float | None = Field(description="the load ends where a GPU is hotter")
+    temperature_max_c: float | None = Field(description="the load ends if a GPU is hotter")
 
 
 class ApiCanaryTask(AgentMessage):
@@ -351,8 +351,8 @@ class AgentResult(AgentMessage):
     """The result of a task, which the agent writes as its pod's termination message."""
 
     role: str
-    ok: bool = Field(description="whether the role reached its aim")
-    cleanliness: Cleanliness = Field(description="whether everything that the agent put in is out again")
+    ok: bool = Field(description="True if the role reached its aim")
+    cleanliness: Cleanliness = Field(description="True if everything that the agent put in is out again")
     written_at: AwareDatetime | None = Field(
         default=None, description="when the fault or marker was written; host clock"
     )

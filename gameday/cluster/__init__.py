@@ -1,1 +1,1 @@
-"""One adapter per API of a cluster: Kubernetes, Prometheus, Alertmanager, Loki and others; and the cluster profile."""
+"""The adapters of a cluster's APIs, such as Kubernetes, Prometheus and Loki, and the cluster profile."""

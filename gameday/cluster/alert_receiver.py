@@ -40,7 +40,7 @@ class ReceivedAlert(BaseModel):
     annotations: dict[str, str] = Field(default_factory=dict)
     starts_at: Annotated[AwareDatetime, Field(alias="startsAt")]
     ends_at: Annotated[AwareDatetime | None, Field(alias="endsAt")] = None
-    """In the year 1 while the alert fires."""
+    """The end of the alert; in the year 1 while it fires."""
     fingerprint: str = ""
     """Alertmanager's hash of the labels."""
 

@@ -137,7 +137,7 @@ def _run_plugin(plugin: Any, folder: str, cluster: Any) -> dict[str, Any]:
         ) from None
     except (AttributeError, TypeError, KeyError):
         # On a terminal the client leaves the plugin's output there, and then fails because it has none itself.
-        raise NoCredentialsError(f"its exec plugin {program} failed; what it said stands above, if anything") from None
+        raise NoCredentialsError(f"its exec plugin {program} failed; its output, if any, is above") from None
     if not isinstance(status, dict):
         raise NoCredentialsError(f"its exec plugin {program} printed no ExecCredential")
     return status
@@ -275,7 +275,7 @@ def _why_refused(said: str) -> str:
     if missing := _MISSING_KEY.search(said):
         return f"it has no key {missing[1]} where one is needed"
     if "Expected object with name " in said and (missing := _MISSING_ENTRY.search(said)):
-        return f"its {missing[1]} lack an entry of the name that is asked for"
+        return f"its {missing[1]} lack an entry of the requested name"
     if said.startswith("File does not exist"):
         return "a file that it names is not there (certificate-authority, client-certificate or client-key)"
     if "No configuration found" in said or "file is empty" in said:

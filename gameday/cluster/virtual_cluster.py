@@ -22,7 +22,7 @@ def why_ended(folder: Path | None) -> str:
     try:
         return (folder / ENDED).read_text(encoding="utf-8")
     except OSError:
-        return "" if holder(folder) is not None else f"the virtual cluster in {folder} runs no longer"
+        return "" if holder(folder) is not None else f"the virtual cluster in {folder} no longer runs"
 
 
 def holder(folder: Path) -> int | None:

@@ -139,7 +139,7 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
         if short:
             raise HostError(f"{SHORT_OF_MEMORY}: the load ended; {lines[0]}")
         if died:
-            raise HostError(f"the load broke off; its own words are in this pod's log; {lines[0]}")
+            raise HostError(f"the load broke off; its own output is in this pod's log; {lines[0]}")
         return lines
 
 

@@ -147,7 +147,7 @@ class ApiServerRestartedFault(ApiLoadFault[ApiServerRestartedParameters, "_Clien
         measured = clients.measured(parameters, restarted_at, restarted)
         tell(MeasuredNote(measured=measured))
         if clients.has_failed:
-            raise HostError("the clients' process died; its own words are in this pod's log")
+            raise HostError("the clients' process died; its own output is in this pod's log")
         return (f"{parameters.server} was restarted: process {before.pid}, then {after.pid}", *_summary(measured))
 
 

@@ -92,7 +92,7 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
 
     def warnings(self, parameters: CudaErrorParameters) -> tuple[str, ...]:
         return (
-            f"one process at least of a pod in {parameters.namespace} fails until it ends: a job that does not end it "
+            f"at least one process of a pod in {parameters.namespace} fails until it ends: a job that does not end it "
             "stands still until its owners do",
         )
 

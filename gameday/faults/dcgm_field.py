@@ -176,7 +176,7 @@ class DcgmFieldParameters(GpuParameters):
     @classmethod
     def _a_number(cls, value: object) -> object:
         if isinstance(value, (bool, str)):
-            raise ValueError(f"{str(value)[:20]!r} is no number: write it in decimal and without quotes, like 95")
+            raise ValueError(f"{str(value)[:20]!r} is not a number: write it in decimal and without quotes, like 95")
         return value
 
     @model_validator(mode="after")
@@ -289,7 +289,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
             return Evidence(lines=(f"{parameters.field} of GPU {index} is {found or 'N/A'}, not ours: left as it is",))
         before = undo_state.get("before")
         inject_value(host, index, bounds.id, before or (BLANK if bounds.whole else BLANK_DOUBLE), _UNDO_OFFSET_S)
-        why = f"{before}, what it was" if before else "no value, as none is known from before"
+        why = f"{before}, what it was" if before else "no value, because none is known from before"
         return Evidence(lines=(f"injected {why}; real samples follow if a program watches the field",))
 
     def verify_undone(self, parameters: DcgmFieldParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:

@@ -170,7 +170,7 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
         measured = following.measured(parameters.objects, writer.writes, writer.failed)
         tell(MeasuredNote(measured=measured))
         if following.has_failed:
-            raise HostError("the client's process died; its own words are in this pod's log")
+            raise HostError("the client's process died; its own output is in this pod's log")
         return summary(measured)
 
 

@@ -61,7 +61,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
         if _BEGIN in before:
             raise HostError(f"{PATH} still has the lines of another game-day: `gameday reap`, or take them out by hand")
         if _UNDECODED in before:
-            raise HostError(f"{PATH} is no UTF-8 text, so that it could not be given back to the byte")
+            raise HostError(f"{PATH} is not UTF-8 text, so it could not be restored exactly")
         if len(before.encode()) > _MOST_BYTES:
             raise HostError(f"{PATH} is longer than {_MOST_BYTES} bytes, too long to be kept until it is given back")
         return {"before": _digest(before), "content": before}
@@ -85,13 +85,15 @@ class NcclConfFault(Fault[NcclConfParameters]):
         now = _content(host)
         if _was_emptied(now, undo_state):
             host.write_file(PATH, undo_state["content"])
-            return Evidence(lines=(f"{PATH} was empty, as writing it was cut short: now {undo_state['before']}",))
+            return Evidence(lines=(f"{PATH} was empty, because writing it was cut short: now {undo_state['before']}",))
         if now is None or _BEGIN not in now:
             return Evidence(lines=(f"{PATH} has no lines of ours",))
         head, _, rest = now.partition(_BEGIN)
         _, ended, tail = rest.partition(_END)
         if not ended:
-            raise HostError(f"{PATH} has the begin of our lines and not their end: somebody edits it; take them out")
+            raise HostError(
+                f"{PATH} has the beginning of our lines but not their end: somebody edits it; take them out"
+            )
         left = head + tail
         if left or undo_state.get("before", "absent") != "absent":
             host.write_file(PATH, left)

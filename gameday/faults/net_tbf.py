@@ -39,7 +39,7 @@ class TbfFault(QdiscFault[TbfParameters]):
     """
 
     parameters: ClassVar[type[FaultParameters]] = TbfParameters
-    summary: ClassVar[str] = "Lets only so many bits a second leave through one interface"
+    summary: ClassVar[str] = "Limits the bits per second that leave through one interface"
 
     def warnings(self, parameters: TbfParameters) -> tuple[str, ...]:
         return (f"everything on the node shares {parameters.rate_mbit:g} Mbit/s on {parameters.interface}",)

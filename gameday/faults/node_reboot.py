@@ -18,7 +18,9 @@ _TIMER = "gameday-reboot"
 
 
 class NodeRebootParameters(FaultParameters):
-    dangerous: ClassVar[str] = "all work on the node is lost, and a node that does not come up again needs hands"
+    dangerous: ClassVar[str] = (
+        "all work on the node is lost, and a node that does not come up again has to be started by hand"
+    )
     type: Literal["node_reboot"] = "node_reboot"
 
 

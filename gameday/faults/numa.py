@@ -125,7 +125,9 @@ def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Ali
     distances = dict(zip(nodes, map(int, host.read_file(f"{_NODES}/node{own}/distance").split()), strict=True))
     others = [node for node in nodes if node != own and cpus[node]]
     if not others:
-        raise HostError(f"this machine has no CPUs but those of node {own}, next to GPU {sample.index}: nowhere is far")
+        raise HostError(
+            f"this machine has no CPUs but those of node {own}, next to GPU {sample.index}: there is no far node"
+        )
     far = max(others, key=lambda node: distances[node]) if parameters.far_node is None else parameters.far_node
     if far not in others:
         raise HostError(f"node {far} is not one with CPUs that is far from GPU {sample.index}; those are {others}")

@@ -95,7 +95,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
         if "watts" in undo_state:
             wanted, why = float(undo_state["watts"]), "what it was"
         elif abs(read[_LIMIT] - parameters.watts) <= _SAME_W:
-            wanted, why = read[_DEFAULT], "the board's default, as what it was is not known"
+            wanted, why = read[_DEFAULT], "the board's default, because the earlier limit is not known"
         else:
             return Evidence(lines=(f"GPU {sample.index}: the limit of {read[_LIMIT]:g} W is not ours: left as it is",))
         return Evidence(lines=(f"nvidia-smi -pl {wanted:g} ({why}): {nvidia_smi(host, sample, '-pl', f'{wanted:g}')}",))

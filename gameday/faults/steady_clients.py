@@ -114,7 +114,7 @@ class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
         measured = load.measured()
         tell(MeasuredNote(measured=measured))
         if load.has_failed:
-            raise HostError("the clients' process died; its own words are in this pod's log")
+            raise HostError("the clients' process died; its own output is in this pod's log")
         cut, reconnects = (sum(getattr(s, name) for s in measured.seconds) for name in ("cut", "reconnects"))
         return (
             f"{measured.requests} requests of {measured.clients} clients, {measured.failed} failed",

@@ -48,7 +48,7 @@ class SxidParameters(FaultParameters):
     journald cuts the name off a bare line from a user, and NVSentinel misses it (docs/sources.md, Who reads which
     line)."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
-    """How often the line is written; printk's own rate limit is ten in five seconds."""
+    """Number of times that the line is written; printk's own rate limit is ten in five seconds."""
 
     @model_validator(mode="after")
     def _severity_is_known(self) -> SxidParameters:

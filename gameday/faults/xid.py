@@ -28,7 +28,7 @@ class XidParameters(FaultParameters):
     form: Form = Form.KERNEL
     """The form of the line; docs/sources.md, Who reads which line, says which detectors see which form."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
-    """How often the line is written; printk's own rate limit is ten in five seconds."""
+    """Number of times that the line is written; printk's own rate limit is ten in five seconds."""
 
     @field_validator("xid", mode="before")
     @classmethod

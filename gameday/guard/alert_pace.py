@@ -38,7 +38,7 @@ class AlertPace:
     def __str__(self) -> str:
         evaluated = f"evaluated every {self.evaluate_s:g} s, for {self.hold_s:g} s"
         if self.scrape_s is None:
-            return f"no series of it is scraped now, so that nobody can say when it fires; {evaluated}"
+            return f"no series of it is scraped now, so it is unknown when it fires; {evaluated}"
         return (
             f"scraped every {self.scrape_s:.3g} s, {evaluated}: "
             f"fires {self.soonest_s:.3g} to {self.latest_s:.3g} s after the fault"

@@ -82,8 +82,8 @@ def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
         return Way(
             name,
             None,
-            f"RuntimeClass {_RUNTIME_CLASS} is there, and our pods do not name it: they have the driver only where "
-            "that runtime is the nodes' default, which the GPU operator does not make it with CDI",
+            f"RuntimeClass {_RUNTIME_CLASS} is there, but our pods do not name it: they have the driver only if "
+            "that runtime is the nodes' default, and with CDI the GPU operator does not set that",
             f"set agent_runtime_class: {_RUNTIME_CLASS} in the cluster profile",
         )
     if has_operator:

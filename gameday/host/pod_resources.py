@@ -40,7 +40,7 @@ def gpu_ids(socket: Path, namespace: str, pod: str) -> tuple[str, ...]:
     except httpx.HTTPError as error:
         raise HostError(f"{socket} does not answer: {error or type(error).__name__}") from None
     except ValueError as error:
-        raise HostError(f"{socket} sent what is no list of pods: {error}") from None
+        raise HostError(f"{socket} sent something that is not a list of pods: {error}") from None
     if not found:
         raise HostError(f"the kubelet lists no GPU of pod {namespace}/{pod}")
     return tuple(dict.fromkeys(found))

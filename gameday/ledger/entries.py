@@ -170,7 +170,7 @@ class Entry(LedgerModel):
     settled: Cleanliness | None = None
     """The final state of the entry; None until the undo was verified by reading."""
     by: str = ""
-    """Who undid it: `flow`, `deadline` or `reaper`."""
+    """The one that undid it: `flow`, `deadline` or `reaper`."""
     evidence: tuple[str, ...] = ()
 
     @property

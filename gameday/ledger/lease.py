@@ -285,7 +285,7 @@ class Leases:
         if (renewal := _last_renewal(lease)) != self._observed:
             self._observed, self._renewed = renewal, asked
         dead = asked - self._renewed >= self._duration.total_seconds()
-        return f"season {self._season} renews its cluster lease no more: it is dead" if dead else ""
+        return f"season {self._season} no longer renews its cluster lease: it is dead" if dead else ""
 
 
 def read_lease(kubernetes: Kubernetes, name: str) -> Any:

@@ -73,7 +73,7 @@ class StoredLedgers:
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """By node, the change known to be left on it. It waits for a person, and no run may use the node."""
+        """The change known to be left on each node. It waits for a person, and no run may use the node."""
         return {
             entry.node: describe_dirty_entry(ledger.header.run_id, entry)
             for ledger in self.ledgers

@@ -323,7 +323,7 @@ def _send_second_agent(
     node, name = entry.node or "", f"{fault.pod}-undo"
     if kubernetes.node_or_none(node) is None:
         forget = f"kubectl -n {kubernetes.profile.namespace} delete configmap {ledger_name(run_id)}"
-        hint = f"where its machine is gone as well, the fault is gone with it, and this forgets it: {forget}"
+        hint = f"if its machine is gone as well, the fault is gone with it, and this forgets it: {forget}"
         return UndoResult(
             Cleanliness.UNKNOWN, (why, f"node {node} is deleted, and no second agent can run there", hint)
         )
@@ -331,7 +331,7 @@ def _send_second_agent(
     try:
         security, account = security_of(task), api_account_of(task)
     except ValueError as error:
-        hint = "run `gameday reap` where the package and the version are installed that put this fault in"
+        hint = "run `gameday reap` in an installation with the package and version that put this fault in"
         return UndoResult(Cleanliness.UNKNOWN, (why, f"no second agent can be sent: {printable(str(error))}", hint))
     manifest = agent_pod(
         name,

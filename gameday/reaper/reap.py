@@ -88,7 +88,7 @@ class ReapResult:
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """By node, the change known to be left on it. It waits for a person, and no run may use the node."""
+        """The change known to be left on each node. It waits for a person, and no run may use the node."""
         return {
             one.entry.node: describe_dirty_entry(one.run_id, one.entry)
             for one in self.reaped
@@ -297,7 +297,7 @@ def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:
         node = kubernetes.node_or_none(entry.node or "")
         if node is None or not entry.undo.is_met_by(snapshot(node)):
             return kept
-        evidence = (f"read: {entry.node} is quarantined no more",)
+        evidence = (f"read: {entry.node} is no longer quarantined",)
         ledger.settle(entry, Cleanliness.CLEAN, "reaper", evidence)
         ledger.flush()
     except KubernetesError as error:

@@ -24,7 +24,7 @@ class DriverRestart(Remediation):
     """
 
     name: ClassVar[str] = "driver-restart"
-    summary: ClassVar[str] = "Restarts nvidia-persistenced, with which the driver initialises every GPU anew"
+    summary: ClassVar[str] = "Restarts nvidia-persistenced, with which the driver initialises every GPU again"
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
 
     def repair(self, gpu: int | None, host: Host, lines: list[str]) -> None:
@@ -32,8 +32,8 @@ class DriverRestart(Remediation):
         if found.load != "loaded":
             lines.append(f"{PERSISTENCE_DAEMON}: {found}")
             raise HostError(
-                f"{PERSISTENCE_DAEMON} is {found.load} on this host, as where the GPU operator runs the driver in a "
-                "container: the driver cannot be restarted there; use remediation: reboot"
+                f"{PERSISTENCE_DAEMON} is {found.load} on this host, for example because the GPU operator "
+                "runs the driver in a container: the driver cannot be restarted there; use remediation: reboot"
             )
         restarted = host.run(["systemctl", "restart", PERSISTENCE_DAEMON], _RESTART_TIMEOUT_S)
         output = " ".join(restarted.stderr.split())[:500]

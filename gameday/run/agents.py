@@ -282,7 +282,7 @@ def _trouble_of(run: Run, node: str) -> str:
     """Return why a pod on this node cannot report anything; empty for a node that is Ready."""
     now = run.nodes.now(node)
     if now is None:
-        return f"; node {node} is not there any more" if run.nodes.follows(node) else ""
+        return f"; node {node} is gone" if run.nodes.follows(node) else ""
     ready = now.conditions.get("Ready")
     return "" if ready in (None, "True") else f"; node {node} is not Ready: its condition is {ready}"
 

@@ -98,7 +98,7 @@ class RunRecord:
         self.note(Problem(step=self._step, what=what, hint=hint))
 
     def while_waiting(self, errand: Callable[[], None]) -> None:
-        """Also call `errand` at every turn of every wait, in the run's own thread."""
+        """Call `errand`, too, at every turn of every wait, in the run's own thread."""
         self._errands.append(errand)
 
     def wait(self, what: str, timeout: timedelta, condition: Callable[[], T | None], every_s: float = 0.1) -> T | None:

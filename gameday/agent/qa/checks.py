@@ -220,7 +220,7 @@ def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         return None
     active, bound = gpu.rest.nvlinks_active, f">= {least}{source}"
     if active is None and least:
-        why = "NVML knows no NVLink on this GPU: where its board has none, write qa.floors.nvlinks: 0"
+        why = "NVML knows no NVLink on this GPU: if its board has none, write qa.floors.nvlinks: 0"
         return Finding(None, bound, None, why)
     return Finding(active or 0, bound, (active or 0) >= least, f"of {gpu.rest.nvlinks_supported or 0}")
 
@@ -423,7 +423,7 @@ def _agreement(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     digest, times = digests.most_common(1)[0]
     bound = "as on the other GPUs"
     if 2 * times <= digests.total():
-        return Finding(own, bound, None, "the GPUs disagree about the same product, and none of the results has most")
+        return Finding(own, bound, None, "the GPUs disagree about the same product, and no result has a majority")
     return Finding(own, bound, own == digest, "" if own == digest else f"{times} other GPUs have {digest}")
 
 

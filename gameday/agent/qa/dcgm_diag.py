@@ -165,7 +165,7 @@ def _parse(text: str) -> _Report:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part)[:_NAME_CHARACTERS] for part in first["loc"]) or _ROOTS[0]
-        raise ValueError(f"its JSON has no form that is known ({where}: {first['msg']})") from None
+        raise ValueError(f"its JSON has an unknown form ({where}: {first['msg']})") from None
 
 
 def _results(report: _Report) -> Iterator[DiagResult]:

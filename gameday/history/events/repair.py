@@ -21,7 +21,7 @@ class Remediated(EventModel):
 
 
 class RepairAwaited(EventModel):
-    """From now on the game-day leaves this target alone: the cluster repairs it. Written before the fault."""
+    """The game-day leaves this target alone from now on: the cluster repairs it. Written before the fault."""
 
     kind: Literal["repair_awaited"] = "repair_awaited"
     node: str

@@ -231,7 +231,7 @@ class KernelLineSeen(EventModel):
 
 
 class ProbeAnswered(EventModel):
-    """One answer of a probe of the plan; `at` is when it came, by the run's clock."""
+    """An answer of a probe of the plan; `at` is when it came, by the run's clock."""
 
     kind: Literal["probe_answered"] = "probe_answered"
     probe: str
