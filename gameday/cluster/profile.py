@@ -30,15 +30,15 @@ from gameday.values.nodes import NodeRole
 from gameday.values.pricing import OutageTerms
 
 KERNEL_LOG_SELECTOR = '{k8s_namespace_name="dmesg-logging", k8s_daemonset_name="dmesg"}'
-"""The streams of deploy/dmesg-shipper and of Konduktor's stack (docs/sources.md, Konduktor). Anybody may call a
-DaemonSet so in a namespace of his own."""
+"""The streams of deploy/dmesg-shipper and of Konduktor's stack (docs/sources.md, Konduktor). Anybody may give a
+DaemonSet this name in another namespace."""
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _can_be_asked(url: str) -> bool:
-    """Return whether the HTTP client takes the URL: its host can be a name, and its port is a port."""
+    """Return True if the HTTP client accepts the URL: its host can be a name, and its port is a port."""
     import httpx  # noqa: PLC0415 - most commands that know of profiles ask no server
 
     try:
@@ -56,7 +56,7 @@ class Endpoint(BaseModel):
     url: str
     """Base URL with its path prefix, if there is one; never with a user or a password in it."""
     bearer_token_file: Path | None = None
-    """File holding the token; read anew for every request, because mounted tokens rotate."""
+    """File holding the token; read again for every request, because mounted tokens rotate."""
     bearer_token_env: str | None = None
     """Name of the environment variable holding the token."""
     username: str | None = None
@@ -66,15 +66,15 @@ class Endpoint(BaseModel):
     password_env: str | None = None
     """Name of the environment variable holding that password."""
     bearer_token: SecretStr | None = None
-    """The token itself; in a block only."""
+    """The token itself; only in a block."""
     password: SecretStr | None = None
-    """Password of that user itself; in a block only."""
+    """The user's password itself; only in a block."""
     tenant: str | None = None
-    """Value of the header X-Scope-OrgID, for a Loki or Mimir that serves several tenants."""
+    """Value of the header X-Scope-OrgID, for a Loki or Mimir with several tenants."""
     ca_file: Path | None = None
-    """PEM bundle to trust in place of the system's."""
+    """PEM bundle to trust instead of the system's."""
     timeout_s: float = Field(default=10.0, gt=0, le=300)
-    """Seconds one request may take to answer."""
+    """Seconds one request may take."""
 
     @field_validator("url")
     @classmethod
@@ -123,11 +123,11 @@ class GuestAddress(BaseModel):
     name: str = Field(min_length=1, max_length=63)
     """The guest's name."""
     version: str = Field(default="", max_length=200)
-    """The version that was built; empty: nobody said."""
+    """The version that was built; empty if unknown."""
     url: str = Field(pattern=r"^https?://[^@\s?#]+$")
     """URL at which the rehearsal shows the state and the output of the guest's programs."""
     says: str | None = None
-    """Regular expression: a line of the guest's output that matches is its own word that it noticed a fault."""
+    """Regular expression for the line of the guest's output by which it says that it noticed a fault."""
 
     @field_validator("says")
     @classmethod
@@ -149,7 +149,7 @@ class Freeze(BaseModel):
     end: date | datetime
     """The last day, included; or the moment at which it ends."""
     zone: TimeZone = "UTC"
-    """IANA time zone, like Europe/Berlin."""
+    """IANA time zone, e.g. Europe/Berlin."""
     why: str = Field(min_length=1, max_length=200)
     """The reason that a refusal names, e.g. `quarter end`."""
 
@@ -166,7 +166,7 @@ class Freeze(BaseModel):
 
     @property
     def until(self) -> datetime:
-        """The moment after the last one of the freeze."""
+        """The moment right after the freeze."""
         return self._moment(self.end, timedelta(days=1))
 
     def _moment(self, written: date | datetime, whole_day: timedelta) -> datetime:
@@ -183,15 +183,15 @@ class ClusterGuardrails(Limits):
     protected_priority_classes: tuple[str, ...] = ("system-cluster-critical",)
     """No pod of these priority classes may be on a target, with the same exceptions."""
     max_duration: Bound | None = None
-    """The longest a whole run may take; None leaves it to the plan."""
+    """The longest that a whole run may take; None leaves it to the plan."""
     max_api_error_percent: float = Field(default=25, gt=0, le=100)
     """The share of our own requests that the API server may fail or throttle (429), once there are twenty; percent."""
     pod_disruption_budgets: bool = True
-    """A plan that moves pods away needs as many allowed disruptions as it has pods to move; false switches this off."""
+    """A plan that moves pods away needs an allowed disruption for each of them; false switches this off."""
     freezes: tuple[Freeze, ...] = ()
     """Times in which no game-day may run."""
     pool_selector: dict[LabelKey, LabelValue] = Field(default={"nvidia.com/gpu.present": "true"})
-    """Labels that make a node part of the GPU pool; GPU feature discovery sets this one."""
+    """Labels of the nodes of the GPU pool; GPU feature discovery sets this one."""
     topology_label: LabelKey = "topology.kubernetes.io/zone"
     """The label that names a node's rack, zone or other failure domain, for `max_domain_percent`."""
     unhealthy_query: str = (
@@ -202,12 +202,12 @@ class ClusterGuardrails(Limits):
     kube-state-metrics and our node-health controller."""
 
     def longest_run(self, plan: Guardrails) -> timedelta:
-        """Return how long a whole run may take: the plan's limit, or the cluster's where that is shorter."""
+        """Return how long a whole run may take: the plan's limit or the cluster's, the shorter of the two."""
         return plan.max_duration if self.max_duration is None else min(plan.max_duration, self.max_duration)
 
 
 class ClusterProfile(BaseSettings):
-    """Everything about one cluster that is not the plan's business, without secrets."""
+    """Everything about one cluster that plans need not know, without secrets."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -223,15 +223,15 @@ class ClusterProfile(BaseSettings):
     identity: str | None = Field(default=None, min_length=1, max_length=253)
     """Runs with the same identity are compared with each other. None: the UID of namespace kube-system.
 
-    A cluster that is made anew each time (kind in CI, a rehearsal) needs an identity of its own here."""
+    A cluster that is created again each time (kind in CI, a rehearsal) needs an identity here."""
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, then ~/.kube/config, as kubectl does."""
     kubeconfig_content: SecretStr | None = None
-    """The text of a kubeconfig, in place of a file; in a block only. It is written to no disk."""
+    """The text of a kubeconfig, instead of a file; only in a block. It is written to no disk."""
     context: str | None = None
     """None: the kubeconfig's current context."""
     in_cluster: bool = False
-    """Use the pod's own service account in place of a kubeconfig."""
+    """Use the pod's own service account instead of a kubeconfig."""
     namespace: str = Field(default="gameday", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
     """The namespace of our pods and our ledger."""
     prometheus: Endpoint
@@ -243,18 +243,18 @@ class ClusterProfile(BaseSettings):
     loki_selector: str = KERNEL_LOG_SELECTOR
     """LogQL stream selector of the kernel log.
 
-    It has to name the namespace: what writes to the stream speaks for the nodes."""
+    It has to name the namespace, because every writer to the stream speaks for the nodes."""
     loki_node_label: str = "k8s_node_name"
-    """The label of a kernel-log line that names the node that wrote it: one that the collector sets, and no pod."""
+    """The label of a kernel-log line with the node that wrote it: one that the collector sets, and no pod."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
-    """The place of that label.
+    """The kind of that label.
 
-    An index label goes into the stream selector. With OTLP ingestion, as Konduktor's stack has it, the node is
+    An index label goes into the stream selector. With OTLP ingestion, as in Konduktor's stack, the node is
     structured metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
     prometheus_node_label: str = "Hostname"
     """The node's label on dcgm-exporter's series.
 
-    dcgm-exporter calls it `hostname` from 4.6.0-4.8.3 on (docs/sources.md, dcgm-exporter)."""
+    It is `hostname` from dcgm-exporter 4.6.0-4.8.3 on (docs/sources.md, dcgm-exporter)."""
     alert_node_label: str = "node"
     """The node's label on alerts."""
     background_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")
@@ -262,11 +262,11 @@ class ClusterProfile(BaseSettings):
 
     The default is kube-prometheus' own two. Alerts of other nodes are never blamed on a game-day anyway."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
-    """key=value a node must carry before a game-day may touch it."""
+    """key=value that a node must carry before a game-day may touch it."""
     api_client_label: str = Field(default="gameday.dev/api-clients=true", pattern=r"^[^=\s]+=[^=\s]*$")
-    """key=value a node must carry before clients that load the API server may run there."""
+    """key=value that a node must carry before clients that load the API server may run there."""
     detector: str = "gameday"
-    """The detector profile that watches this cluster; what a fault would do to it is a warning before every run."""
+    """The detector profile of this cluster; before every run a warning says what a fault would do to it."""
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     guest: GuestAddress | None = None
@@ -274,37 +274,39 @@ class ClusterProfile(BaseSettings):
 
     None on every real cluster."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
-    """Keys of the taints that this cluster's detectors set. A node that carries one is no target.
+    """Keys of the taints that this cluster's detectors set. A node that carries one cannot be a target.
 
-    A taint that a game-day provoked, expected or not, is removed again."""
+    A taint that a game-day caused, expected or not, is removed again."""
     ordinary_taint_keys: tuple[str, ...] = ("nvidia.com/gpu",)
-    """Keys of the taints that healthy GPU nodes carry to keep other work off.
+    """Keys of the taints that healthy GPU nodes carry to keep other work away.
 
     A node that carries one may be a target, and our GPU pods tolerate them."""
     canary_image: str = "registry.k8s.io/pause:3.10"
     """Image of the pods that only ask for a GPU and sleep, to show where GPU work lands; nodes must be able to pull
     it."""
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
-    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it.
+    """PriorityClass of the same pods, as deploy/rbac/priority.yaml creates it.
 
-    A run's first pod has this class as well, and is refused where the class is missing. A class of your own must have
+    A run's first pod has this class as well, and is refused if the class is missing. A class of your own must have
     `preemptionPolicy: Never`. Otherwise the scheduler may delete users' pods to make room for ours."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that plans may use on this cluster if they allow them as well (docs/faults.md)."""
     gpu_class_labels: bool = False
-    """`gameday fleet` labels each node that it measured whole with gameday.dev/gpu-class: fast, typical or slow.
+    """`gameday fleet` labels each node that it measured completely with gameday.dev/gpu-class: fast, typical or
+    slow.
 
-    For schedulers (docs/fleet.md, Classes for schedulers). Labels that somebody else has set are left alone."""
+    The label is for schedulers (docs/fleet.md, Classes for schedulers). Labels that somebody else has set are left
+    alone."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds after which a run that no longer renews its lease counts as dead.
 
-    The next run waits that long after a crash. An outage of the API server that lasts longer ends a run."""
+    After a crash the next run waits this long. A longer outage of the API server ends a run."""
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
     """Image of the agent's pods, which the `Dockerfile` builds.
 
     Name it by a digest or a tag that never moves: a node that has the image does not ask the registry again."""
     agent_runtime_class: str | None = None
-    """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
+    """RuntimeClass of the agent's pods: `nvidia` if NVIDIA's runtime is not the nodes' default.
 
     Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
     grafana: Endpoint | None = None
@@ -328,7 +330,7 @@ class ClusterProfile(BaseSettings):
 
     None on every real cluster."""
     lab_control: Path | None = None
-    """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
+    """Control socket of a lab (docs/lab.md), used to restart API servers; `gameday rehearse` sets it.
 
     None on every real cluster."""
     price_per_gpu_hour: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
@@ -338,7 +340,7 @@ class ClusterProfile(BaseSettings):
     hours_until_noticed: float = Field(default=8, gt=0, le=720, allow_inf_nan=False)
     """Hours until a person notices an outage that no machine does: an assumption of the season's page.
 
-    Nobody measured the default. It is the mean wait of an outage that begins in the 16 hours between two working
+    The default is not measured. It is the mean wait of an outage that begins in the 16 hours between two working
     days; weekends would make it longer."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
     """The most that a game-day on this cluster may cost; a plan can only be stricter."""
@@ -354,7 +356,7 @@ class ClusterProfile(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the environment before the file's values, which are the keyword arguments, and nothing else."""
+        """Return the environment first, then the file's values, which are the keyword arguments, and nothing else."""
         return env_settings, init_settings
 
     @property
@@ -370,7 +372,7 @@ class ClusterProfile(BaseSettings):
         return self.opt_in_label if role is NodeRole.GPU else self.api_client_label
 
     def ordinary_taints(self, role: NodeRole) -> tuple[str, ...]:
-        """Return the keys of the taints that a node in a role may carry; those that keep other work off it."""
+        """Return the keys of the taints that a node in a role may carry because they keep other work away."""
         own = () if role is NodeRole.GPU else (self.api_client_label.partition("=")[0],)
         return (*self.ordinary_taint_keys, *own)
 
@@ -394,7 +396,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "approval": Approval,
     "guest": GuestAddress,
 }
-"""The keys that hold keys of their own; all others are servers."""
+"""The keys with keys of their own; all others are servers."""
 
 
 _SERVERS = ("prometheus", "alertmanager", "loki")
@@ -403,9 +405,9 @@ _NO_PROFILE = (
     "GAMEDAY_ALERTMANAGER__URL and GAMEDAY_LOKI__URL; without a cluster of your own: gameday rehearse"
 )
 BLOCK = "block:"
-"""Begins the name of a profile that is a block: `block:eu`."""
+"""Prefix of the name of a profile that is a block: `block:eu`."""
 BLOCK_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-"""Matches the names that Prefect takes for blocks."""
+"""Matches the names that Prefect allows for blocks."""
 
 
 def load_profile(source: str | Path | None = None) -> ClusterProfile:
@@ -415,7 +417,7 @@ def load_profile(source: str | Path | None = None) -> ClusterProfile:
         source: A file's path, or block:NAME; None for the environment alone.
 
     Raises:
-        ProfileError: The file or the block cannot be read, is no mapping, or does not validate.
+        ProfileError: The file or the block cannot be read, is not a mapping, or does not validate.
     """
     values: dict[str, Any] = {}
     if source and (name := block_name(source)):
@@ -439,15 +441,15 @@ def block_name(source: str | Path) -> str:
 
 
 def reachable(source: str) -> str:
-    """Return a profile's source as a process with another working folder needs it: the absolute path, or the block."""
+    """Return a profile's source for a process with another working folder: the absolute path, or the block."""
     return source if block_name(source) else str(Path(source).resolve())
 
 
 def read_profile_file(path: Path) -> dict[str, Any]:
-    """Return what a profile's file says, not validated yet.
+    """Return the content of a profile's file, not validated yet.
 
     Raises:
-        ProfileError: The file cannot be read, is no YAML mapping, or holds a secret.
+        ProfileError: The file cannot be read, is not a YAML mapping, or holds a secret.
     """
     content = _read_mapping(path)
     servers = [(f"{key}.", value) for key, value in content.items() if isinstance(value, Mapping)]
@@ -463,7 +465,7 @@ def read_profile_file(path: Path) -> dict[str, Any]:
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
         return parse(decode(read(path), str(path)), str(path)).data
-    except DocumentError as error:  # its own words show values, and one may be a secret
+    except DocumentError as error:  # its own message shows values, and one may be a secret
         first = error.problems[0]
         line = f" line {first.line}:" if first.line else ""
         hint = first.suggestion or "mend that line" if line else "give the path of a profile"
@@ -471,7 +473,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 def explain_profile(error: ValidationError, path: str | Path | None) -> str:
-    """Return a line per wrong key: its source, what is wrong, what to do. Never the value, which may be a secret."""
+    """Return a line per wrong key: its source, the problem, what to do. Never the value, which may be a secret."""
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         where = [str(part) for part in problem["loc"]]

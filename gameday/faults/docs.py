@@ -1,6 +1,6 @@
 """The page docs/faults.md, made from the faults' own classes by `python -m gameday.faults.docs`.
 
-A test compares the page on disk with it. Faults of other packages are not on it.
+A test compares the page on disk with it. It leaves out the faults of other packages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TARGET = "NVML index of the GPU; None: the one the run chose."
 
 
 def page() -> str:
-    """Return the whole page; the same bytes for the same classes."""
+    """Return the whole page; it depends only on the classes."""
     faults = {name: fault for name, fault in known_faults().items() if name not in found_faults().packages}
     schema = plan_schema(parameter_models(), {}, ())["$defs"]
     by_layer: dict[str, list[str]] = {}
@@ -77,7 +77,7 @@ def _pods(faults: Mapping[str, Fault[Any]]) -> Iterator[str]:
 
 
 def _prose(fault: Fault[Any]) -> str:
-    """Return the class's docstring, one paragraph a line as Markdown wants them."""
+    """Return the class's docstring with one paragraph per line, as Markdown needs it."""
     paragraphs = (inspect.getdoc(type(fault)) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 

@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Self
 
 _ENDS_WITHIN_S = 10.0
-"""Seconds, our own choice. The reader of the view may have stopped reading, and what is viewed has to go on."""
+"""Seconds, our own choice: if the view hangs, the run has to go on."""
 
 
 class BackgroundView(ABC):
-    """A view in a thread of its own for the length of a block."""
+    """A view that runs in its own thread for the length of a block."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
-        # A thread begins with an empty context, in which Prefect knows neither its flow run nor the server of it.
+        # A thread starts with an empty context, in which Prefect does not know its flow run or server.
         work = copy_context().run
         self._thread = threading.Thread(target=work, args=(self.follow,), name=type(self).__name__, daemon=True)
 
@@ -33,4 +33,4 @@ class BackgroundView(ABC):
 
     @abstractmethod
     def follow(self) -> None:
-        """Show what comes until `stopped`, and then what came last."""
+        """Show what comes until `stopped`, and then the rest."""

@@ -1,6 +1,6 @@
-"""Write a run's frames in a process that ends: the game-day's own imports neither Arrow nor pandas.
+"""Write a run's frames in a separate process, so that the game-day itself imports neither Arrow nor pandas.
 
-Arrow alone does it, as the import of pandas takes longer than the rest.
+It uses only Arrow, because the import of pandas takes longer than all the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gameday.plain_file import refuse_link, written_whole
 
 
 def write_frames(tables: Mapping[str, Columns], folder: Path) -> None:
-    """Write <name>.parquet for every frame, empty where there is no table; raises what `child_process.ask` does."""
+    """Write <name>.parquet for every frame, empty if there is no table. Raises the errors of `child_process.ask`."""
     child_process.ask(__name__, pickle.dumps((tables, folder)))
 
 
@@ -44,7 +44,7 @@ def _write(request: bytes) -> bytes:
 
 
 class _WithoutPandas(MetaPathFinder):
-    """Hides pandas from Arrow, which would take half of the time to import it, only to see that a list is no Series."""
+    """Hides pandas from Arrow, which would import it for half of the time only to see that a list is not a Series."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if fullname == "pandas":
