@@ -29,7 +29,7 @@ run chose. Plan (`guardrails.allow_dangerous`) and cluster profile (`allow_dange
 fault.
 """
 _TARGET = "NVML index of the GPU; None: the one the run chose."
-"""What the parameter `gpu` of most faults says; the head of the page says it once."""
+"""The description of `gpu` that most faults share; the head of the page has it once."""
 
 
 def page() -> str:
