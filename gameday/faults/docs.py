@@ -39,19 +39,19 @@ def page() -> str:
     by_layer: dict[str, list[str]] = {}
     for name in sorted(faults, key=lambda name: (list(type(faults[name].layer)).index(faults[name].layer), name)):
         by_layer.setdefault(faults[name].layer, []).append(name)
-    parts = [_HEAD, _table(faults)]
+    parts = [_HEAD, *_contents(by_layer, faults)]
     for layer, names in by_layer.items():
         parts.append(f"## {layer[0].upper()}{layer[1:]}\n")
         parts += [_section(name, faults[name], schema) for name in names]
     return "\n".join([*parts, *_pods(faults)])
 
 
-def _table(faults: Mapping[str, Fault[Any]]) -> str:
-    rows = [
-        f"| [`{name}`](#{name}) | {fault.layer} | {fault.summary} | {'yes' if fault.parameters.dangerous else ''} |"
-        for name, fault in sorted(faults.items())
-    ]
-    return "\n".join(["| fault | layer | what it does | dangerous |", "|---|---|---|---|", *rows]) + "\n"
+def _contents(by_layer: Mapping[str, list[str]], faults: Mapping[str, Fault[Any]]) -> Iterator[str]:
+    """Yield a line with links to the faults of each layer."""
+    for layer, names in by_layer.items():
+        links = [f"[`{one}`](#{one}){' (dangerous)' if faults[one].parameters.dangerous else ''}" for one in names]
+        yield f"* {layer}: {', '.join(links)}"
+    yield ""
 
 
 def _section(name: str, fault: Fault[Any], schema: Mapping[str, Any]) -> str:
