@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.documents.key_table import key_table
+from gameday.documents.key_list import key_list
 from gameday.documents.schema import DocumentSchema
 
 EXAMPLE = """\
@@ -105,10 +105,10 @@ def page() -> str:
     definitions = schema["$defs"]
     references = {name: takes for name, (_, takes) in _SECTIONS.items()}
     lines = [_HEAD, "```yaml", f"{EXAMPLE}```\n", "## Keys\n"]
-    lines += key_table(schema, definitions, title="key", references=references)
+    lines += key_list(schema, definitions, references=references)
     for name, (heading, _) in _SECTIONS.items():
         lines += [f"\n## {heading}\n", " ".join(definitions[name]["description"].split()) + "\n"]
-        lines += key_table(definitions[name], definitions, title="key", references=references)
+        lines += key_list(definitions[name], definitions, references=references)
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gameday.documents.key_table import key_table
+from gameday.documents.key_list import key_list
 from gameday.faults.base import Fault
 from gameday.faults.registry import found_faults, known_faults, parameter_models
 from gameday.plan.models import FaultParameters
@@ -88,7 +88,8 @@ def _parameters(model: type[FaultParameters], schema: Mapping[str, Any]) -> Iter
     if model.model_fields.keys() <= common:
         yield "No parameters of its own."
     else:
-        yield from key_table(schema[model.__name__], schema, title="parameter", without=sorted(common))
+        yield "**Parameters:**\n"
+        yield from key_list(schema[model.__name__], schema, without=sorted(common))
 
 
 if __name__ == "__main__":
