@@ -37,7 +37,7 @@ class HttpServer:
         Args:
             endpoint: The server and, by reference, the credentials for it.
             counter: Counts the requests; None starts a new count.
-            retried: Methods whose requests are safe to repeat.
+            retried: Methods with requests that are safe to repeat.
 
         Raises:
             AdapterError: The endpoint's `ca_file` cannot be used.
