@@ -21,7 +21,7 @@ from gameday.history.events import (
     StepEnded,
     StepStarted,
 )
-from gameday.history.frame_writer import write_frames
+from gameday.history.frames import write_frames
 from gameday.history.journal import History
 from gameday.observe.collect import collect
 from gameday.observe.node_states import note_nodes_after
@@ -117,7 +117,7 @@ def _is_last_word_a_look(history: History) -> bool:
 
 
 def save_frames(run: Run) -> None:
-    """Collect the data of the frames, and have them written into the run's folder."""
+    """Collect the data of the frames, and write them into the run's folder."""
     folder = run.record.folder
     if why_ended(run.profile.rehearsal):
         # No history has the alerts since the last look, so an alert that was not seen may still have fired.
