@@ -33,6 +33,7 @@ def play_arms(
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.flows.arms import comparison  # noqa: PLC0415
+    from gameday.flows.choices import GivenPlan  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
     from gameday.season.assignment import comparison_of  # noqa: PLC0415
     from gameday.season.record import SeasonResult  # noqa: PLC0415
@@ -51,6 +52,7 @@ def play_arms(
                 comparison_id=id,
                 command=command,
                 approved_by=approved_by,
+                given=GivenPlan(loaded),
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)

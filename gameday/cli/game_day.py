@@ -248,6 +248,7 @@ def play(
     from gameday.cli.live import LiveView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
+    from gameday.flows.choices import GivenPlan  # noqa: PLC0415
     from gameday.flows.game_day import game_day  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
 
@@ -271,7 +272,7 @@ def play(
                     run_id=run_id,
                     command=command,
                     approved_by=approved_by,
-                    arm=loaded.arm.name if loaded.arm else None,
+                    given=GivenPlan(loaded),
                     return_state=True,
                 )
                 result = state.result(raise_on_failure=False)
@@ -392,14 +393,29 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
     Raises DocumentError.
     """
-    from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
+    return complete(read_plan(plan), detector_profiles, watching)
+
+
+def read_plan(plan: str) -> LoadedPlan:
+    """Return the plan as its file has it; raises DocumentError."""
+    from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
+    from gameday.plan.load import load_plan  # noqa: PLC0415
+    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
+
+    return load_plan(find_plan(plan), parameter_models(), known_remediations())
+
+
+def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: str | None) -> LoadedPlan:
+    """Complete a plan that has been read, and refuse checks that nobody has; raises DocumentError."""
+    from gameday.detectors.resolve import completed  # noqa: PLC0415
     from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
-    loaded = load_complete_plan(find_plan(plan), detector_profiles, watching)
-    if loaded.arms:  # only they name checks, which take half a second to load
-        refuse_unknown_checks(loaded, find_plan(plan))
-    return loaded
+    whole = completed(loaded, detector_profiles, watching)
+    for one in (whole, *whole.scales.values()):
+        if one.arms:  # only they name checks, which take half a second to load
+            refuse_unknown_checks(one)
+    return whole
 
 
 def check_reports(reports: Path) -> None:

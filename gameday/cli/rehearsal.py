@@ -14,7 +14,7 @@ import typer
 from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.embedded_cluster import cluster_ended, embedded, running_cluster
-from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
+from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, complete, play, read_plan
 from gameday.cli.gpu_stack_options import (
     NO_GPU_OPERATOR,
     Exporter,
@@ -122,30 +122,26 @@ def rehearse(
     kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes. No GPU and no cluster needed."""
-    written = checked_plan(plan)
-    loaded = written.of_scale(scale)
-    at_scale = loaded is not written
-    if at_scale:
+    written = read_plan(plan)
+    defaults = _asked(written, scale, arm).plan.rehearsal
+    options = LabOptions(
+        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
+    )
+    cluster = cluster or defaults.cluster or "embedded"
+    lab = lab_settings_of(cluster, options, defaults)
+    watching = guest_of(guest, cluster, detector)
+    detector = detector or DEFAULT_DETECTOR
+    detector_of(detector, watching)  # refuses a name that nobody has
+    loaded = _asked(complete(written, (), watching_profile(detector, watching)), scale, arm)
+    if scale in written.scales:
         nodes = max(nodes, nodes_at(written.plan, scale))
-    if arm:
-        loaded = loaded.of_arm(arm)
     checked = loaded.plan
     for one in loaded.played:
         check_fit(one.plan, nodes, gpus)
         check_release(one.plan)
     check_reports(reports)
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
-    cluster = cluster or checked.rehearsal.cluster or "embedded"
-    lab = lab_settings_of(cluster, options, checked.rehearsal)
-    watching = guest_of(guest, cluster, detector)
-    detector = detector or DEFAULT_DETECTOR
-    detector_of(detector, watching)  # refuses a name that nobody has
-    checked_plan(plan, watching=watching_profile(detector, watching))
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
-    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
     from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL  # noqa: PLC0415
 
     chosen_by = checked.targets.selector
@@ -163,8 +159,8 @@ def rehearse(
         weakly_cooled=WEAKLY_COOLED_LABEL in chosen_by,
         gpu_classes=checked.expect.placement is not None,
         lab=lab,
-        client_nodes=client_nodes_for(loaded.plan),
-        spare=0 if checked.rehearsal.training else nodes,
+        client_nodes=client_nodes_for(checked),
+        spare=0 if defaults.training else nodes,
         exporter=exporter_for(exporter, [one.plan for one in loaded.played]),
         gpu_operator=gpu_operator,
         kernel_logs=kernel_logs,
@@ -179,18 +175,16 @@ def rehearse(
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         if kube_state_metrics is not None:
             command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
-        command += [*(["--scale", scale] if at_scale else []), *options.words()]
+        command += [*(["--scale", scale] if scale in written.scales else []), *options.words()]
         line = shlex.join(str(word) for word in command)
-        played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
-        code = play(out, loaded, played, str(here.cluster.profile), reports, "rehearsal", line)
+        code = play(out, loaded, plan, str(here.cluster.profile), reports, "rehearsal", line)
         return here.end_with(ExitCode(code))
 
 
-def _file_at(written: LoadedPlan, own: Path, scale: str, folder: Path) -> Path:
-    """Write the plan, whose own file is `own`, as it is at a scale into the folder, and return the new file."""
-    file = folder / f"{written.of_scale(scale).plan.name}.yaml"
-    file.write_text(written.text_at_scale(scale, own.parent), encoding="utf-8")
-    return file
+def _asked(loaded: LoadedPlan, scale: str, arm: str | None) -> LoadedPlan:
+    """Return the plan at a scale, or one arm of it; raises DocumentError for one that it does not have."""
+    at_scale = loaded.of_scale(scale)
+    return at_scale.of_arm(arm) if arm else at_scale
 
 
 def up(
