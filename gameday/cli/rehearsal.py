@@ -24,18 +24,7 @@ from gameday.cli.gpu_stack_options import (
     operator_of,
 )
 from gameday.cli.help_page import HelpGroup, Panel, add_command
-from gameday.cli.lab_options import (
-    ApiServerFlags,
-    ApiServerMemory,
-    ApiServers,
-    BalanceBy,
-    ControllerManagerQps,
-    Dra,
-    Env,
-    Hold,
-    LabOptions,
-    SchedulerQps,
-)
+from gameday.cli.lab_options import LabOptions, takes_lab_options
 from gameday.cli.long_running import end_holder, running_state
 from gameday.cli.rehearsal_checks import check_fit, check_release, nodes_at
 from gameday.cli.rehearsal_options import (
@@ -90,6 +79,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(rehearsal, name="rehearsal", rich_help_panel=Panel.VIRTUAL)
 
 
+@takes_lab_options
 def rehearse(
     plan: Annotated[
         str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")
@@ -106,29 +96,19 @@ def rehearse(
         str,
         typer.Option(help="Size of the experiment: small is the plan as written. `scales` in the plan names others."),
     ] = "small",
-    apiservers: ApiServers = None,
-    balance: BalanceBy = None,
-    apiserver_flag: ApiServerFlags = None,
-    apiserver_memory: ApiServerMemory = None,
-    env: Env = None,
-    controller_manager_qps: ControllerManagerQps = None,
-    scheduler_qps: SchedulerQps = None,
-    hold: Hold = None,
-    dra: Dra = False,
     exporter: Exporter = None,
     gpu_operator: GpuOperatorWay = NO_GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
+    *,
+    lab_options: LabOptions,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes. No GPU and no cluster needed."""
     written = read_plan(plan)
     defaults = _asked(written, scale, arm).plan.rehearsal
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
     cluster = cluster or defaults.cluster or "embedded"
-    lab = lab_settings_of(cluster, options, defaults)
+    lab = lab_settings_of(cluster, lab_options, defaults)
     watching = guest_of(guest, cluster, detector)
     detector = detector or DEFAULT_DETECTOR
     detector_of(detector, watching)  # refuses a name that nobody has
@@ -175,7 +155,7 @@ def rehearse(
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         if kube_state_metrics is not None:
             command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
-        command += [*(["--scale", scale] if scale in written.scales else []), *options.words()]
+        command += [*(["--scale", scale] if scale in written.scales else []), *lab_options.words()]
         line = shlex.join(str(word) for word in command)
         code = play(out, loaded, plan, str(here.cluster.profile), reports, "rehearsal", line)
         return here.end_with(ExitCode(code))
@@ -187,6 +167,7 @@ def _asked(loaded: LoadedPlan, scale: str, arm: str | None) -> LoadedPlan:
     return at_scale.of_arm(arm) if arm else at_scale
 
 
+@takes_lab_options
 def up(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
@@ -194,20 +175,13 @@ def up(
     cluster: Cluster = "embedded",
     repair: Repair = "off",
     folder: Folder = _FOLDER,
-    apiservers: ApiServers = None,
-    balance: BalanceBy = None,
-    apiserver_flag: ApiServerFlags = None,
-    apiserver_memory: ApiServerMemory = None,
-    env: Env = None,
-    controller_manager_qps: ControllerManagerQps = None,
-    scheduler_qps: SchedulerQps = None,
-    hold: Hold = None,
-    dra: Dra = False,
     exporter: Exporter = None,
     gpu_operator: GpuOperatorWay = NO_GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
+    *,
+    lab_options: LabOptions,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
@@ -222,16 +196,13 @@ def up(
         control_plane_of(cluster),
         detector_of(detector or DEFAULT_DETECTOR, watching),
     )
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
     running = RehearsalCluster(
         Blueprint(
             folder,
             size,
             watcher,
             control_plane=control_plane,
-            lab=lab_settings_of(cluster, options) or STOCK,
+            lab=lab_settings_of(cluster, lab_options) or STOCK,
             fake_detector=fake_detector,
             repair=repaired,
             exporter=exporter_for(exporter, []),
