@@ -121,7 +121,7 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
         eventually(shown, lambda found: all(one["state"] == "running" for one in found.values()))
         hosts = cluster.child("nodes").ready["hosts"]
         record = {"record": "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"}
-        httpx.post(f"{hosts}/gpu-node-2/kernel-log", json=record, trust_env=False).raise_for_status()
+        httpx.post(f"{hosts}/gpu-node-2/call/write_kernel_log", json=record, trust_env=False).raise_for_status()
         admin = cluster.admin_kubeconfig
         assert TAINT.items() <= eventually(lambda: taints(admin, "gpu-node-2"), bool)[0].items()
         assert taints(admin, "gpu-node-1") == []

@@ -118,7 +118,7 @@ class FakeRepairer:
     async def _run(self, node: str, argv: Sequence[str]) -> ProgramResult:
         body = {"argv": list(argv), "timeout_s": _ORDER_TIMEOUT_S}
         async with httpx.AsyncClient(timeout=2 * _ORDER_TIMEOUT_S, trust_env=False) as http:
-            answer = await http.post(f"{self._hosts_url}/{node}/run", json=body)
+            answer = await http.post(f"{self._hosts_url}/{node}/call/run", json=body)
             answer.raise_for_status()
         return ProgramResult.model_validate_json(answer.content)
 
