@@ -119,9 +119,14 @@ class SeasonRuns:
         return self._chosen(place).loaded.of_arm(place.arm.arm if place.arm else None)
 
     def _command(self, place: Assignment) -> str | None:
-        """Return the shell line that plays the run's arm again by itself; None where the flow's own line does."""
+        """Return the shell line that plays the run's arm again by itself; None if the flow's own line does.
+
+        A plan at a scale is only rehearsed, with all its arms.
+        """
         if place.arm is None:
             return None
+        if self._loaded(place).at[:1] == ("scales",):
+            return self.record.command
         profile = ["--profile", self.profile] if self.profile else []
         return shlex.join(["gameday", "run", place.asked_as, "--arm", place.arm.arm, *profile])
 
