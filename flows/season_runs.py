@@ -113,7 +113,7 @@ class SeasonRuns:
         return load_run_folder(folder).result
 
     def _chosen(self, place: Assignment) -> ChosenPlan:
-        return next(one for one in self.chosen if one.plan.name == place.plan)
+        return next(one for one in self.chosen if one.name == place.asked_as)
 
     def _loaded(self, place: Assignment) -> LoadedPlan:
         return self._chosen(place).loaded.of_arm(place.arm.arm if place.arm else None)
