@@ -223,11 +223,12 @@ def read_plan(plan: str) -> LoadedPlan:
 def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: str | None) -> LoadedPlan:
     """Complete a plan that has been read, and refuse checks that nobody has; raises DocumentError."""
     from gameday.detectors.resolve import completed  # noqa: PLC0415
-    from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
     whole = completed(loaded, detector_profiles, watching)
     for one in (whole, *whole.scales.values()):
         if one.arms:  # only they name checks, which take half a second to load
+            from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+
             refuse_unknown_checks(one)
     return whole
 
