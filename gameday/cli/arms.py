@@ -75,7 +75,7 @@ def play_arms(
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
     """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
-    from gameday.arms.page import render_comparison  # noqa: PLC0415
+    from gameday.arms.page import render_comparison
 
     try:
         return render_comparison(folder, datetime.now(UTC), redact=redact)
@@ -87,9 +87,9 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
 
 def print_comparison(out: Console, rendered: RenderedComparison) -> int:
     """Print each arm's game-days and the comparison's outcome; returns its exit code."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("arm", "repetition", "outcome", "why"):

@@ -64,9 +64,9 @@ def run(
     ] = False,
 ) -> int:
     """Run a game-day on a real cluster or on a running rehearsal. A plan with arms plays all of its arms."""
-    from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.cli.dry_run import dry_run as print_dry_run
+    from gameday.cli.prefect_client import prefect_server, set_defaults
+    from gameday.cluster.profile import load_profile
 
     set_defaults()
     cluster = load_profile(profile)
@@ -86,7 +86,7 @@ def run(
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
     """A Prefect server that lasts a run has no page on which anybody could say yes."""
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL
 
     if approved_by is not None and not approved_by.strip():
         raise CommandError("--approved-by needs the name of the person who says yes")
@@ -121,7 +121,7 @@ def play(
     from gameday.run.record import new_run_id  # noqa: PLC0415
 
     if loaded.arms:
-        from gameday.cli.arms import play_arms  # noqa: PLC0415
+        from gameday.cli.arms import play_arms
 
         with warnings_of_publishing(out):
             return play_arms(out, loaded, plan, profile, reports, trigger, command, approved_by)
@@ -162,11 +162,11 @@ def play(
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
     """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
-    from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.coverage.run_row import render_run  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message
+    from gameday.cli.verdicts import print_result
+    from gameday.coverage.run_row import render_run
 
     prefect = gone_message(error)
     if not (folder / "history.jsonl").is_file():
@@ -184,8 +184,8 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
 @contextmanager
 def warnings_of_publishing(out: Console) -> Iterator[None]:
     """Print the warnings of publishing after the output of the block."""
-    from gameday.tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
-    from gameday.text import printable  # noqa: PLC0415
+    from gameday.tasks.publish import OUTSIDE_PREFECT
+    from gameday.text import printable
 
     unprinted = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
     OUTSIDE_PREFECT.addHandler(unprinted)
@@ -235,8 +235,8 @@ def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: st
 
 def check_reports(reports: Path) -> None:
     """A run whose history cannot be written must not begin."""
-    from gameday.history.durable import RESERVE_BYTES  # noqa: PLC0415
-    from gameday.history.room import room_in  # noqa: PLC0415
+    from gameday.history.durable import RESERVE_BYTES
+    from gameday.history.room import room_in
 
     try:
         reports.mkdir(parents=True, exist_ok=True)

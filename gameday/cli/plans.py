@@ -59,8 +59,8 @@ def validate(
 
     Exit code 0 when all are good, 64 when any is not.
     """
-    from rich.console import Console  # noqa: PLC0415 - see the package's docstring
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
 
     out, err = Console(), Console(stderr=True)
     code = ExitCode.PASSED
@@ -84,9 +84,9 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write to, instead of stdout.")] = None,
 ) -> None:
     """Print the plans' JSON schema, which editors complete and check plans with."""
-    from gameday.faults.registry import known_faults  # noqa: PLC0415
-    from gameday.plan.schema import schema_text  # noqa: PLC0415
-    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
+    from gameday.faults.registry import known_faults
+    from gameday.plan.schema import schema_text
+    from gameday.remediations.registry import known_remediations
 
     summaries = {name: fault.summary for name, fault in known_faults().items()}
     text = schema_text(_parameter_models(), summaries, known_remediations())
@@ -100,7 +100,7 @@ def schema(
 
 
 def _parameter_models() -> dict[str, type[FaultParameters]]:
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models
 
     return parameter_models()
 
@@ -147,8 +147,8 @@ def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile |
 
     It loads Kubernetes' client, which the check of a plan does without.
     """
-    from gameday.cluster.profile import ClusterProfile, load_profile  # noqa: PLC0415
-    from gameday.plan.models import Plan  # noqa: PLC0415
+    from gameday.cluster.profile import ClusterProfile, load_profile
+    from gameday.plan.models import Plan
 
     own = ClusterProfile.model_fields.keys() - Plan.model_fields.keys() - {"guest"}
     return None if own.isdisjoint(data) else load_profile(path)

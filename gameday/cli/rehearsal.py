@@ -184,9 +184,9 @@ def up(
     lab_options: LabOptions,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
-    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
-    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
-    from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size
+    from gameday.rehearsal.cluster import RehearsalCluster
+    from gameday.rehearsal.lab.settings import STOCK
 
     out = console()
     repaired = is_repaired(repair)
@@ -240,7 +240,7 @@ def status(folder: Folder = _FOLDER) -> int:
 
 
 def _print_how_to(out: Console, cluster: RehearsalCluster) -> None:
-    from gameday.rehearsal.observability import ALERTMANAGER_USER  # noqa: PLC0415 - it costs a start
+    from gameday.rehearsal.observability import ALERTMANAGER_USER  # it costs a start
 
     profile = shlex.quote(str(cluster.profile))
     lines = [

@@ -34,11 +34,7 @@ opt_in_label: gameday.dev/opt-in=true
 quarantine_taint_keys: [trainy.konduktor.ai/faulty]
 agent_image: registry.example.com/gpu-gameday/agent:1.4.0
 agent_runtime_class: nvidia
-grafana:
-  url: https://grafana.example.com
-  bearer_token_env: GRAFANA_TOKEN
-traces:
-  url: http://otel-collector.example.com:4318
+traces: http://otel-collector.example.com:4318
 openmetrics: /var/lib/node_exporter/game-days.prom
 publish_to: s3://gpu-gamedays/prod-eu-1
 notify: [slack-webhook/gpu-oncall]

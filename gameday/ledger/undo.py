@@ -361,6 +361,9 @@ def _send_second_agent(
     outcome = termination_message(pods, name) if ended() else None
     if outcome is None:
         return UndoResult(Cleanliness.UNKNOWN, (why, "a second agent left no message"))
+    if not outcome.ok and outcome.cleanliness is Cleanliness.CLEAN:
+        # It never came to undo, as one whose image is too old to read its task.
+        return UndoResult(Cleanliness.UNKNOWN, (why, f"a second agent undid nothing: {outcome.error}"))
     return UndoResult(outcome.cleanliness, (why, *outcome.evidence))
 
 
