@@ -29,14 +29,14 @@ def play_arms(
     approved_by: str | None = None,
 ) -> int:
     """Run the comparison in this thread, with a line per event of its game-days beside it."""
-    from gameday.arms.record import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
-    from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
-    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
-    from gameday.flows.arms import comparison  # noqa: PLC0415
-    from gameday.flows.choices import GivenPlan  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.assignment import comparison_of  # noqa: PLC0415
-    from gameday.season.record import SeasonResult  # noqa: PLC0415
+    from gameday.arms.record import ARMS_FILE
+    from gameday.cli.prefect_client import give_events_up_at_once, gone_message
+    from gameday.cli.season_view import SeasonView
+    from gameday.flows.arms import comparison
+    from gameday.flows.choices import GivenPlan
+    from gameday.run.record import new_run_id
+    from gameday.season.assignment import comparison_of
+    from gameday.season.record import SeasonResult
 
     id = f"arms-{new_run_id()}"
     folder = reports / comparison_of(id, loaded.plan)

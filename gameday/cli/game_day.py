@@ -112,13 +112,13 @@ def play(
 
     `loaded` is the plan, or the one arm of it, to play; a plan that has arms is played as a comparison.
     """
-    from gameday.checks.outcome import RunOutcome, RunResult  # noqa: PLC0415
-    from gameday.cli.live import LiveView  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
-    from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.flows.choices import GivenPlan  # noqa: PLC0415
-    from gameday.flows.game_day import game_day  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.checks.outcome import RunOutcome, RunResult
+    from gameday.cli.live import LiveView
+    from gameday.cli.prefect_client import give_events_up_at_once
+    from gameday.cli.verdicts import print_result
+    from gameday.flows.choices import GivenPlan
+    from gameday.flows.game_day import game_day
+    from gameday.run.record import new_run_id
 
     if loaded.arms:
         from gameday.cli.arms import play_arms
@@ -212,22 +212,22 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
 def read_plan(plan: str) -> LoadedPlan:
     """Return the plan as its file has it; raises DocumentError."""
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
-    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.plan.load import load_plan  # noqa: PLC0415
-    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models
+    from gameday.plan.catalogue import find_plan
+    from gameday.plan.load import load_plan
+    from gameday.remediations.registry import known_remediations
 
     return load_plan(find_plan(plan), parameter_models(), known_remediations())
 
 
 def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: str | None) -> LoadedPlan:
     """Complete a plan that has been read, and refuse checks that nobody has; raises DocumentError."""
-    from gameday.detectors.resolve import completed  # noqa: PLC0415
+    from gameday.detectors.resolve import completed
 
     whole = completed(loaded, detector_profiles, watching)
     for one in (whole, *whole.scales.values()):
         if one.arms:  # only they name checks, which take half a second to load
-            from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+            from gameday.season.arm_checks import refuse_unknown_checks
 
             refuse_unknown_checks(one)
     return whole

@@ -107,16 +107,16 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
     """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
-    from gameday.cli.game_day import complete  # noqa: PLC0415
-    from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
-    from gameday.documents.read import decode, read  # noqa: PLC0415
-    from gameday.documents.source import parse  # noqa: PLC0415
-    from gameday.guests import load as guests  # noqa: PLC0415
-    from gameday.health import policy_files  # noqa: PLC0415
-    from gameday.league import document as league  # noqa: PLC0415
-    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.plan.load import parse_plan  # noqa: PLC0415
-    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
+    from gameday.cli.game_day import complete
+    from gameday.detectors.load import KIND, parse_detector
+    from gameday.documents.read import decode, read
+    from gameday.documents.source import parse
+    from gameday.guests import load as guests
+    from gameday.health import policy_files
+    from gameday.league import document as league
+    from gameday.plan.catalogue import find_plan
+    from gameday.plan.load import parse_plan
+    from gameday.remediations.registry import known_remediations
 
     path = find_plan(name)
     source = read(path)

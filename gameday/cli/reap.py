@@ -35,9 +35,9 @@ def reap(
 
     Exit code 0 when all of it is undone, 2 when that is unknown, 4 when something is known to be left.
     """
-    from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError  # noqa: PLC0415
+    from gameday.cluster.kubernetes import Kubernetes
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import AdapterError
 
     try:
         cluster = load_profile(profile)
@@ -47,8 +47,8 @@ def reap(
 
 
 def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> int:
-    from gameday.reaper.reap import reap as reap_once  # noqa: PLC0415
-    from gameday.values.results import Cleanliness  # noqa: PLC0415
+    from gameday.reaper.reap import reap as reap_once
+    from gameday.values.results import Cleanliness
 
     result = reap_once(kubernetes, observe_holder=False)
     if result.alive and wait:
@@ -75,17 +75,17 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    from gameday.arms.record import ARMS_FILE  # noqa: PLC0415
-    from gameday.run.record import folder_of_run  # noqa: PLC0415
+    from gameday.arms.record import ARMS_FILE
+    from gameday.run.record import folder_of_run
 
     folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
     compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}
     here = compared | {run_id for run_id, folder in folders.items() if (folder / "history.jsonl").is_file()}
     if here:  # the CronJob's pod has neither reports nor Prefect's home
-        from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+        from gameday.cli.prefect_client import set_defaults
 
         set_defaults()
-        from gameday.tasks.reaped_runs import report_reaped  # noqa: PLC0415
+        from gameday.tasks.reaped_runs import report_reaped
 
         with warnings_of_publishing(out):
             report_reaped(profile, result, reports)

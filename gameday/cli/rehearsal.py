@@ -122,7 +122,7 @@ def rehearse(
     check_reports(reports)
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
-    from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL  # noqa: PLC0415
+    from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL
 
     chosen_by = checked.targets.selector
     flow = "gameday.flows.arms" if loaded.arms else "gameday.flows.game_day"

@@ -57,13 +57,13 @@ def report(
         return _compare(*compare)
     if folder is None:
         raise CommandError("give a run's folder: gameday report reports/RUN")
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.coverage.run_row import render_run  # noqa: PLC0415
-    from gameday.report.notes import write_form  # noqa: PLC0415
+    from gameday.coverage.run_row import render_run
+    from gameday.report.notes import write_form
 
     if (folder / "arms.json").is_file():
-        from gameday.cli.arms import draw, print_comparison  # noqa: PLC0415
+        from gameday.cli.arms import draw, print_comparison
 
         return print_comparison(console(), draw(folder, redact=redact))
     if (folder / "league.json").is_file():
@@ -87,9 +87,9 @@ def report(
 
 def refuse_running(folder: Path) -> None:
     """Raise CommandError for a run that is not over: what is said of it now would be read later as its end."""
-    from gameday.checks.outcome import still_running  # noqa: PLC0415
-    from gameday.history.journal import read_history  # noqa: PLC0415
-    from gameday.history.written_now import is_written_now  # noqa: PLC0415
+    from gameday.checks.outcome import still_running
+    from gameday.history.journal import read_history
+    from gameday.history.written_now import is_written_now
 
     path = folder / "history.jsonl"
     if is_written_now(path) and (history := read_history(path)).is_running:
@@ -98,10 +98,10 @@ def refuse_running(folder: Path) -> None:
 
 
 def _compare(first: Path, second: Path) -> int:
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.errors import RefusedError  # noqa: PLC0415
-    from gameday.report.side_by_side import render_side_by_side  # noqa: PLC0415
+    from gameday.errors import RefusedError
+    from gameday.report.side_by_side import render_side_by_side
 
     for folder in (first, second):
         if not (folder / "history.jsonl").is_file():
@@ -118,8 +118,8 @@ def _compare(first: Path, second: Path) -> int:
 
 def _render_redacted(folder: Path, now: datetime) -> Rendered:
     """Render a run without the site's names; those of a comparison have the same neutral names."""
-    from gameday.arms.redact import cleaner_of_member  # noqa: PLC0415
-    from gameday.report.render import render  # noqa: PLC0415
+    from gameday.arms.redact import cleaner_of_member
+    from gameday.report.render import render
 
     try:
         clean = cleaner_of_member(folder)
