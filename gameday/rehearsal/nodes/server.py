@@ -31,10 +31,8 @@ NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 WAYS: web.AppKey[Ways] = web.AppKey("ways", Ways)
 _OUTPUT_BYTES = 256 * 1024
 _LONGEST_NUMBER = 18  # digits; more than a sequence number or a file's size ever has
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
 _ARGUMENTS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(nodes: VirtualNodes, hosts: str = "/hosts") -> web.Application:
