@@ -33,6 +33,7 @@ def play_arms(
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message
     from gameday.cli.season_view import SeasonView
     from gameday.flows.arms import comparison
+    from gameday.flows.choices import GivenPlan
     from gameday.run.record import new_run_id
     from gameday.season.assignment import comparison_of
     from gameday.season.record import SeasonResult
@@ -51,6 +52,7 @@ def play_arms(
                 comparison_id=id,
                 command=command,
                 approved_by=approved_by,
+                given=GivenPlan(loaded),
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)
