@@ -29,13 +29,14 @@ def play_arms(
     approved_by: str | None = None,
 ) -> int:
     """Run the comparison in this thread, with a line per event of its game-days beside it."""
-    from gameday.arms.record import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
-    from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
-    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
-    from gameday.flows.arms import comparison  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.assignment import comparison_of  # noqa: PLC0415
-    from gameday.season.record import SeasonResult  # noqa: PLC0415
+    from gameday.arms.record import ARMS_FILE
+    from gameday.cli.prefect_client import give_events_up_at_once, gone_message
+    from gameday.cli.season_view import SeasonView
+    from gameday.flows.arms import comparison
+    from gameday.flows.choices import GivenPlan
+    from gameday.run.record import new_run_id
+    from gameday.season.assignment import comparison_of
+    from gameday.season.record import SeasonResult
 
     id = f"arms-{new_run_id()}"
     folder = reports / comparison_of(id, loaded.plan)
@@ -51,6 +52,7 @@ def play_arms(
                 comparison_id=id,
                 command=command,
                 approved_by=approved_by,
+                given=GivenPlan(loaded),
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)
@@ -73,7 +75,7 @@ def play_arms(
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
     """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
-    from gameday.arms.page import render_comparison  # noqa: PLC0415
+    from gameday.arms.page import render_comparison
 
     try:
         return render_comparison(folder, datetime.now(UTC), redact=redact)
@@ -85,9 +87,9 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
 
 def print_comparison(out: Console, rendered: RenderedComparison) -> int:
     """Print each arm's game-days and the comparison's outcome; returns its exit code."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("arm", "repetition", "outcome", "why"):

@@ -104,8 +104,8 @@ def coverage(
 
     Exit code: the worst of its runs.
     """
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults
+    from gameday.plan.catalogue import shipped_plans
 
     out, asked = console(), plans or []
     if again is not None:
@@ -146,8 +146,8 @@ def coverage(
 
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
+    from gameday.cli.coverage_table import print_coverage
+    from gameday.coverage.page import render_season
 
     try:
         return print_coverage(out, render_season(folder, datetime.now(UTC)))

@@ -14,18 +14,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.help_page import HelpGroup, Panel, add_command
-from gameday.cli.lab_options import (
-    ApiServerFlags,
-    ApiServerMemory,
-    ApiServers,
-    BalanceBy,
-    ControllerManagerQps,
-    Dra,
-    Env,
-    Hold,
-    LabOptions,
-    SchedulerQps,
-)
+from gameday.cli.lab_options import LabOptions, takes_lab_options
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
@@ -69,32 +58,23 @@ def register(app: typer.Typer) -> None:
     app.add_typer(lab, name="lab", rich_help_panel=Panel.VIRTUAL)
 
 
+@takes_lab_options
 def up(
     nodes: Annotated[
         int, typer.Option(min=0, max=MAX_NODES, help="Number of virtual GPU nodes. 0 starts only the control plane.")
     ] = 8,
     gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")] = 8,
     folder: Folder = _FOLDER,
-    apiservers: ApiServers = None,
-    balance: BalanceBy = None,
-    apiserver_flag: ApiServerFlags = None,
-    apiserver_memory: ApiServerMemory = None,
-    env: Env = None,
-    controller_manager_qps: ControllerManagerQps = None,
-    scheduler_qps: SchedulerQps = None,
-    hold: Hold = None,
-    dra: Dra = False,
+    *,
+    lab_options: LabOptions,
 ) -> int:
     """Start a lab and keep it running until Ctrl-C or `gameday lab down`. What crashes is started again."""
-    from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
-    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
-    from gameday.rehearsal.watch import Watch, check_memory  # noqa: PLC0415
+    from gameday.rehearsal.lab.lab import Lab
+    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
+    from gameday.rehearsal.watch import Watch, check_memory
 
     out = console()
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
-    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), options.settings())
+    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), lab_options.settings())
     is_up = False
     # As Ctrl-C would: the main thread may wait for a process that starts, or for one that ends.
     watch = Watch(check_memory, lambda _: os.kill(os.getpid(), signal.SIGTERM))
@@ -124,7 +104,7 @@ def down(folder: Folder = _FOLDER) -> int:
 
 def status(folder: Folder = _FOLDER) -> int:
     """Ask each component whether it is ready: JSON, a table on a terminal. Exit code 0 when all are, else 1."""
-    from gameday.rehearsal.lab.status import ask  # noqa: PLC0415
+    from gameday.rehearsal.lab.status import ask
 
     state = running_state(folder, "lab")
     if state is None:
@@ -145,8 +125,8 @@ def _asks(verb: str) -> Callable[..., int]:
         component: Annotated[str, typer.Argument(help="A component's name, as `gameday lab status` shows it.")],
         folder: Folder = _FOLDER,
     ) -> int:
-        from gameday.cluster.lab_control import SOCKET, Verb, ask_lab  # noqa: PLC0415
-        from gameday.errors import ControlError  # noqa: PLC0415
+        from gameday.cluster.lab_control import SOCKET, Verb, ask_lab
+        from gameday.errors import ControlError
 
         try:
             pid = ask_lab(folder / "control-plane" / SOCKET, Verb(verb), component)
@@ -172,7 +152,7 @@ def _print_how_to(out: Console, lab: Lab, nodes: int) -> None:
 
 
 def _print_table(out: Console, components: Sequence[ComponentStatus]) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("component", "version", "ready", "pid", "restarts", "up", "log"):

@@ -74,7 +74,7 @@ def league(
         assert file is not None
         record = _new_record(file)
         folder = reports / record.id
-    from gameday.league.record import is_open  # noqa: PLC0415
+    from gameday.league.record import is_open
 
     check_reports(folder)
     code = _play(out, record, folder)
@@ -89,10 +89,10 @@ def league(
 
 def _new_record(file: Path) -> LeagueRecord:
     """Return the record of a league that begins. Raises DocumentError or CommandError where anything is wrong."""
-    from gameday.documents.fields import format_duration  # noqa: PLC0415
-    from gameday.league.document import read_league  # noqa: PLC0415
-    from gameday.league.record import LeagueRecord  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.documents.fields import format_duration
+    from gameday.league.document import read_league
+    from gameday.league.record import LeagueRecord
+    from gameday.run.record import new_run_id
 
     document = read_league(file)
     return LeagueRecord(
@@ -111,11 +111,11 @@ def _new_record(file: Path) -> LeagueRecord:
 
 
 def _entries(document: League, beside: Path) -> list[LeagueEntry]:
-    from gameday import __version__  # noqa: PLC0415
-    from gameday.errors import ProgramMissingError  # noqa: PLC0415
-    from gameday.guests.load import load_guest  # noqa: PLC0415
-    from gameday.league.document import OURS  # noqa: PLC0415
-    from gameday.league.record import LeagueEntry  # noqa: PLC0415
+    from gameday import __version__
+    from gameday.errors import ProgramMissingError
+    from gameday.guests.load import load_guest
+    from gameday.league.document import OURS
+    from gameday.league.record import LeagueEntry
 
     entries = []
     for given in document.guests:
@@ -134,9 +134,9 @@ def _entries(document: League, beside: Path) -> list[LeagueEntry]:
 
 
 def _faults(document: League, beside: Path) -> tuple[LeagueFault, ...]:
-    from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
-    from gameday.league.record import faults_of, plays_by_itself  # noqa: PLC0415
-    from gameday.plan.catalogue import find_plan, shipped_plans  # noqa: PLC0415
+    from gameday.detectors.resolve import load_complete_plan
+    from gameday.league.record import faults_of, plays_by_itself
+    from gameday.plan.catalogue import find_plan, shipped_plans
 
     if not document.plans:
         shipped = ((name, load_complete_plan(path).plan) for name, path in shipped_plans().items())
@@ -147,8 +147,8 @@ def _faults(document: League, beside: Path) -> tuple[LeagueFault, ...]:
 
 def _play(out: Console, record: LeagueRecord, folder: Path) -> ExitCode:
     """Play what each detector has no finished run of, one detector after the other; league.json is kept up to date."""
-    from gameday.league.page import write_league  # noqa: PLC0415
-    from gameday.league.record import still_to_play  # noqa: PLC0415
+    from gameday.league.page import write_league
+    from gameday.league.record import still_to_play
 
     worst = ExitCode.PASSED
     for name in [entry.name for entry in record.entries]:
@@ -170,7 +170,7 @@ def _play(out: Console, record: LeagueRecord, folder: Path) -> ExitCode:
 
 def _command(record: LeagueRecord, entry: LeagueEntry, faults: list[LeagueFault], folder: Path) -> list[str]:
     """Return the command line of a detector's season."""
-    from gameday.league.document import OURS  # noqa: PLC0415
+    from gameday.league.document import OURS
 
     size = ["--nodes", str(record.nodes), "--gpus", str(record.gpus), "--seed", str(record.seed)]
     pace = ["--at-once", str(record.at_once), "--within", record.within]
@@ -216,7 +216,7 @@ def _end_with_parent() -> None:
 
 
 def _stored(folder: Path) -> LeagueRecord:
-    from gameday.league.record import load_record  # noqa: PLC0415
+    from gameday.league.record import load_record
 
     try:
         return load_record(folder)
@@ -225,7 +225,7 @@ def _stored(folder: Path) -> LeagueRecord:
 
 
 def _drawn(folder: Path) -> RenderedLeague:
-    from gameday.league.page import render_league  # noqa: PLC0415
+    from gameday.league.page import render_league
 
     try:
         return render_league(folder, datetime.now(UTC))

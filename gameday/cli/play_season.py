@@ -33,9 +33,9 @@ class AskedSeason:
 
 def duration_of(option: str, written: str | None) -> timedelta | None:
     """Return the value of an option that is a duration; raises CommandError where it is none."""
-    from pydantic_core import PydanticCustomError  # noqa: PLC0415
+    from pydantic_core import PydanticCustomError
 
-    from gameday.documents.fields import parse_duration  # noqa: PLC0415
+    from gameday.documents.fields import parse_duration
 
     if written is None:
         return None
@@ -49,8 +49,8 @@ def duration_of(option: str, written: str | None) -> timedelta | None:
 
 def cluster_profile(profile: str | None) -> ClusterProfile:
     """Return the profile of the cluster of a season without --rehearse; raises CommandError."""
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import ProfileError
 
     try:
         return load_profile(profile)
@@ -74,13 +74,13 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
     Raises:
         CommandError: It was refused.
     """
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
-    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
-    from gameday.flows.season import season  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
+    from gameday.cli.coverage_table import print_coverage
+    from gameday.cli.prefect_client import give_events_up_at_once
+    from gameday.cli.season_view import SeasonView
+    from gameday.coverage.page import render_season
+    from gameday.flows.season import season
+    from gameday.run.record import new_run_id
+    from gameday.season.record import SEASON_FILE, SeasonResult
 
     if asked.random:
         out.print(f"seed {asked.seed}; the same season again: {command}", style="dim", markup=False, soft_wrap=True)
@@ -118,10 +118,10 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
 
 def _after(error: BaseException, out: Console, folder: Path) -> ExitCode:
     """Show what the runs found before `error`; raises it, unless it is only Prefect's server that is gone."""
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
-    from gameday.season.record import SEASON_FILE  # noqa: PLC0415
+    from gameday.cli.coverage_table import print_coverage
+    from gameday.cli.prefect_client import gone_message
+    from gameday.coverage.page import render_season
+    from gameday.season.record import SEASON_FILE
 
     gone = gone_message(error)
     if not (folder / SEASON_FILE).is_file():

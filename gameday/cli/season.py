@@ -83,9 +83,9 @@ def season(
 
     A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
     """
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.cli.season_preview import print_preview  # noqa: PLC0415
-    from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults
+    from gameday.cli.season_preview import print_preview
+    from gameday.plan.catalogue import shipped_plans
 
     if not random:
         raise CommandError("add --random to draw game-days, or play each plan once: gameday coverage")
@@ -115,8 +115,8 @@ def season(
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:
     """Return of the profile of a cluster that is still to be started what a draw asks of it."""
-    from gameday.cluster.profile import ClusterProfile  # noqa: PLC0415
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.cluster.profile import ClusterProfile
+    from gameday.faults.registry import parameter_models
 
     name, lab = ("lab", Path()) if control_plane == "lab" else ("rehearsal", None)
     dangers = tuple(parameter_models())
@@ -125,9 +125,9 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
     """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
-    from gameday.archive.usual import usual_durations  # noqa: PLC0415
-    from gameday.errors import RefusedError  # noqa: PLC0415
-    from gameday.season.draw import plans_to_draw, refuse_settings  # noqa: PLC0415
+    from gameday.archive.usual import usual_durations
+    from gameday.errors import RefusedError
+    from gameday.season.draw import plans_to_draw, refuse_settings
 
     assert asked.random is not None
     before = usual_durations(asked.reports, cluster.name)
@@ -146,14 +146,14 @@ def _asked(
     reports: Path,
     random: RandomSettings,
 ) -> AskedSeason:
-    from gameday.season.draw import SEEDS  # noqa: PLC0415
+    from gameday.season.draw import SEEDS
 
     drawn_by = secrets.randbelow(SEEDS) if seed is None else seed
     return AskedSeason(tuple(plans), drawn_by, at_once, None, approved_by, reports, random)
 
 
 def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
-    from gameday.season.record import RandomSettings  # noqa: PLC0415
+    from gameday.season.record import RandomSettings
 
     time, gap = duration_of("--budget", budget), duration_of("--mean-gap", mean_gap)
     if time is None or gap is None:
@@ -162,7 +162,7 @@ def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
 
 
 def _again(asked: AskedSeason, *others: str) -> str:
-    from gameday.season.draw import random_season_command  # noqa: PLC0415
+    from gameday.season.draw import random_season_command
 
     assert asked.random is not None
     return random_season_command(asked.plans, asked.seed, asked.at_once, asked.random, *others)

@@ -27,8 +27,8 @@ def print_preview(out: Console, asked: AskedSeason, profile: str | None, command
     Raises:
         CommandError: Nothing can be drawn, or the cluster does not answer.
     """
-    from gameday.archive.usual import usual_durations  # noqa: PLC0415
-    from gameday.season.preview import preview_random_season  # noqa: PLC0415
+    from gameday.archive.usual import usual_durations
+    from gameday.season.preview import preview_random_season
 
     assert asked.random is not None
     try:

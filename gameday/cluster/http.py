@@ -1,15 +1,14 @@
-"""HTTP for the adapters of Prometheus, Alertmanager, Loki, Grafana and receivers of traces.
+"""HTTP for the adapters of Prometheus, Alertmanager and Loki.
 
-The adapters differ in what they ask, not in how: each holds one `HttpServer`. Only GET is retried, because only GET
-is safe to repeat; an adapter whose other requests are, too, says so. What a run costs these servers is counted per
-attempt, so that retries count too.
+The adapters differ in what they ask, not in how: each holds one `HttpServer`. Only GET is retried, because only GET is
+safe to repeat. A run's cost to these servers is counted per attempt, so that retries count too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -27,17 +26,14 @@ M = TypeVar("M")
 
 
 class HttpServer:
-    """A server behind an `Endpoint`, to be closed; `client` is for requests beyond this class, such as websockets."""
+    """A server at an `Endpoint`, to be closed; `client` is for requests beyond this class, such as websockets."""
 
-    def __init__(
-        self, endpoint: Endpoint, counter: CallCounter | None = None, retried: Collection[str] = ("GET",)
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
         """Open a client; nothing is sent yet.
 
         Args:
             endpoint: The server and, by reference, the credentials for it.
-            counter: Counts the requests; None starts a count of its own.
-            retried: Methods whose requests are safe to repeat.
+            counter: Counts the requests; None starts a new count.
 
         Raises:
             AdapterError: The endpoint's `ca_file` cannot be used.
@@ -54,22 +50,22 @@ class HttpServer:
             headers=headers,
             timeout=httpx.Timeout(endpoint.timeout_s, connect=min(_CONNECT_TIMEOUT_S, endpoint.timeout_s)),
             verify=trusted_certificates(endpoint),
-            # A proxy of the environment must not come between us and a server on this machine.
+            # A proxy of the environment must not be used for a server on this machine.
             trust_env=not _is_loopback(endpoint.url),
         )
-        self._transport = retrying(self.client, self.counter, retried)
+        self._transport = retrying(self.client, self.counter)
 
     def close(self) -> None:
         """Close all connections to the server."""
         self._transport.close()
 
     def get(self, path: str, params: Mapping[str, Any] | None = None, *, call: str | None = None) -> bytes:
-        """Return the body of a 2xx answer; failures that may pass by themselves are tried again.
+        """Return the body of a 2xx answer; failures that may pass are tried again.
 
         Args:
             path: Relative to the endpoint's URL.
             params: The query.
-            call: The name the request is counted under; None for `GET <path>`.
+            call: The name under which the request is counted; None for `GET <path>`.
 
         Raises:
             AdapterError: The server cannot be asked, or refuses.
@@ -90,7 +86,7 @@ class HttpServer:
         """Return the JSON of a 2xx answer as `shape`, a pydantic type or a list of one. Other arguments as for `get`.
 
         Raises:
-            AdapterError: The server cannot be asked, refuses, or answers something else.
+            AdapterError: The server cannot be asked, refuses, or gives another kind of answer.
         """
         body = self.get(path, params, call=call)
         try:
@@ -123,15 +119,12 @@ class HttpServer:
 class HttpAdapter:
     """Base of the adapters: one server's API, over one `HttpServer`; a context manager that closes it.
 
-    Every method of an adapter raises AdapterError, and nothing else, when the server cannot be asked or refuses.
+    Every method of an adapter raises AdapterError, and nothing else, if the server cannot be asked or refuses.
     """
-
-    retried: ClassVar[frozenset[str]] = frozenset({"GET"})
-    """The methods whose requests are safe to repeat."""
 
     def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
         """Open the server. Arguments and errors as for `HttpServer`."""
-        self.http = HttpServer(endpoint, counter, self.retried)
+        self.http = HttpServer(endpoint, counter)
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from gameday.documents.key_table import key_table
+from gameday.documents.key_list import key_list
 from gameday.documents.schema import DocumentSchema
 from gameday.expect.base import NO_ORDER, Expectation
 from gameday.expect.registry import found_expectations
@@ -35,16 +35,16 @@ def page() -> str:
 
 
 def _section(part: type[Expectation]) -> Iterator[str]:
-    """Yield the lines of a part: its keys, and a table for each model of their values."""
+    """Yield the lines of a part: its keys, and those of each model of their values."""
     schema = part.model_json_schema(schema_generator=DocumentSchema)
     yield f"## {', '.join(f'`{key}`' for key in part.model_fields)}\n"
     yield (sys.modules[part.__module__].__doc__ or "").strip() + "\n"
-    yield from (f"* `{key}`: {' '.join(field['description'].split())}" for key, field in schema["properties"].items())
+    yield from key_list(schema, schema["$defs"])
     for model in schema["$defs"].values():
         if "properties" in model:
             yield ""
-            yield from key_table(model, schema["$defs"], title="key")
-            yield ""
+            yield from key_list(model, schema["$defs"])
+    yield ""
 
 
 if __name__ == "__main__":

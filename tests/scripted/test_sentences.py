@@ -16,7 +16,7 @@ from rich.console import Console
 
 from gameday.archive.catalog import read_catalog
 from gameday.cli.digest import digest, index, prune
-from gameday.cli.game_day import report
+from gameday.cli.report import report
 from gameday.cli.verdicts import print_result
 from gameday.digest.digest import digest_of
 from gameday.errors import CommandError, RefusedError
