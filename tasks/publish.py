@@ -17,7 +17,7 @@ from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger
 
-from gameday.archive.publish import folders_around, publish
+from gameday.archive.publish import comparison_around, publish
 from gameday.archive.timings import write_timings
 from gameday.cluster.grafana import Grafana
 from gameday.cluster.otlp import TraceReceiver
@@ -157,8 +157,8 @@ def _send_trace(receiver: Endpoint, run: RunFolder, folder: Path) -> None:
 
 
 def _renew_timings(folder: Path, file: Path) -> None:
-    """Renew the file of all runs' timings; the game-days of a comparison or a league are not in it."""
-    if folders_around(folder.resolve()):
+    """Renew the file of all runs' timings; the game-days of a comparison are not in it."""
+    if comparison_around(folder.resolve()):
         return
     reports = folder.resolve().parent
     try:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from gameday.archive.judging import judge_ahead
 from gameday.arms.page import read_comparison
@@ -21,14 +21,10 @@ from gameday.arms.record import ARMS_FILE
 from gameday.coverage.run_row import judged_run
 from gameday.errors import NotesError
 from gameday.exit_codes import ExitCode
-from gameday.fleet.page import PAGE_FILE as FLEET_PAGE
-from gameday.fleet.page import REPORT_FILE, read_fleet
-from gameday.fleet.record import FLEET_FILE
 from gameday.history.events import RunStarted
 from gameday.history.journal import History, read_history
 from gameday.history.written_now import is_written_now
-from gameday.league.page import PAGE_FILE, read_league
-from gameday.league.record import LEAGUE_FILE
+from gameday.plain_file import read_plain
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
 from gameday.report.earlier_runs import SAMPLE_FOLDER
 from gameday.report.notes import ActionItem, Notes, read_notes
@@ -37,6 +33,8 @@ from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
+
+_FLEET_REPORT = "fleet-report.json"
 
 
 @dataclass(frozen=True)
@@ -76,15 +74,14 @@ class GroupKind(StrEnum):
     """The purpose for which game-days are played together, or GPUs are measured together."""
 
     COMPARISON = "comparison"
-    LEAGUE = "league"
     FLEET = "fleet"
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """A comparison, a league or a fleet run, and what its page says.
+    """A comparison or a fleet run, and what its page says.
 
-    Game-days of the first two are in its folder, and no runs of the catalog; a fleet run plays none.
+    The game-days of a comparison are in its folder, and no runs of the catalog; a fleet run plays none.
     """
 
     kind: GroupKind
@@ -95,7 +92,7 @@ class RunGroup:
     started: datetime
     ended: datetime | None
     columns: tuple[str, ...]
-    """Titles of its arms, names of its detectors, or models of its GPUs."""
+    """Titles of its arms, or models of its GPUs."""
     result: str
     doubt: str
     """A sentence where a cluster was left not provably clean; else empty."""
@@ -105,6 +102,26 @@ class RunGroup:
     """Common to the groups of which the newest stay."""
     members: tuple[Path, ...]
     """Folders that the folders of its game-days are in."""
+
+
+class _FleetRecord(BaseModel):
+    id: str
+    cluster: str
+    started: AwareDatetime
+    ended: AwareDatetime | None
+    cleanliness: Cleanliness
+
+
+class _FleetModel(BaseModel):
+    model: str
+
+
+class _FleetReport(BaseModel):
+    """The part of a fleet run's page (fleet-report.json) that a list of all runs shows."""
+
+    record: _FleetRecord
+    models: tuple[_FleetModel, ...]
+    headline: str
 
 
 @dataclass(frozen=True)
@@ -129,10 +146,6 @@ class RunCatalog:
     @property
     def comparisons(self) -> list[RunGroup]:
         return [one for one in self.groups if one.kind is GroupKind.COMPARISON]
-
-    @property
-    def leagues(self) -> list[RunGroup]:
-        return [one for one in self.groups if one.kind is GroupKind.LEAGUE]
 
     @property
     def fleets(self) -> list[RunGroup]:
@@ -167,10 +180,8 @@ def read_catalog(reports: Path) -> RunCatalog:
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():
             _add_group(folder, _comparison, "comparison.json", groups, unreadable)
-        elif (folder / LEAGUE_FILE).is_file():
-            _add_group(folder, _league, LEAGUE_FILE, groups, unreadable)
-        elif (folder / FLEET_FILE).is_file():
-            _add_group(folder, _fleet, REPORT_FILE, groups, unreadable)
+        elif (folder / "fleet.json").is_file():
+            _add_group(folder, _fleet, _FLEET_REPORT, groups, unreadable)
         elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
             played.append(folder)
     running = {folder: history for folder in played if (history := _unfinished(folder))}
@@ -215,13 +226,10 @@ def _add_group(
     try:
         groups.append(read(folder))
     except (OSError, ValueError) as error:
-        again = {
-            LEAGUE_FILE: "",
-            REPORT_FILE: f"; `gameday fleet --again {folder}` draws it again",
-        }.get(file, "; `gameday report` draws it again")
+        command = f"gameday fleet --again {folder}" if file == _FLEET_REPORT else "gameday report"
         missing = f"it has no {file} yet: it is still running, or it was killed"
         why = missing if isinstance(error, FileNotFoundError) else f"its {file} cannot be read"
-        unreadable.append(f"{folder.name}: {why}{again}")
+        unreadable.append(f"{folder.name}: {why}; `{command}` draws it again")
 
 
 def _comparison(folder: Path) -> RunGroup:
@@ -245,37 +253,15 @@ def _comparison(folder: Path) -> RunGroup:
     )
 
 
-def _league(folder: Path) -> RunGroup:
-    """Raise OSError, and ValueError for a file that holds something else."""
-    content = read_league(folder)
-    record, cells = content.record, [cell for row in content.table.rows for cell in row.cells]
-    dirty = sum(bool(cell.left) for cell in cells)
-    return RunGroup(
-        kind=GroupKind.LEAGUE,
-        folder=folder,
-        page=PAGE_FILE,
-        id=record.id,
-        title=record.title,
-        started=record.started,
-        ended=record.ended,
-        columns=tuple(entry.name for entry in record.entries),
-        result=content.result,
-        doubt=f"{dirty} game-day{'' if dirty == 1 else 's'} left a node dirty" if dirty else "",
-        plans=frozenset(cell.plan for cell in cells if cell.run),
-        series=(record.name,),
-        members=tuple(folder / entry.name for entry in record.entries),
-    )
-
-
 def _fleet(folder: Path) -> RunGroup:
     """Raise OSError, and ValueError for a file that holds something else."""
-    content = read_fleet(folder)
+    content = _FleetReport.model_validate_json(read_plain(folder / _FLEET_REPORT))
     record = content.record
     unclean = record.cleanliness is not Cleanliness.CLEAN
     return RunGroup(
         kind=GroupKind.FLEET,
         folder=folder,
-        page=FLEET_PAGE,
+        page="fleet.html",
         id=record.id,
         title=f"Fleet of {record.cluster}",
         started=record.started,

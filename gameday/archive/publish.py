@@ -5,51 +5,44 @@ The machine decides which of these are installed, and with what credentials.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import fsspec
 
-from gameday.arms.record import ARMS_FILE, ComparisonRecord
+from gameday.arms.record import ARMS_FILE
 from gameday.errors import PublishError
-from gameday.league.record import LEAGUE_FILE, parse_record
 from gameday.plain_file import NO_PLACE, not_written, open_plain, read_plain
 
 _RETRY_HINT = "The local copy is complete: `gameday export FOLDER --publish-to` tries again"
 
 
 def publish(folder: Path, url: str) -> str:
-    """Copy a run's folder, or a comparison's or a league's with its game-days, to a place under `url`.
+    """Copy a run's folder, or a comparison's with its game-days, to a place under `url`.
 
-    A second call replaces the copy. A game-day of a comparison or a league goes into the copy of that folder, where the
-    links of its page lead.
+    A second call replaces the copy. A game-day of a comparison goes into the copy of that folder, where the links of
+    its page lead.
 
     Returns:
         The URL of the copy.
 
     Raises:
-        PublishError: The place cannot be written, or holds another run, comparison or league of the same name; or the
-            folder holds a symbolic link.
+        PublishError: The place cannot be written, or holds another run or comparison of the same name; or the folder
+            holds a symbolic link.
     """
     folder = folder.resolve()
     found = sorted(folder.rglob("*"))
     if link := next((path for path in found if path.is_symlink()), None):
         raise PublishError(f"{link} is a symbolic link, whose target is not published: put a copy in its place")
-    return _copy(
-        folder,
-        [path for path in found if path.is_file()],
-        "/".join((url.rstrip("/"), *folders_around(folder), folder.name)),
-    )
+    where = "/".join((url.rstrip("/"), *filter(None, (comparison_around(folder),)), folder.name))
+    return _copy(folder, [path for path in found if path.is_file()], where)
 
 
-def folders_around(folder: Path) -> tuple[str, ...]:
-    """Return the folders of the comparison, or of the league and its detector, that a game-day's folder is in."""
-    beside, league = folder.parent, folder.parent.parent
-    if (beside / ARMS_FILE).is_file():
-        return (beside.name,)
-    return (league.name, beside.name) if (league / LEAGUE_FILE).is_file() else ()
+def comparison_around(folder: Path) -> str:
+    """Return the name of the comparison's folder that a game-day's folder is in; empty if it is in none."""
+    return folder.parent.name if (folder.parent / ARMS_FILE).is_file() else ""
 
 
 def publish_pages(reports: Path, names: Sequence[str], url: str) -> str:
@@ -68,7 +61,7 @@ def _copy(folder: Path, files: Sequence[Path], url: str) -> str:
     try:
         system, root = fsspec.url_to_fs(url)  # type: ignore[no-untyped-call]
         _refuse_other_run(system, root, folder)
-        _refuse_other_group(system, root, folder)
+        _refuse_other_comparison(system, root, folder)
         for path in files:
             target = f"{root}/{path.relative_to(folder).as_posix()}"
             system.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -99,27 +92,11 @@ def _refuse_other_run(system: Any, root: str, folder: Path) -> None:
         raise PublishError(f"{root} holds another run of this name; publish each cluster under a URL of its own")
 
 
-def _refuse_other_group(system: Any, root: str, folder: Path) -> None:
-    """Refuse to replace another comparison or league, which may have the same name for the same reason."""
-    for file, (what, identity) in _IDENTITIES.items():
-        theirs = f"{root}/{file}"
-        if not (folder / file).is_file() or not system.exists(theirs):
-            continue
-        if identity(read_plain(folder / file)) != identity(system.cat_file(theirs)):
-            raise PublishError(f"{root} holds another {what} of this name; publish each cluster under a URL of its own")
-
-
-def _identity_of_comparison(content: bytes) -> tuple[str, datetime]:
-    record = ComparisonRecord.model_validate_json(content)
-    return record.cluster, record.started
-
-
-def _identity_of_league(content: bytes) -> tuple[str, datetime]:
-    record = parse_record(content)
-    return record.source, record.started
-
-
-_IDENTITIES = {
-    ARMS_FILE: ("comparison", _identity_of_comparison),
-    LEAGUE_FILE: ("league", _identity_of_league),
-}
+def _refuse_other_comparison(system: Any, root: str, folder: Path) -> None:
+    """Refuse to replace another comparison, which may have the same name for the same reason."""
+    theirs = f"{root}/{ARMS_FILE}"
+    if not (folder / ARMS_FILE).is_file() or not system.exists(theirs):
+        return
+    ours, other = (json.loads(content) for content in (read_plain(folder / ARMS_FILE), system.cat_file(theirs)))
+    if any(ours[key] != other[key] for key in ("cluster", "started")):
+        raise PublishError(f"{root} holds another comparison of this name; publish each cluster under a URL of its own")

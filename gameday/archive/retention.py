@@ -1,4 +1,4 @@
-"""Decide which folders of runs, comparisons, leagues and fleet runs may be deleted, and delete them."""
+"""Decide which folders of runs, comparisons and fleet runs may be deleted, and delete them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.report.notes import is_blank_form
 from gameday.values.results import Cleanliness
 
 _RENAMED = "somebody renamed the folder: it is no longer its own"
-_SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.LEAGUE: "name", GroupKind.FLEET: "cluster"}
+_SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.FLEET: "cluster"}
 _TAIL_BYTES = 64 * 1024
 """A run_ended record has a hundred bytes and is the last of its history."""
 
@@ -36,14 +36,13 @@ def decide_retention(
 
     A run stays while it is among the newest of its plan on its cluster, or young enough. Whatever its age, it stays
     while it is evidence of an unclean cluster, while its history is not closed (it may be running), and when people
-    wrote into its notes. A comparison or a league is one with its game-days: it stays while one of them must, counts
-    among the comparisons of its plan or the leagues of its name, and goes with all of them. A fleet run counts among
-    those of its cluster. Incidents are people's work and are never deletable.
+    wrote into its notes. A comparison is one with its game-days: it stays while one of them must, counts among the
+    comparisons of its plan, and goes with all of them. A fleet run counts among those of its cluster. Incidents are
+    people's work and are never deletable.
 
     Args:
         catalog: The runs and groups of a reports folder.
-        keep: How many of the newest runs, and of the newest comparisons, of each plan on each cluster stay; and of the
-            leagues of each name.
+        keep: How many of the newest runs, and of the newest comparisons, of each plan on each cluster stay.
         newer_than: The age below which a run or a group stays.
         now: The instant from which ages count.
 
@@ -102,8 +101,6 @@ def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
     if one.ended is None:
         yield "it has not come to its end"
     for folder in one.members:
-        if not folder.is_dir():  # a detector of a league whose rehearsal never started
-            continue
         members = read_catalog(folder)
         for run in members.runs:
             for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):

@@ -14,7 +14,7 @@ from gameday.report.openmetrics import openmetrics
 
 
 def write_timings(reports: Path, file: Path) -> None:
-    """Write the newest run of each plan on each cluster; runs of comparisons and leagues are not among them.
+    """Write the newest run of each plan on each cluster; runs of comparisons are not among them.
 
     Of runs that end together, each writer waits for the one before, so that the last one leaves none out.
 

@@ -31,6 +31,7 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
 from gameday.rehearsal.nodes import MAX_NODES
+from gameday.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +68,13 @@ ApprovedBy = Annotated[
     str | None, typer.Option(help="Your name. Approves the game-days of this season that ask for approval.")
 ]
 Again = Annotated[Path | None, typer.Option(help="Folder of a season. Draws its page again; runs nothing.")]
+Compare = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NAME=]FOLDER",
+        help="Folder of a season, and its detector's name. Once for each: draws fault × detector; runs nothing.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -75,6 +83,7 @@ def register(app: typer.Typer) -> None:
         app,
         coverage,
         "gameday coverage --rehearse",
+        "gameday coverage --compare reports/season-… --compare reports/season-…",
         "gameday coverage xid-95-uncontained-ecc power-cap --profile cluster.yaml",
         panel=Panel.DETECTORS,
     )
@@ -89,6 +98,7 @@ def coverage(
     within: Within = None,
     approved_by: ApprovedBy = None,
     again: Again = None,
+    compare: Compare = None,
     nodes: Annotated[
         int, typer.Option(min=2, max=MAX_NODES, help="With --rehearse: virtual GPU nodes.")
     ] = _VIRTUAL_NODES,
@@ -110,6 +120,8 @@ def coverage(
     out, asked = console(), plans or []
     if again is not None:
         return _draw_again(out, again)
+    if compare:
+        return _compare(out, compare, reports)
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     if guest and not rehearse:
@@ -143,6 +155,24 @@ def coverage(
         out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
         return here.end_with(play_season(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal"))
+
+
+def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
+    from gameday.coverage.by_detector import PAGE_FILE, compare_detectors  # noqa: PLC0415
+
+    named = [one.split("=", 1) if "=" in one.partition("/")[0] else ("", one) for one in asked]
+    try:
+        matrix = compare_detectors([(name, Path(folder)) for name, folder in named], reports, datetime.now(UTC))
+    except OSError as error:
+        where = error.filename or reports
+        raise CommandError(f"{where}: {error.strerror}; `gameday coverage --again FOLDER` draws a season's") from None
+    except ValueError:
+        raise CommandError("a season's coverage.json is damaged: `gameday coverage --again FOLDER` draws it") from None
+    for one in matrix.columns:
+        said = f"{one.name}: noticed {one.noticed} of {one.played}, wrongly acted {one.wrong}"
+        out.print(printable(said), markup=False, soft_wrap=True)
+    out.print(f"detectors: {reports / PAGE_FILE}", soft_wrap=True, highlight=False)
+    return ExitCode.PASSED
 
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:

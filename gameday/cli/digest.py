@@ -78,7 +78,7 @@ def digest(
 
 
 def index(reports: Reports = Path("reports")) -> int:
-    """Write one page of all runs, comparisons, leagues and post-mortems, with search and filter."""
+    """Write one page of all runs, comparisons and post-mortems, with search and filter."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from gameday.digest.index import render_index  # noqa: PLC0415
@@ -98,7 +98,7 @@ def prune(
     days: Annotated[int, typer.Option(min=0, help="Keep runs younger than this many days.")] = 90,
     delete: Annotated[bool, typer.Option("--delete", help="Delete. Without it, only list what would go.")] = False,
 ) -> int:
-    """Delete old runs, comparisons, leagues and fleet runs. Evidence stays.
+    """Delete old runs, comparisons and fleet runs. Evidence stays.
 
     Evidence is whatever an unclean cluster left, open histories, and post-mortems. Only lists what would go unless
     --delete is given. Pages that stay lose their links to what is gone.
@@ -119,7 +119,7 @@ def prune(
         out.print(f"stays    {printable(problem)}", soft_wrap=True)
     word = "deleted" if delete else "would go"
     more = "" if delete else "; --delete does it"
-    out.print(f"{words.count(word)} of {len(words)} runs, comparisons, leagues and fleet runs {word}{more}")
+    out.print(f"{words.count(word)} of {len(words)} runs, comparisons and fleet runs {word}{more}")
     if delete:
         try:
             without_dead_links(reports, now)

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from gameday.report.summary import Summary
 
 
-_WHOLE = {"comparison": "arms.json", "league": "league.json"}
-"""File by which the folder of several game-days is known."""
-
-
 def register(app: typer.Typer) -> None:
     """Add the command."""
     add_command(
@@ -67,9 +63,9 @@ def export(
         raise CommandError(
             "say what to write: --junit, --chaostoolkit, --openmetrics, --image, --publish-to, --grafana or --traces"
         )
-    if whole := next((what for what, file in _WHOLE.items() if (folder / file).is_file()), ""):
+    if (folder / "arms.json").is_file():
         if not publish_to or any((junit, chaostoolkit, openmetrics, image, grafana, traces)):
-            raise CommandError(f"of a {whole} there is --publish-to alone: give the folder of one of its game-days")
+            raise CommandError("of a comparison there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
         return ExitCode.PASSED
     if (

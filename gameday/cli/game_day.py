@@ -148,9 +148,6 @@ def report(
         from gameday.cli.arms import draw, print_comparison  # noqa: PLC0415
 
         return print_comparison(console(), draw(folder, redact=redact))
-    if (folder / "league.json").is_file():
-        again = f"`gameday league --again {folder}` draws its page"
-        raise CommandError(f"{folder} is a league's: {again}; give the folder of one of its game-days")
     if not (folder / "history.jsonl").is_file():
         raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run or of a comparison")
     try:

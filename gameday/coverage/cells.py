@@ -22,6 +22,9 @@ class CellState(StrEnum):
     SEEN = "seen"
     UNKNOWN = "unknown"
     MISSED = "missed"
+    WRONG = "wrongly acted"
+    """Of a detector: it took a node out of service that had to stay, or wrote to one without a fault."""
+    NOT_PLAYED = "not played"
 
 
 _BADNESS = list(CellState)

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.checks.facts import stop_reason, targets
 from gameday.checks.outcome import RunOutcome
+from gameday.checks.verdict import Status
 from gameday.coverage.cells import CellState, CoverageCell, cell_of
 from gameday.coverage.detections import expects_canary_to_feel_fault, window_of
 from gameday.coverage.gaps import CoverageGap, gaps_of
+from gameday.detectors.facts import facts
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.signals import Signal, expected_signals, expects_a_word
@@ -32,6 +34,9 @@ class _Model(BaseModel):
 _REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT, Signal.SAID}
 """Signals that act or call somebody. A log line, a metric, a Kubernetes Event and a guest's output reach only those who
 look for them."""
+
+
+_KEPT_AWAY = "guest-kept-to-its-nodes"
 
 
 class FaultNoticed(StrEnum):
@@ -57,6 +62,8 @@ class FaultRow(_Model):
     outcome: RunOutcome
     cleanliness: Cleanliness
     why: str
+    decision: str = Field(default="", description="our policy default's answer to the fault's line; empty without one")
+    elsewhere: str = Field(default="", description="what the detector wrote to nodes without a fault; empty if nothing")
     cells: tuple[CoverageCell, ...]
 
     def cell(self, signal: Signal) -> CoverageCell:
@@ -152,6 +159,8 @@ def _row(run: RunFolder, plan: Plan) -> FaultRow:
         outcome=run.result.outcome,
         cleanliness=run.result.cleanliness,
         why=run.result.why,
+        decision=str(facts(known.fault).get("decision", "")) if known else "",
+        elsewhere=next((one.why for one in run.verdicts if one.check == _KEPT_AWAY and one.status is Status.BROKEN), ""),
         cells=_cells(run, known),
     )
 

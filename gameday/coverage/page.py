@@ -106,13 +106,17 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedSeason:
     return RenderedSeason(html, json, result, covered, unwritten)
 
 
+def read_coverage(folder: Path) -> Coverage:
+    """Return what a season's page says; raises OSError, and ValueError if coverage.json holds something else."""
+    return Coverage.model_validate_json(read_plain(folder / "coverage.json"))
+
+
 def redraw_season(folder: Path, rendered_at: datetime) -> None:
     """Write coverage.html again as coverage.json has it, with links only to what is still there.
 
-    Raises OSError, and ValueError where coverage.json holds something else.
+    Raises OSError, and ValueError if coverage.json holds something else.
     """
-    covered, reports = Coverage.model_validate_json(read_plain(folder / "coverage.json")), folder.parent
-    write_whole(folder / "coverage.html", _page(covered, reports, rendered_at))
+    write_whole(folder / "coverage.html", _page(read_coverage(folder), folder.parent, rendered_at))
 
 
 def _page(covered: Coverage, reports: Path, rendered_at: datetime) -> str:

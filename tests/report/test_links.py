@@ -22,7 +22,7 @@ from tests.report.run_builder import START
 
 SECRET, PRECIOUS = "SECRET of another file", "keep me"
 ROOT = Path(__file__).parents[2]
-OF_RUN_FOLDERS = ("arms", "archive", "coverage", "digest", "fleet", "history", "league", "post_mortem")
+OF_RUN_FOLDERS = ("arms", "archive", "coverage", "digest", "fleet", "history", "post_mortem")
 OF_RUN_FOLDERS += ("report", "run", "season")
 OWN_FILES = {"coverage/run_row.py", "digest/index.py", "report/page.py"}
 """These read our own code and templates as well."""
