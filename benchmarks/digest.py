@@ -24,8 +24,6 @@ from pathlib import Path
 import pandas as pd
 from pydantic_core import to_json
 
-from gameday.coverage.matrix import CoverageMatrix, matrix_of
-from gameday.coverage.run_row import ROW_FILE
 from gameday.history.events import (
     RECORD,
     AlertSeen,
@@ -43,6 +41,8 @@ from gameday.history.events import (
 from gameday.history.frames import Frames, conform
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
+from gameday.runs.matrix import CoverageMatrix, matrix_of
+from gameday.runs.run_row import ROW_FILE
 from gameday.values.nodes import Target
 from tests.report import run_builder
 

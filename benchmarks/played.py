@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.checks.api_canary import fault_window
 from gameday.checks.facts import target_nodes
 from gameday.checks.memory_slope import MEMORY
@@ -25,6 +24,7 @@ from gameday.plan.models import Plan
 from gameday.report.figure import figures_of
 from gameday.report.figures.list_or_watch import cores_used
 from gameday.report.run_folder import RunFolder, load_run_folder
+from gameday.runs.comparison_record import ARMS_FILE, ComparisonRecord
 from gameday.values.api_loads import Followed, Reconnected, SteadyLoad
 from gameday.values.pod_steps import Allocation, PodStep
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.scale_figures import Figure, in_a_child
 from gameday.cluster.nodes import GPU_COUNT_LABEL
-from gameday.season.assignment import FitNode, RunQueue, assign
-from gameday.season.plans import ChosenPlan, choose_plans, plans_that_run_alone
-from gameday.season.record import Assignment
+from gameday.runs.assignment import FitNode, RunQueue, assign
+from gameday.runs.plans import ChosenPlan, choose_plans, plans_that_run_alone
+from gameday.runs.season_record import Assignment
 
 _MINUTE_S = 60.0
 _AT_ONCE = (4, 40)

@@ -22,10 +22,10 @@ from gameday.health.model import Taint
 from gameday.run.abort import Abort
 from gameday.run.run import ReadOnlyRun
 from gameday.run.successor import PoolWatch
-from gameday.season.draw import DRAWN_FROM, draw, plans_to_draw
-from gameday.season.plans import read_plan
-from gameday.season.record import RandomSettings
-from gameday.season.run import OpenSeason, fit_nodes
+from gameday.runs.draw import DRAWN_FROM, draw, plans_to_draw
+from gameday.runs.plans import read_plan
+from gameday.runs.play import OpenSeason, fit_nodes
+from gameday.runs.season_record import RandomSettings
 
 _SYNCED_WITHIN_S = 300.0
 _POOL = {"nvidia.com/gpu.present": "true"}

@@ -34,7 +34,7 @@ from gameday.lifecycle.undo import undo_at_the_end
 from gameday.plan.catalogue import find_plan
 from gameday.run.record import HISTORY_FILE, new_run_id, start_record
 from gameday.run.season_member import SeasonMember
-from gameday.season.plans import played_by_guest
+from gameday.runs.plans import played_by_guest
 from gameday.tasks.await_alert import await_alert
 from gameday.tasks.baseline import baseline
 from gameday.tasks.inject import inject

@@ -14,7 +14,6 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from gameday.digest.clusters import ClusterSeasons
 from gameday.documents.fields import Duration
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
 from gameday.flows.choices import PlanChoice
@@ -24,7 +23,8 @@ from gameday.flows.judged_state import judged_state
 from gameday.flows.run_page import tag_run
 from gameday.run.abort import Abort
 from gameday.run.record import new_run_id
-from gameday.season.record import SeasonResult
+from gameday.runs.clusters import ClusterSeasons
+from gameday.runs.season_record import SeasonResult
 from gameday.tasks.cluster_seasons import Patience, await_seasons, show_clusters, start_seasons
 
 # Our own choices: a worker asks every 15 s for work, and the longest season of shipped plans takes a fraction of a day.

@@ -22,10 +22,10 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 from prefect.utilities.urls import url_for
 
-from gameday.digest.clusters import ClusterSeason, ClusterSeasons, judged, render_cluster_seasons
 from gameday.errors import StopRunError
 from gameday.exit_codes import ExitCode
 from gameday.run.abort import Abort
+from gameday.runs.clusters import ClusterSeason, ClusterSeasons, judged, render_cluster_seasons
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.outcome_on_page import code_of

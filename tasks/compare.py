@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gameday.arms.page import RenderedComparison, render_comparison
 from gameday.cluster.profile import ClusterProfile
-from gameday.coverage.run_row import render_run
 from gameday.report.markdown import escaped
-from gameday.season.record import SeasonResult
+from gameday.runs.comparison_page import RenderedComparison, render_comparison
+from gameday.runs.run_row import render_run
+from gameday.runs.season_record import SeasonResult
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.publish import copy_out

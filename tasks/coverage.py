@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.coverage.page import render_season
-from gameday.coverage.run_row import render_run
-from gameday.season.record import SeasonRecord, SeasonResult
+from gameday.runs.run_row import render_run
+from gameday.runs.season_page import render_season
+from gameday.runs.season_record import SeasonRecord, SeasonResult
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.compare import publish_comparison

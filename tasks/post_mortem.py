@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gameday.archive.catalog import read_catalog
 from gameday.faults.registry import parameter_models
 from gameday.plain_file import read_plain
 from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import write_form
+from gameday.runs.catalog import read_catalog
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.publish import copy_out

@@ -17,8 +17,6 @@ from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger
 
-from gameday.archive.publish import comparison_around, publish
-from gameday.archive.timings import write_timings
 from gameday.cluster.grafana import Grafana
 from gameday.cluster.otlp import TraceReceiver
 from gameday.cluster.profile import ClusterProfile, Endpoint
@@ -31,6 +29,8 @@ from gameday.report.message import Message, message, worth_telling
 from gameday.report.run_folder import RunFolder, load_run_folder
 from gameday.report.summary import read_summary
 from gameday.report.traces import trace_of
+from gameday.runs.publish import comparison_around, publish
+from gameday.runs.timings import write_timings
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.text import printable, without_secrets

@@ -6,10 +6,10 @@ import shlex
 
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
-from gameday.coverage.rendering import RenderedRun, render_apart
 from gameday.history.frames import Frames
 from gameday.plain_file import NO_PLACE, not_written
 from gameday.run.record import RunRecord
+from gameday.runs.rendering import RenderedRun, render_apart
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import served_url, show_markdown
 

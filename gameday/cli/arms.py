@@ -14,8 +14,8 @@ from gameday.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gameday.arms.page import RenderedComparison
     from gameday.plan.load import LoadedPlan
+    from gameday.runs.comparison_page import RenderedComparison
 
 
 def play_arms(
@@ -29,13 +29,13 @@ def play_arms(
     approved_by: str | None = None,
 ) -> int:
     """Run the comparison in this thread, with a line per event of its game-days beside it."""
-    from gameday.arms.record import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
     from gameday.flows.arms import comparison  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.assignment import comparison_of  # noqa: PLC0415
-    from gameday.season.record import SeasonResult  # noqa: PLC0415
+    from gameday.runs.assignment import comparison_of  # noqa: PLC0415
+    from gameday.runs.comparison_record import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
+    from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
 
     id = f"arms-{new_run_id()}"
     folder = reports / comparison_of(id, loaded.plan)
@@ -73,7 +73,7 @@ def play_arms(
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
     """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
-    from gameday.arms.page import render_comparison  # noqa: PLC0415
+    from gameday.runs.comparison_page import render_comparison  # noqa: PLC0415
 
     try:
         return render_comparison(folder, datetime.now(UTC), redact=redact)

@@ -158,7 +158,7 @@ def coverage(
 
 
 def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
-    from gameday.coverage.by_detector import PAGE_FILE, compare_detectors  # noqa: PLC0415
+    from gameday.runs.by_detector import PAGE_FILE, compare_detectors  # noqa: PLC0415
 
     named = [one.split("=", 1) if "=" in one.partition("/")[0] else ("", one) for one in asked]
     try:
@@ -177,7 +177,7 @@ def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
+    from gameday.runs.season_page import render_season  # noqa: PLC0415
 
     try:
         return print_coverage(out, render_season(folder, datetime.now(UTC)))

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.coverage.cells import CellState
-from gameday.coverage.page import RenderedSeason, headline
 from gameday.exit_codes import ExitCode
 from gameday.report.formatting import duration
+from gameday.runs.cells import CellState
+from gameday.runs.season_page import RenderedSeason, headline
 from gameday.text import printable
 
 _STYLES = {

@@ -17,8 +17,8 @@ from gameday.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gameday.archive.catalog import RunCatalog
-    from gameday.archive.retention import RetentionDecision
+    from gameday.runs.catalog import RunCatalog
+    from gameday.runs.retention import RetentionDecision
 
 Reports = Annotated[Path, typer.Argument(help="Folder that holds the folders of the runs.")]
 
@@ -47,10 +47,10 @@ def digest(
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
 
     from gameday.checks.outcome import worst_exit_code  # noqa: PLC0415
-    from gameday.digest.digest import digest_of, render_digest  # noqa: PLC0415
-    from gameday.digest.index import render_index  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
+    from gameday.runs.digest import digest_of, render_digest  # noqa: PLC0415
+    from gameday.runs.index import render_index  # noqa: PLC0415
 
     catalog, now = _catalog(reports), datetime.now(UTC)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
@@ -81,7 +81,7 @@ def index(reports: Reports = Path("reports")) -> int:
     """Write one page of all runs, comparisons and post-mortems, with search and filter."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.digest.index import render_index  # noqa: PLC0415
+    from gameday.runs.index import render_index  # noqa: PLC0415
 
     catalog = _catalog(reports)
     try:
@@ -105,8 +105,8 @@ def prune(
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
-    from gameday.archive.retention import decide_retention  # noqa: PLC0415
-    from gameday.digest.after_deletion import without_dead_links  # noqa: PLC0415
+    from gameday.runs.after_deletion import without_dead_links  # noqa: PLC0415
+    from gameday.runs.retention import decide_retention  # noqa: PLC0415
 
     now = datetime.now(UTC)
     catalog = _catalog(reports)
@@ -132,7 +132,7 @@ def prune(
 
 def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
     """Delete the folder where that was asked and decided, and print and return in a word what became of it."""
-    from gameday.archive.retention import delete_folder  # noqa: PLC0415
+    from gameday.runs.retention import delete_folder  # noqa: PLC0415
 
     word, why = ("deleted" if delete else "would go") if decision.deletable else "stays", decision.why
     if word == "deleted" and (problem := delete_folder(decision.folder)):
@@ -142,7 +142,7 @@ def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
 
 
 def _catalog(reports: Path) -> RunCatalog:
-    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
+    from gameday.runs.catalog import read_catalog  # noqa: PLC0415
 
     try:
         return read_catalog(reports)

@@ -139,8 +139,8 @@ def _summary(run: RunFolder) -> Summary:
 
 def _timings_of_all(reports: Path) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
-    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
-    from gameday.archive.timings import timings_of  # noqa: PLC0415
+    from gameday.runs.catalog import read_catalog  # noqa: PLC0415
+    from gameday.runs.timings import timings_of  # noqa: PLC0415
 
     try:
         catalog = read_catalog(reports)
@@ -162,8 +162,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _publish(folder: Path, url: str) -> None:
-    from gameday.archive.publish import publish  # noqa: PLC0415
     from gameday.errors import PublishError  # noqa: PLC0415
+    from gameday.runs.publish import publish  # noqa: PLC0415
 
     try:
         console().print(f"published: {publish(folder, url)}", soft_wrap=True)

@@ -165,7 +165,7 @@ def _probe(
     from gameday.fleet.record import FLEET_FILE  # noqa: PLC0415
     from gameday.flows.fleet import fleet as flow  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.record import SeasonResult  # noqa: PLC0415
+    from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
 
     id = f"fleet-{new_run_id()}"
     folder = reports / id
@@ -202,7 +202,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
     """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
     from gameday.fleet.labels import take_labels_off  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.run import open_season  # noqa: PLC0415
+    from gameday.runs.play import open_season  # noqa: PLC0415
 
     cluster = cluster_profile(profile)
     try:

@@ -141,8 +141,8 @@ def report(
         raise CommandError("give a run's folder: gameday report reports/RUN")
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.coverage.run_row import render_run  # noqa: PLC0415
     from gameday.report.notes import write_form  # noqa: PLC0415
+    from gameday.runs.run_row import render_run  # noqa: PLC0415
 
     if (folder / "arms.json").is_file():
         from gameday.cli.arms import draw, print_comparison  # noqa: PLC0415
@@ -197,8 +197,8 @@ def _compare(first: Path, second: Path) -> int:
 
 def _render_redacted(folder: Path, now: datetime) -> Rendered:
     """Render a run without the site's names; those of a comparison have the same neutral names."""
-    from gameday.arms.redact import cleaner_of_member  # noqa: PLC0415
     from gameday.report.render import render  # noqa: PLC0415
+    from gameday.runs.comparison_redact import cleaner_of_member  # noqa: PLC0415
 
     try:
         clean = cleaner_of_member(folder)
@@ -294,7 +294,7 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
 
     from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
     from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.coverage.run_row import render_run  # noqa: PLC0415
+    from gameday.runs.run_row import render_run  # noqa: PLC0415
 
     prefect = gone_message(error)
     if not (folder / "history.jsonl").is_file():
@@ -338,8 +338,8 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    from gameday.arms.record import ARMS_FILE  # noqa: PLC0415
     from gameday.run.record import folder_of_run  # noqa: PLC0415
+    from gameday.runs.comparison_record import ARMS_FILE  # noqa: PLC0415
 
     folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
     compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}
@@ -391,7 +391,7 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
     """
     from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
     from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+    from gameday.runs.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
     loaded = load_complete_plan(find_plan(plan), detector_profiles, watching)
     if loaded.arms:  # only they name checks, which take half a second to load

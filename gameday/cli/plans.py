@@ -136,7 +136,7 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
     for one in (loaded, *loaded.scales.values()):
         if one.arms:
-            from gameday.season.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+            from gameday.runs.arm_checks import refuse_unknown_checks  # noqa: PLC0415
 
             refuse_unknown_checks(one, path)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.cluster.profile import ClusterProfile
-    from gameday.season.record import RandomSettings
+    from gameday.runs.season_record import RandomSettings
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
     from gameday.cli.season_view import SeasonView  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
     from gameday.flows.season import season  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.season.record import SEASON_FILE, SeasonResult  # noqa: PLC0415
+    from gameday.runs.season_page import render_season  # noqa: PLC0415
+    from gameday.runs.season_record import SEASON_FILE, SeasonResult  # noqa: PLC0415
 
     if asked.random:
         out.print(f"seed {asked.seed}; the same season again: {command}", style="dim", markup=False, soft_wrap=True)
@@ -120,8 +120,8 @@ def _after(error: BaseException, out: Console, folder: Path) -> ExitCode:
     """Show what the runs found before `error`; raises it, unless it is only Prefect's server that is gone."""
     from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
     from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
-    from gameday.coverage.page import render_season  # noqa: PLC0415
-    from gameday.season.record import SEASON_FILE  # noqa: PLC0415
+    from gameday.runs.season_page import render_season  # noqa: PLC0415
+    from gameday.runs.season_record import SEASON_FILE  # noqa: PLC0415
 
     gone = gone_message(error)
     if not (folder / SEASON_FILE).is_file():

@@ -92,11 +92,11 @@ def render_again(folder: Path) -> PostMortem:
     """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from gameday.archive.catalog import read_catalog  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
     from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
     from gameday.post_mortem.page import render_post_mortem  # noqa: PLC0415
     from gameday.report.notes import write_form  # noqa: PLC0415
+    from gameday.runs.catalog import read_catalog  # noqa: PLC0415
 
     try:
         plans = [loaded.plan for loaded in load_shipped(parameter_models())]

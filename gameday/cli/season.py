@@ -25,7 +25,7 @@ from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
-    from gameday.season.record import RandomSettings
+    from gameday.runs.season_record import RandomSettings
 
 # As in `gameday coverage`: a quarter of the training work is left out, and enough nodes for evicted pods.
 _SPARE, _VIRTUAL_NODES = 4, 24
@@ -125,9 +125,9 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
     """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
-    from gameday.archive.usual import usual_durations  # noqa: PLC0415
     from gameday.errors import RefusedError  # noqa: PLC0415
-    from gameday.season.draw import plans_to_draw, refuse_settings  # noqa: PLC0415
+    from gameday.runs.draw import plans_to_draw, refuse_settings  # noqa: PLC0415
+    from gameday.runs.usual import usual_durations  # noqa: PLC0415
 
     assert asked.random is not None
     before = usual_durations(asked.reports, cluster.name)
@@ -146,14 +146,14 @@ def _asked(
     reports: Path,
     random: RandomSettings,
 ) -> AskedSeason:
-    from gameday.season.draw import SEEDS  # noqa: PLC0415
+    from gameday.runs.draw import SEEDS  # noqa: PLC0415
 
     drawn_by = secrets.randbelow(SEEDS) if seed is None else seed
     return AskedSeason(tuple(plans), drawn_by, at_once, None, approved_by, reports, random)
 
 
 def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
-    from gameday.season.record import RandomSettings  # noqa: PLC0415
+    from gameday.runs.season_record import RandomSettings  # noqa: PLC0415
 
     time, gap = duration_of("--budget", budget), duration_of("--mean-gap", mean_gap)
     if time is None or gap is None:
@@ -162,7 +162,7 @@ def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
 
 
 def _again(asked: AskedSeason, *others: str) -> str:
-    from gameday.season.draw import random_season_command  # noqa: PLC0415
+    from gameday.runs.draw import random_season_command  # noqa: PLC0415
 
     assert asked.random is not None
     return random_season_command(asked.plans, asked.seed, asked.at_once, asked.random, *others)

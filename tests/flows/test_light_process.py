@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from gameday.cli.verdicts import print_result
-from gameday.coverage.rendering import render_apart
-from gameday.coverage.run_row import ROW_FILE, render_run
 from gameday.report.notes import NOTES_FILE
+from gameday.runs.rendering import render_apart
+from gameday.runs.run_row import ROW_FILE, render_run
 from tests.report.run_builder import START, passing, write
 
 SCRIPT = """
@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 import gameday.flows.game_day
 from gameday.cli.verdicts import print_result
-from gameday.coverage.rendering import render_apart
+from gameday.runs.rendering import render_apart
 from gameday.history.frame_writer import write_frames
 
 folder = Path(sys.argv[1])

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gameday.coverage.by_detector import compare_detectors
 from gameday.rehearsal.programs import search
 from gameday.report.render import render
-from tests.coverage.builders import plan
-from tests.coverage.test_by_detector import season
+from gameday.runs.by_detector import compare_detectors
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.test_report_survives import HOSTILE, hostile_run, metrics
+from tests.runs.row_builders import plan
+from tests.runs.test_by_detector import season
 
 pytestmark = pytest.mark.browser
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

@@ -1,0 +1,132 @@
+"""Decide which folders of runs, comparisons and fleet runs may be deleted, and delete them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from gameday.plain_file import open_plain
+from gameday.report.notes import is_blank_form
+from gameday.runs.catalog import CatalogRun, GroupKind, RunCatalog, RunGroup, read_catalog
+from gameday.values.results import Cleanliness
+
+_RENAMED = "somebody renamed the folder: it is no longer its own"
+_SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.FLEET: "cluster"}
+_TAIL_BYTES = 64 * 1024
+"""A run_ended record has a hundred bytes and is the last of its history."""
+
+
+@dataclass(frozen=True)
+class RetentionDecision:
+    """The decision on the folder of a run, or of a group with its game-days, and the rule behind it."""
+
+    folder: Path
+    deletable: bool
+    why: str
+
+
+def decide_retention(
+    catalog: RunCatalog, keep: int, newer_than: timedelta, now: datetime
+) -> tuple[RetentionDecision, ...]:
+    """Decide for each run and each group of the catalog whether its folder may be deleted. Nothing is deleted.
+
+    A run stays while it is among the newest of its plan on its cluster, or young enough. Whatever its age, it stays
+    while it is evidence of an unclean cluster, while its history is not closed (it may be running), and when people
+    wrote into its notes. A comparison is one with its game-days: it stays while one of them must, counts among the
+    comparisons of its plan, and goes with all of them. A fleet run counts among those of its cluster. Incidents are
+    people's work and are never deletable.
+
+    Args:
+        catalog: The runs and groups of a reports folder.
+        keep: How many of the newest runs, and of the newest comparisons, of each plan on each cluster stay.
+        newer_than: The age below which a run or a group stays.
+        now: The instant from which ages count.
+
+    Returns:
+        One decision per run, newest run first, then one per group, newest first.
+    """
+    seen: Counter[tuple[str, ...]] = Counter()
+    decisions = []
+    for run in catalog.runs:
+        series: tuple[str, ...] = "run", run.summary.plan, run.summary.cluster_id
+        seen[series] += 1
+        newest = f"among the newest {keep} of its plan on its cluster"
+        by_age = _reasons_of_age(newest, seen[series] <= keep, run.summary.started >= now - newer_than)
+        decisions.append(_decide(run.folder, _reasons_of_run(run, by_age), newest))
+    for one in catalog.groups:
+        series = one.kind, *one.series
+        seen[series] += 1
+        newest = f"among the newest {keep} of its {_SERIES[one.kind]}"
+        by_age = _reasons_of_age(newest, seen[series] <= keep, one.started >= now - newer_than)
+        decisions.append(_decide(one.folder, _reasons_of_group(one, by_age), newest))
+    return tuple(decisions)
+
+
+def delete_folder(folder: Path) -> str:
+    """Delete a folder that may be deleted; return what kept it from going, or empty where it is gone."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        return f"{error.filename or folder}: {error.strerror}"
+    return ""
+
+
+def _decide(folder: Path, reasons_to_stay: Iterator[str], newest: str) -> RetentionDecision:
+    reason = next(reasons_to_stay, "")
+    return RetentionDecision(folder, not reason, reason or f"older, and not {newest}")
+
+
+def _reasons_of_age(newest: str, is_newest: bool, is_new: bool) -> list[str]:
+    return [*([newest] if is_newest else []), *(["new enough"] if is_new else [])]
+
+
+def _reasons_of_run(run: CatalogRun, by_age: Sequence[str]) -> Iterator[str]:
+    """Yield the reasons why a run stays; those that need a look into its folder come last."""
+    yield from _reasons_of_summary(run)
+    yield from by_age
+    yield from _reasons_of_folder(run.folder)
+
+
+def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
+    """Yield the reasons why a group stays, with those of its game-days, whose folders are read last."""
+    if one.folder.name != one.id:
+        yield _RENAMED
+    if one.kind is GroupKind.FLEET and one.doubt:
+        yield f"evidence: {one.doubt}"
+    yield from by_age
+    if one.ended is None:
+        yield "it has not come to its end"
+    for folder in one.members:
+        members = read_catalog(folder)
+        for run in members.runs:
+            for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):
+                yield f"its game-day {run.folder.name}: {reason}"
+        yield from (f"its game-day {problem}" for problem in members.unreadable)
+        yield from (f"its game-day {one.run_id} is still running" for one in members.running)
+
+
+def _reasons_of_summary(run: CatalogRun) -> Iterator[str]:
+    if run.summary.cleanliness is not Cleanliness.CLEAN:
+        yield f"evidence: the run left the cluster {run.summary.cleanliness}"
+    if run.folder.name != run.summary.run_id:
+        yield _RENAMED
+
+
+def _reasons_of_folder(folder: Path) -> Iterator[str]:
+    if not is_blank_form(folder):
+        yield "people wrote about it"
+    if not _is_closed(folder / "history.jsonl"):
+        yield "its history was never closed"
+
+
+def _is_closed(history: Path) -> bool:
+    try:
+        with open_plain(history) as file:
+            file.seek(max(0, history.stat().st_size - _TAIL_BYTES))
+            return b'"kind":"run_ended"' in file.read()
+    except OSError:
+        return False

@@ -1,0 +1,46 @@
+"""The timings of all runs of a reports folder, as one OpenMetrics file for a scraper that may read at any moment."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gameday.plain_file import write_whole
+from gameday.report.openmetrics import openmetrics
+from gameday.runs.catalog import RunCatalog, read_catalog
+
+
+def write_timings(reports: Path, file: Path) -> None:
+    """Write the newest run of each plan on each cluster; runs of comparisons are not among them.
+
+    Of runs that end together, each writer waits for the one before, so that the last one leaves none out.
+
+    Args:
+        reports: Folder of all runs.
+        file: The file. Its folder is made where only that is missing.
+
+    Raises:
+        OSError: The reports cannot be read, or the file not written.
+    """
+    file.parent.mkdir(exist_ok=True)
+    with _alone(file.parent):
+        write_whole(file, timings_of(read_catalog(reports)))
+
+
+def timings_of(catalog: RunCatalog) -> bytes:
+    """Return the timings of the newest run of each plan on each cluster."""
+    return openmetrics(run.summary for run in catalog.runs)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock for the block; a process that dies lets go of it."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

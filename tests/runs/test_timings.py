@@ -1,0 +1,35 @@
+"""The file of all runs' timings is read from the reports and written by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from gameday.runs import timings
+from gameday.runs.catalog import RunCatalog, read_catalog
+from tests.report.run_builder import passing, write
+
+
+def test_no_other_writer_gets_between_the_reading_and_the_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "reports" / "r1", passing())
+
+    def reading(reports: Path) -> RunCatalog:
+        other = os.open(tmp_path, os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(other)
+        return read_catalog(reports)
+
+    monkeypatch.setattr(timings, "read_catalog", reading)
+    timings.write_timings(tmp_path / "reports", tmp_path / "game-days.prom")
+    assert b"gameday_run_outcome" in (tmp_path / "game-days.prom").read_bytes()
+    again = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(again)
