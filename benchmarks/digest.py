@@ -3,7 +3,7 @@
 `python -m benchmarks.digest [--runs 50] [--nodes 500] [--plans 20] [--folder F]` builds the season from one run (its
 report.json holds the run's own summary and, in place of the sections, its whole history, which is larger), and then
 measures `gameday digest`, twice, and `gameday index` as processes. With `--killed` no run left a report, a coverage row
-or frames: every history is read and judged by the first digest, and found judged by what follows.
+or frames: every history is read and judged by each of them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
 from gameday.runs.comparison_page import read_comparison
 from gameday.runs.comparison_record import ARMS_FILE
-from gameday.runs.judging import judge_ahead
 from gameday.runs.run_row import judged_run
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
@@ -186,7 +185,6 @@ def read_catalog(reports: Path) -> RunCatalog:
             played.append(folder)
     running = {folder: history for folder in played if (history := _unfinished(folder))}
     summaries = {folder: read_summary(folder) for folder in played if folder not in running}
-    judge_ahead([folder for folder, summary in summaries.items() if summary is None])
     for folder, left in summaries.items():
         if summary := left or _judge(folder):
             runs.append(CatalogRun(folder, summary))

@@ -17,11 +17,10 @@ from gameday.report.render import render
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import DurationKind
-from gameday.runs import judging
 from gameday.runs.catalog import read_catalog
 from gameday.runs.digest import Digest, digest_of, render_digest
 from gameday.runs.matrix import CoverageMatrix
-from gameday.runs.run_row import KEPT_FILE, ROW_FILE, render_run
+from gameday.runs.run_row import ROW_FILE, render_run
 from gameday.values.pricing import OutageTerms
 from gameday.values.results import Cleanliness
 from tests.post_mortem.conftest import USUAL, incident, write_incident
@@ -214,46 +213,6 @@ def test_a_run_that_was_killed_before_its_report_is_on_the_shelf(tmp_path: Path)
     assert run.summary == summarise(load_run_folder(killed))
 
 
-def test_what_a_page_judged_of_a_killed_run_is_not_judged_by_the_next(tmp_path: Path) -> None:
-    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
-    first = digest(tmp_path)
-    made = json.loads((killed / KEPT_FILE).read_bytes())
-    assert digest(tmp_path) == first
-    made["summary"]["why"] = made["row"]["rows"][0]["why"] = "as the page before has it"
-    (killed / KEPT_FILE).write_text(json.dumps(made))
-    now = digest(tmp_path)
-    assert now.plans[0].why == now.coverage[0].matrix.rows[0].why == "as the page before has it"
-
-
-@pytest.mark.slow
-def test_killed_runs_that_are_judged_side_by_side_are_judged_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Play one by one first, then by processes of their own; a history that is none stops no other."""
-    killed = [put(tmp_path, day, cut_off(passing(), 12.5)) for day in (0, 1, 2)]
-    (killed[2] / "history.jsonl").write_text("no history\n")
-    one_by_one = digest(tmp_path)
-    kept = [run / KEPT_FILE for run in killed[:2]]
-    expected = [file.read_bytes() for file in kept]
-    for file in kept:
-        file.unlink()
-    monkeypatch.setattr(judging, "_LEAST_BYTES", 0)
-    judging.judge_ahead(killed)
-    assert [file.read_bytes() for file in kept] == expected
-    assert digest(tmp_path) == one_by_one
-
-
-def test_only_runs_without_a_report_are_judged_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An incident has a history too, and no verdicts."""
-    write_incident(tmp_path / "incident-x", USUAL)
-    render_run(put(tmp_path, 0, passing()), WEEK_END)
-    killed = put(tmp_path, 1, cut_off(passing(), 12.5))
-    asked: list[Path] = []
-    monkeypatch.setattr("gameday.runs.catalog.judge_ahead", asked.extend)
-    read_catalog(tmp_path)
-    assert asked == [killed]
-
-
 def test_a_killed_run_that_a_reaper_adds_to_is_judged_anew(tmp_path: Path) -> None:
     killed = put(tmp_path, 0, cut_off(passing(), 12.5))
     assert read_catalog(tmp_path).runs[0].summary.outcome is RunOutcome.UNKNOWN
@@ -263,25 +222,6 @@ def test_a_killed_run_that_a_reaper_adds_to_is_judged_anew(tmp_path: Path) -> No
     (run,) = read_catalog(tmp_path).runs
     assert run.summary == summarise(load_run_folder(killed))
     assert run.summary.outcome is RunOutcome.ABORTED
-    render_run(killed, WEEK_END)
-    assert not (killed / KEPT_FILE).exists()
-
-
-@pytest.mark.parametrize("torn", ["", "{", "[]", "{}"])
-def test_what_a_page_kept_and_cannot_be_read_is_judged_again(tmp_path: Path, torn: str) -> None:
-    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
-    made = digest(tmp_path)
-    (killed / KEPT_FILE).write_text(torn)
-    assert digest(tmp_path) == made
-
-
-def test_what_other_code_judged_is_judged_again(tmp_path: Path) -> None:
-    killed = put(tmp_path, 0, cut_off(passing(), 12.5))
-    made = digest(tmp_path)
-    kept = json.loads((killed / KEPT_FILE).read_bytes())
-    kept["by"], kept["summary"]["why"] = "0" * 64, "as that code has it"
-    (killed / KEPT_FILE).write_text(json.dumps(kept))
-    assert digest(tmp_path) == made
 
 
 def test_a_row_that_cannot_be_judged_costs_the_run_neither_its_place_nor_the_others_theirs(
