@@ -54,7 +54,7 @@ from gameday.runs.season_record import (
     SeasonResult,
     WatchingGuest,
 )
-from gameday.runs.usual import usual_durations
+from gameday.runs.timings import usual_durations
 from gameday.tasks.coverage import coverage
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.results import Trigger

@@ -229,4 +229,5 @@ def _all(client: SyncPrefectClient, which: FlowRunFilter) -> Iterator[FlowRun]:
 def show_clusters(reports: Path, seasons: ClusterSeasons) -> None:
     """Render the page with a row per cluster, and show it in the Prefect UI. Raises OSError."""
     page = render_cluster_seasons(reports / seasons.id, seasons, datetime.now(UTC))
-    show_page("clusters", seasons.markdown, page.resolve().as_uri(), seasons.result.why)
+    why = seasons.result.with_also(page.unwritten).why
+    show_page("clusters", seasons.markdown, page.html.resolve().as_uri(), why)

@@ -33,5 +33,6 @@ def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -
     for compared in sorted({place.arm.comparison for place in SeasonRecord.load(folder).places if place.arm}):
         publish_comparison(profile, folder.parent / compared)
     rendered = render_season(folder, datetime.now(UTC))
-    show_page("coverage", rendered.markdown, rendered.html.resolve().as_uri(), rendered.result.why)
-    return rendered.result.with_also(rendered.unwritten)
+    covered = rendered.content
+    show_page("coverage", covered.markdown, rendered.html.resolve().as_uri(), covered.result.why)
+    return covered.result.with_also(rendered.unwritten)

@@ -47,5 +47,5 @@ def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str 
             )
         except PublishError as error:
             get_run_logger().warning("not published: %s", error)
-    show_page("digest", escaped(made.digest.headline), link, made.digest.headline)
-    return made.digest.headline
+    show_page("digest", escaped(made.content.headline), link, made.content.headline)
+    return made.content.headline

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.plan.load import LoadedPlan
-    from gameday.runs.comparison_page import RenderedComparison
+    from gameday.runs.comparison import Comparison
+    from gameday.runs.pages import RenderedPage
 
 
 def play_arms(
@@ -71,7 +72,7 @@ def play_arms(
     return code
 
 
-def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
+def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
     """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
     from gameday.runs.comparison_page import render_comparison  # noqa: PLC0415
 
@@ -83,7 +84,7 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
         raise CommandError(f"{folder} is no comparison's folder: its arms.json is damaged") from None
 
 
-def print_comparison(out: Console, rendered: RenderedComparison) -> int:
+def print_comparison(out: Console, rendered: RenderedPage[Comparison]) -> int:
     """Print each arm's game-days and the comparison's outcome; returns its exit code."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -92,13 +93,13 @@ def print_comparison(out: Console, rendered: RenderedComparison) -> int:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("arm", "repetition", "outcome", "why"):
         table.add_column(column, overflow="fold")
-    for arm in rendered.comparison.arms:
+    for arm in rendered.content.arms:
         for run in arm.runs:
             style = {"passed": "green", "failed": "red"}.get(str(run.outcome), "yellow")
             outcome = Text(str(run.outcome or "not played"), style=style)
             table.add_row(Text(arm.arm.name), str(run.repetition), outcome, Text(printable(run.why)))
     out.print(table)
-    result = rendered.result
+    result = rendered.content.result
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     head = (f"{ExitCode(result.exit_code).name}  ", f"bold {style}")
     out.print(Text.assemble(head, Text(printable(result.why))), soft_wrap=True)

@@ -158,20 +158,20 @@ def coverage(
 
 
 def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
-    from gameday.runs.by_detector import PAGE_FILE, compare_detectors  # noqa: PLC0415
+    from gameday.runs.by_detector import compare_detectors  # noqa: PLC0415
 
     named = [one.split("=", 1) if "=" in one.partition("/")[0] else ("", one) for one in asked]
     try:
-        matrix = compare_detectors([(name, Path(folder)) for name, folder in named], reports, datetime.now(UTC))
+        made = compare_detectors([(name, Path(folder)) for name, folder in named], reports, datetime.now(UTC))
     except OSError as error:
         where = error.filename or reports
         raise CommandError(f"{where}: {error.strerror}; `gameday coverage --again FOLDER` draws a season's") from None
     except ValueError:
         raise CommandError("a season's coverage.json is damaged: `gameday coverage --again FOLDER` draws it") from None
-    for one in matrix.columns:
+    for one in made.content.columns:
         said = f"{one.name}: noticed {one.noticed} of {one.played}, wrongly acted {one.wrong}"
         out.print(printable(said), markup=False, soft_wrap=True)
-    out.print(f"detectors: {reports / PAGE_FILE}", soft_wrap=True, highlight=False)
+    out.print(made.unwritten or f"detectors: {made.html}", soft_wrap=True, highlight=False)
     return ExitCode.PASSED
 
 

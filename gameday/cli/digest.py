@@ -57,9 +57,12 @@ def digest(
     made = digest_of(catalog, plans, now - timedelta(days=days), now)
     try:
         rendered = render_digest(reports, made, now)
+        unwritten = rendered.unwritten
         render_index(reports, catalog, now)
     except OSError as error:
-        raise CommandError(f"the digest cannot be written: {not_written(error, reports)}") from None
+        unwritten = not_written(error, reports)
+    if unwritten:
+        raise CommandError(f"the digest cannot be written: {unwritten}")
     out = console()
     out.print(printable(made.headline), style="bold", soft_wrap=True)
     for one in made.running:
@@ -105,8 +108,7 @@ def prune(
     """
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415
 
-    from gameday.runs.after_deletion import without_dead_links  # noqa: PLC0415
-    from gameday.runs.retention import decide_retention  # noqa: PLC0415
+    from gameday.runs.retention import decide_retention, without_dead_links  # noqa: PLC0415
 
     now = datetime.now(UTC)
     catalog = _catalog(reports)
@@ -122,9 +124,11 @@ def prune(
     out.print(f"{words.count(word)} of {len(words)} runs, comparisons and fleet runs {word}{more}")
     if delete:
         try:
-            without_dead_links(reports, now)
+            unwritten = without_dead_links(reports, now)
         except OSError as error:
-            raise CommandError(f"the pages still link what is gone: {not_written(error, reports)}") from None
+            unwritten = not_written(error, reports)
+        if unwritten:
+            raise CommandError(f"the pages still link what is gone: {unwritten}")
     if failed := words.count("failed"):
         raise CommandError(f"{failed} could not be deleted, or not wholly: mend what is named above, and prune again")
     return ExitCode.PASSED

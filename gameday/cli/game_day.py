@@ -198,7 +198,7 @@ def _compare(first: Path, second: Path) -> int:
 def _render_redacted(folder: Path, now: datetime) -> Rendered:
     """Render a run without the site's names; those of a comparison have the same neutral names."""
     from gameday.report.render import render  # noqa: PLC0415
-    from gameday.runs.comparison_redact import cleaner_of_member  # noqa: PLC0415
+    from gameday.runs.comparison_page import cleaner_of_member  # noqa: PLC0415
 
     try:
         clean = cleaner_of_member(folder)

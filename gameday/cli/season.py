@@ -127,7 +127,7 @@ def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) ->
     """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
     from gameday.errors import RefusedError  # noqa: PLC0415
     from gameday.runs.draw import plans_to_draw, refuse_settings  # noqa: PLC0415
-    from gameday.runs.usual import usual_durations  # noqa: PLC0415
+    from gameday.runs.timings import usual_durations  # noqa: PLC0415
 
     assert asked.random is not None
     before = usual_durations(asked.reports, cluster.name)

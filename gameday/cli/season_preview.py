@@ -28,7 +28,7 @@ def print_preview(out: Console, asked: AskedSeason, profile: str | None, command
         CommandError: Nothing can be drawn, or the cluster does not answer.
     """
     from gameday.runs.preview import preview_random_season  # noqa: PLC0415
-    from gameday.runs.usual import usual_durations  # noqa: PLC0415
+    from gameday.runs.timings import usual_durations  # noqa: PLC0415
 
     assert asked.random is not None
     try:

@@ -12,17 +12,13 @@ from pydantic import Field
 
 from gameday.checks.outcome import RunOutcome
 from gameday.detectors.signals import Signal
-from gameday.plain_file import write_whole
-from gameday.report.page import environment
 from gameday.runs.cells import CellState, CoverageCell
 from gameday.runs.detections import OF_THE_DETECTOR
 from gameday.runs.matrix import FaultRow
+from gameday.runs.pages import PageModel, RenderedPage, write_page
 from gameday.runs.season_page import Coverage, read_coverage
-from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness
 
-PAGE_FILE = "detectors.html"
-RECORD_FILE = "detectors.json"
 _ASKS_FOR_ACTION = "quarantine"
 _STAYS_IN_SERVICE = ("workload", "event", "ignore")
 """Decisions about a line in the kernel log (docs/detectors.md) for which a node stays in service."""
@@ -31,7 +27,7 @@ _OF_THE_KUBELET = ("Ready=", "MemoryPressure=", "DiskPressure=", "PIDPressure=",
 _NOT_JUDGED = (RunOutcome.REFUSED, RunOutcome.ABORTED, RunOutcome.UNKNOWN)
 
 
-class DetectorAnswer(FrozenModel):
+class DetectorAnswer(PageModel):
     """A detector's answer to a fault, with the signals that it gave itself, the first one first."""
 
     state: CellState
@@ -46,7 +42,7 @@ class DetectorAnswer(FrozenModel):
         return self.signals[0].seconds if self.signals else None
 
 
-class DetectorColumn(FrozenModel):
+class DetectorColumn(PageModel):
     """A detector, and what it made of the faults."""
 
     name: str
@@ -59,7 +55,7 @@ class DetectorColumn(FrozenModel):
     median_s: float | None = Field(description="median of the times to the first signal; None if none came")
 
 
-class DetectorRow(FrozenModel):
+class DetectorRow(PageModel):
     """A fault, with an answer for each column."""
 
     plan: str
@@ -68,14 +64,16 @@ class DetectorRow(FrozenModel):
     answers: tuple[DetectorAnswer, ...]
 
 
-class DetectorMatrix(FrozenModel):
+class DetectorMatrix(PageModel):
     """The content of detectors.json."""
 
     columns: tuple[DetectorColumn, ...]
     rows: tuple[DetectorRow, ...]
 
 
-def compare_detectors(seasons: Sequence[tuple[str, Path]], reports: Path, rendered_at: datetime) -> DetectorMatrix:
+def compare_detectors(
+    seasons: Sequence[tuple[str, Path]], reports: Path, rendered_at: datetime
+) -> RenderedPage[DetectorMatrix]:
     """Write detectors.html and detectors.json into a folder, from the coverage.json of seasons.
 
     Args:
@@ -92,11 +90,7 @@ def compare_detectors(seasons: Sequence[tuple[str, Path]], reports: Path, render
     for name, folder in seasons:
         covered = read_coverage(folder)
         found.setdefault(name or str(covered.record.guest or "ours"), {})[folder] = covered
-    matrix = _matrix(found, reports.resolve())
-    page = environment("runs").get_template("detectors.html").render(matrix=matrix, rendered_at=rendered_at)
-    write_whole(reports / PAGE_FILE, page)
-    write_whole(reports / RECORD_FILE, matrix.model_dump_json(indent=1) + "\n")
-    return matrix
+    return write_page(reports / "detectors", "detectors.html", _matrix(found, reports.resolve()), rendered_at)
 
 
 def _matrix(found: Mapping[str, Mapping[Path, Coverage]], reports: Path) -> DetectorMatrix:
@@ -131,7 +125,7 @@ def _matrix(found: Mapping[str, Mapping[Path, Coverage]], reports: Path) -> Dete
 
 
 def _newest(seasons: Mapping[Path, Coverage]) -> dict[str, tuple[FaultRow, Path | None]]:
-    """Return each plan's newest row with its run's folder; one that was not played to its end gives way to any other."""
+    """Return each plan's newest row, and its run's folder; a run that was stopped or refused gives way to any other."""
     found: dict[str, tuple[FaultRow, Path | None]] = {}
     for folder, covered in sorted(seasons.items(), key=lambda one: one[1].record.started):
         places = {

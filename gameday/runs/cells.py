@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gameday.checks.facts import seconds_text
 from gameday.detectors.signals import Signal
 from gameday.runs.detections import FaultWindow, first_detection, not_asked
+from gameday.runs.pages import PageModel
 from gameday.values.dated import CLOCK_TOLERANCE_S
 
 
@@ -30,10 +31,8 @@ class CellState(StrEnum):
 _BADNESS = list(CellState)
 
 
-class CoverageCell(BaseModel):
+class CoverageCell(PageModel):
     """A signal of a fault; with several targets, that of the target that fared worst."""
-
-    model_config = ConfigDict(frozen=True)
 
     signal: Signal
     state: CellState

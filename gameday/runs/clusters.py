@@ -7,29 +7,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
-from pydantic_core import to_json
+from pydantic import AwareDatetime
 
 from gameday.checks.outcome import RunOutcome, ended_with, worst_exit_code
 from gameday.exit_codes import ExitCode
-from gameday.plain_file import write_whole
 from gameday.report.markdown import markdown
-from gameday.report.page import environment
+from gameday.runs.pages import PageModel, RenderedPage, write_page
 from gameday.runs.season_record import SeasonResult
 from gameday.values.results import Cleanliness
 
-PAGE_FILE = "clusters.html"
-RECORD_FILE = "clusters.json"
 FORMAT = 1
 """The format of clusters.json; counted up when a field that was there before changes its meaning or goes."""
-_ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ClusterSeason(_Model):
+class ClusterSeason(PageModel):
     """The season of one cluster."""
 
     cluster: str
@@ -60,7 +51,7 @@ class ClusterSeason(_Model):
         return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
-class ClusterSeasons(_Model):
+class ClusterSeasons(PageModel):
     """The seasons that were started together."""
 
     id: str
@@ -116,13 +107,10 @@ def judged(verdict: ExitCode | None, state: str, message: str, *, began: bool) -
     return verdict, message
 
 
-def render_cluster_seasons(folder: Path, seasons: ClusterSeasons, rendered_at: datetime) -> Path:
-    """Write clusters.html and clusters.json into a folder, and return the page's path. Raises OSError."""
+def render_cluster_seasons(
+    folder: Path, seasons: ClusterSeasons, rendered_at: datetime
+) -> RenderedPage[ClusterSeasons]:
+    """Write clusters.html and clusters.json into a folder that is made for them; raises as `write_page` does."""
     folder.mkdir(parents=True, exist_ok=True)
-    record = {"format": FORMAT, **seasons.model_dump(mode="json"), **seasons.result.model_dump()}
-    write_whole(folder / RECORD_FILE, to_json(record, indent=1) + b"\n")
-    page = environment("runs").get_template("clusters.html")
-    accent = _ACCENTS.get(seasons.result.exit_code, "unknown")
-    html = page.render(seasons=seasons, result=seasons.result, accent=accent, rendered_at=rendered_at)
-    write_whole(folder / PAGE_FILE, html)
-    return folder / PAGE_FILE
+    also = {"format": FORMAT, **seasons.result.model_dump()}
+    return write_page(folder / "clusters", "clusters.html", seasons, rendered_at, also=also)

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from gameday.checks.outcome import RunResult
-from gameday.plain_file import read_plain, write_each
+from gameday.plain_file import read_plain
 from gameday.report.durations import durations
 from gameday.report.figure import Figure, figures_of
-from gameday.report.page import environment
-from gameday.report.redact import cleaned
-from gameday.report.render import render
+from gameday.report.redact import Clean, cleaned, cleaner, words_of_command
+from gameday.report.render import load_with_its_past, render
 from gameday.report.run_folder import RunFolder, garbage_collection_paused, load_run_folder
 from gameday.runs.arm_result import arm_result
 from gameday.runs.comparison import Comparison, PlayedRun, compare
-from gameday.runs.comparison_record import ArmRecord, ComparisonRecord
-from gameday.runs.comparison_redact import cleaner_of
-from gameday.runs.season_record import Assignment, SeasonResult
-
-_ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
+from gameday.runs.comparison_record import ARMS_FILE, ArmRecord, ComparisonRecord
+from gameday.runs.pages import RenderedPage, write_page
+from gameday.runs.season_record import Assignment
 
 
-@dataclass(frozen=True)
-class RenderedComparison:
-    html: Path
-    json: Path
-    comparison: Comparison
-    unwritten: str
-    """The reason why page or JSON is not as it should be; empty where both are written."""
-
-    @property
-    def result(self) -> SeasonResult:
-        """The comparison's exit code, and its outcome in a sentence."""
-        return self.comparison.result
-
-
-def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = False) -> RenderedComparison:
+def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = False) -> RenderedPage[Comparison]:
     """Write comparison.html and comparison.json into the comparison's folder, from arms.json and the folders in it.
 
     `redact`: write comparison-redacted.html and .json, without the site's names, and the report-redacted.html that it
@@ -49,12 +31,8 @@ def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = Fal
     if redact:
         compared = _redacted(compared, folder, rendered_at)
     suffix = "-redacted" if redact else ""
-    html, json = folder / f"comparison{suffix}.html", folder / f"comparison{suffix}.json"
-    page = environment("runs").get_template("comparison.html")
-    accent = _ACCENTS.get(compared.result.exit_code, "unknown")
-    content = page.render(c=compared, accent=accent, report=f"report{suffix}.html", rendered_at=rendered_at)
-    unwritten = write_each({html: content, json: compared.model_dump_json(indent=1) + "\n"})
-    return RenderedComparison(html, json, compared, unwritten)
+    stem = folder / f"comparison{suffix}"
+    return write_page(stem, "comparison.html", compared, rendered_at, report=f"report{suffix}.html")
 
 
 def _redacted(compared: Comparison, folder: Path, rendered_at: datetime) -> Comparison:
@@ -119,3 +97,24 @@ def _read(record: ComparisonRecord, place: Assignment, run: RunFolder) -> tuple[
 
 def _arm_of(record: ComparisonRecord, place: Assignment) -> ArmRecord:
     return next(arm for arm in record.arms if place.arm and arm.name == place.arm.arm)
+
+
+def cleaner_of(folder: Path) -> Clean:
+    """Return the function that takes the site's names out of a text, for all that is in a comparison's folder.
+
+    A node has the same number on the page and in each report, whatever else each of them names.
+    Raises OSError, and ValueError, as `ComparisonRecord.load` does.
+    """
+    record = ComparisonRecord.load(folder)
+    folders = (folder / place.run_id for place in record.runs)
+    runs = [load_with_its_past(run) for run in folders if (run / "history.jsonl").is_file()]
+    words = list(words_of_command(record.command))
+    if not any(run.started and run.started.trigger == "rehearsal" for run in runs):
+        words.append((record.cluster, "the cluster"))
+    return cleaner(runs, (node for place in record.runs for node in place.targets), words)
+
+
+def cleaner_of_member(run_folder: Path) -> Clean | None:
+    """Return `cleaner_of` the comparison that a game-day's folder is in; None where it is in none."""
+    around = run_folder.resolve().parent
+    return cleaner_of(around) if (around / ARMS_FILE).is_file() else None

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict
-from pydantic_core import to_json
-
 from gameday.checks.outcome import RunOutcome
-from gameday.plain_file import write_whole
 from gameday.plan.models import Plan
 from gameday.report.compare import Trend, trends
 from gameday.report.earlier_runs import MOST_RUNS, carried_actions
 from gameday.report.notes import ActionItem, Notes
 from gameday.report.outage import RULE, OutageTotal, outage_totals
-from gameday.report.page import environment
 from gameday.report.summary import DurationKind
 from gameday.runs.catalog import CatalogRun, RunCatalog, RunningRun
 from gameday.runs.matrix import CoverageMatrix, joined
+from gameday.runs.pages import PageModel, RenderedPage, write_page
 from gameday.runs.run_row import judged_run
 from gameday.values.results import Cleanliness
 
@@ -37,11 +32,7 @@ MOST_MARKS = 20
 _MEASURES = (DurationKind.ALERT, DurationKind.TAINT, DurationKind.RETURN)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Mark(_Model):
+class Mark(PageModel):
     run_id: str
     folder: str
     started: datetime
@@ -49,7 +40,7 @@ class Mark(_Model):
     cleanliness: Cleanliness
 
 
-class PlanRow(_Model):
+class PlanRow(PageModel):
     """A plan on a cluster; `history` oldest first. `trends` are the newest run's, as its own report has them."""
 
     plan: str
@@ -65,14 +56,14 @@ class PlanRow(_Model):
     trends: tuple[Trend, ...]
 
 
-class ClusterCoverage(_Model):
+class ClusterCoverage(PageModel):
     """The newest run of each plan on one cluster; what is noticed in a rehearsal says nothing of another."""
 
     cluster: str
     matrix: CoverageMatrix
 
 
-class OpenAction(_Model):
+class OpenAction(PageModel):
     """`page` is its report's, from the reports folder; `source` the node or the run it was written down for."""
 
     page: str
@@ -81,7 +72,7 @@ class OpenAction(_Model):
     overdue: bool
 
 
-class Digest(_Model):
+class Digest(PageModel):
     """The content of digest.json. Its figures count runs that began in the window; trends look further back."""
 
     start: datetime
@@ -238,21 +229,15 @@ def _headline(window: Sequence[CatalogRun], rows: Sequence[PlanRow], running: in
     return ", ".join(said) + "."
 
 
-@dataclass(frozen=True)
-class RenderedDigest:
-    html: Path
-    json: Path
-    digest: Digest
-
-
-def render_digest(reports: Path, digest: Digest, rendered_at: datetime) -> RenderedDigest:
-    """Write digest.html and digest.json into the reports folder; raises OSError."""
-    made = RenderedDigest(reports / "digest.html", reports / "digest.json", digest)
-    templates = environment("runs")
-    page = templates.get_template("digest.html").render(
-        digest=digest, rendered_at=rendered_at, measures=_MEASURES, most_runs=MOST_RUNS, outage_rule=RULE
+def render_digest(reports: Path, digest: Digest, rendered_at: datetime) -> RenderedPage[Digest]:
+    """Write digest.html and digest.json into the reports folder; raises as `write_page` does."""
+    return write_page(
+        reports / "digest",
+        "digest.html",
+        digest,
+        rendered_at,
+        also={"format": FORMAT, "rendered_at": rendered_at},
+        measures=_MEASURES,
+        most_runs=MOST_RUNS,
+        outage_rule=RULE,
     )
-    write_whole(made.html, page)
-    content = {"format": FORMAT, "rendered_at": rendered_at, **digest.model_dump(mode="json")}
-    write_whole(made.json, to_json(content, indent=1, inf_nan_mode="null") + b"\n")
-    return made

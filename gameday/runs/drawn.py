@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict
-
 from gameday.checks.outcome import RunOutcome
 from gameday.documents.fields import format_duration
+from gameday.runs.pages import PageModel
 from gameday.runs.run_row import JudgedRun
 from gameday.runs.season_record import SeasonRecord
 
 _NOT_PLAYED = "not played"
 
 
-class DrawnGameDay(BaseModel):
+class DrawnGameDay(PageModel):
     """A game-day of a random season; seconds count from the moment at which the season began to play."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     at_s: float
     """The time that was drawn for it."""

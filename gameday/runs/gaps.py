@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict
-
 from gameday.detectors.signals import Signal
 from gameday.runs.cells import CellState, CoverageCell
+from gameday.runs.pages import PageModel
 
 _MISSED: dict[Signal, str] = {
     Signal.LOG: "Look at the path from the node's kernel log to the log store: is the shipper running there, and does "
@@ -37,10 +36,8 @@ _UNKNOWN: dict[Signal, str] = {
 _UNKNOWN_ELSE = "Mend what stopped the run, and run the plan again: nothing is known of this signal until then."
 
 
-class CoverageGap(BaseModel):
+class CoverageGap(PageModel):
     """Signals of one fault that should have come and did not, or of which nothing is known; and what to do about it."""
-
-    model_config = ConfigDict(frozen=True)
 
     plan: str
     signals: tuple[Signal, ...]

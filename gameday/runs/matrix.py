@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from gameday.checks.facts import stop_reason, targets
 from gameday.checks.outcome import RunOutcome
@@ -24,12 +24,8 @@ from gameday.report.run_folder import RunFolder
 from gameday.runs.cells import CellState, CoverageCell, cell_of
 from gameday.runs.detections import expects_canary_to_feel_fault, window_of
 from gameday.runs.gaps import CoverageGap, gaps_of
+from gameday.runs.pages import PageModel
 from gameday.values.results import Cleanliness
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
 
 _REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT, Signal.SAID}
 """Signals that act or call somebody. A log line, a metric, a Kubernetes Event and a guest's output reach only those who
@@ -51,7 +47,7 @@ class FaultNoticed(StrEnum):
     LOUD = "not quiet"
 
 
-class FaultRow(_Model):
+class FaultRow(PageModel):
     plan: str
     title: str
     fault: str
@@ -95,7 +91,7 @@ class FaultRow(_Model):
         return tuple(cell for cell in self.cells if cell.state in (CellState.MISSED, CellState.UNKNOWN))
 
 
-class CoverageMatrix(_Model):
+class CoverageMatrix(PageModel):
     signals: tuple[Signal, ...] = tuple(Signal)
     rows: tuple[FaultRow, ...]
     gaps: tuple[CoverageGap, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 from gameday.plain_file import open_plain
 from gameday.report.notes import is_blank_form
 from gameday.runs.catalog import CatalogRun, GroupKind, RunCatalog, RunGroup, read_catalog
+from gameday.runs.index import render_index
+from gameday.runs.season_page import redraw_season
+from gameday.runs.season_record import SEASON_FILE
 from gameday.values.results import Cleanliness
 
 _RENAMED = "somebody renamed the folder: it is no longer its own"
@@ -130,3 +134,25 @@ def _is_closed(history: Path) -> bool:
             return b'"kind":"run_ended"' in file.read()
     except OSError:
         return False
+
+
+def without_dead_links(reports: Path, rendered_at: datetime) -> str:
+    """Draw the index and the seasons' pages again where they are, without links to folders that are gone.
+
+    The digest links the runs of its window, which are newer than what is deleted as a rule; `gameday digest` renews it.
+
+    Returns:
+        The reason why a disk that takes nothing more lacks one of them; empty if all are drawn.
+
+    Raises:
+        OSError: The folder cannot be read or written.
+    """
+    if (reports / "index.html").is_file():
+        render_index(reports, read_catalog(reports), rendered_at)
+    unwritten = ""
+    for season in reports.glob(f"*/{SEASON_FILE}"):
+        if season.parent.is_symlink():
+            continue
+        with suppress(ValueError, FileNotFoundError):  # a season without a page, or with a damaged one, links nothing
+            unwritten = redraw_season(season.parent, rendered_at).unwritten or unwritten
+    return unwritten

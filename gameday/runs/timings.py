@@ -1,16 +1,22 @@
-"""The timings of all runs of a reports folder, as one OpenMetrics file for a scraper that may read at any moment."""
+"""The times that the runs of a reports folder took, as an OpenMetrics file for a scraper, and the usual ones."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from statistics import median
 
+from gameday.checks.outcome import RunOutcome
 from gameday.plain_file import write_whole
 from gameday.report.openmetrics import openmetrics
 from gameday.runs.catalog import RunCatalog, read_catalog
+
+_PLAYED_TO_THE_END = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 
 
 def write_timings(reports: Path, file: Path) -> None:
@@ -44,3 +50,21 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+
+
+def usual_durations(reports: Path, cluster: str) -> dict[str, timedelta]:
+    """Return the median by plan over the runs that were played to their end; empty where there is no such folder.
+
+    Args:
+        reports: Folder of all runs.
+        cluster: The cluster's name in its profile.
+    """
+    try:
+        runs = read_catalog(reports).runs
+    except OSError:
+        return {}
+    took: dict[str, list[float]] = defaultdict(list)
+    for one in (run.summary for run in runs):
+        if one.cluster == cluster and one.outcome in _PLAYED_TO_THE_END:
+            took[one.plan].append(one.seconds)
+    return {plan: timedelta(seconds=median(seconds)) for plan, seconds in took.items()}

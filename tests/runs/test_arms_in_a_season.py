@@ -91,7 +91,7 @@ def test_a_seasons_page_links_the_arms_runs_and_counts_them_as_their_arms_do(tmp
     write(first, passing())
     write(second, without(passing(), lambda event: isinstance(event, AlertSeen)))
     rendered = render_season(tmp_path / "season-1", START)
-    assert rendered.result.exit_code == 0
+    assert rendered.content.result.exit_code == 0
     assert f'"../{compared.id}/comparison.html"' in rendered.html.read_text(encoding="utf-8")
 
 

@@ -81,7 +81,7 @@ def untainted(*more: Timed) -> list[Timed]:
 def answer(reports: Path, events: list[Timed], of: Plan) -> DetectorAnswer:
     of = of.model_copy(update={"detector": "npd"})
     folder = season(reports, "s", (of, watched(*events)), guest="npd")
-    (row,) = compare_detectors([("", folder)], reports, START).rows
+    (row,) = compare_detectors([("", folder)], reports, START).content.rows
     return row.answers[0]
 
 
@@ -153,7 +153,7 @@ def compared(tmp_path: Path) -> DetectorMatrix:
     ours = season(tmp_path, "o", (a, passing()), (plan("slow"), passing()), (XID_13, passing()))
     first = season(tmp_path / "npd", "s", (a, aborted), (b, untainted()), guest=HOSTILE, left_out=slow)
     second = season(tmp_path / "npd", "t", (a, passing()), guest=HOSTILE, left_out=slow, began=100)
-    return compare_detectors([("", ours), ("", second), ("", first)], tmp_path, START)
+    return compare_detectors([("", ours), ("", second), ("", first)], tmp_path, START).content
 
 
 def test_seasons_of_one_detector_are_one_column_with_the_newest_finished_run(compared: DetectorMatrix) -> None:

@@ -77,7 +77,7 @@ def test_only_a_verdict_is_taken_for_one(tags: str, state: str, began: bool, cod
 def test_the_page_and_the_record_have_a_row_per_cluster(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script> [x](javascript:alert(1)) | y"
     made = seasons(ExitCode.PASSED, ExitCode.DIRTY, why=hostile)
-    page = render_cluster_seasons(tmp_path / "s", made, NOW).read_text()
+    page = render_cluster_seasons(tmp_path / "s", made, NOW).html.read_text()
     assert "2 clusters: 1 passed, 1 dirty." in page
     assert '<a href="http://127.0.0.1:4200/runs/flow-run/1">c1</a>' in page
     assert "3 min" in page
@@ -96,4 +96,4 @@ def test_counts_that_are_not_known_are_not_shown_as_none(tmp_path: Path) -> None
     unknown = made.clusters[1].model_copy(update={"game_days": None, "ended": None})
     made = made.model_copy(update={"clusters": (made.clusters[0], unknown)})
     assert "| Unknown | not measured | not measured | - |" in made.markdown
-    assert "not measured" in render_cluster_seasons(tmp_path, made, NOW).read_text()
+    assert "not measured" in render_cluster_seasons(tmp_path, made, NOW).html.read_text()

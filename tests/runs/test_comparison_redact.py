@@ -48,7 +48,7 @@ def _guard() -> Timed:
 
 
 def test_no_name_of_the_site_is_on_the_page_nor_in_the_reports_that_it_links(folder: Path) -> None:
-    assert run(["report", str(folder), "--redact"]) == render_comparison(folder, at(100)).result.exit_code
+    assert run(["report", str(folder), "--redact"]) == render_comparison(folder, at(100)).content.result.exit_code
     page = folder / "comparison-redacted.html"
     tags = Page(page.read_text(encoding="utf-8")).tags
     links = [folder / (found.get("href") or "") for tag, found in tags if tag == "a"]
@@ -83,7 +83,7 @@ def test_verdicts_and_figures_stay_whatever_a_node_is_called(folder: Path) -> No
         own = ComparisonRecord.load(folder)
         runs = tuple(place.model_copy(update={"targets": (name,)}) for place in own.runs)
         own.model_copy(update={"runs": runs}).save(folder)
-        plain, hidden = (render_comparison(folder, at(100), redact=redact).comparison for redact in (False, True))
+        plain, hidden = (render_comparison(folder, at(100), redact=redact).content for redact in (False, True))
         assert hidden.result.exit_code == plain.result.exit_code
         assert [row.cells for row in hidden.expectations] == [row.cells for row in plain.expectations]
         assert [row.cells for row in hidden.figures] == [row.cells for row in plain.figures]
@@ -96,4 +96,4 @@ def test_a_rehearsals_cluster_keeps_its_name(folder: Path) -> None:
     for name in ("a", "b"):
         write(folder / f"arms-1-{name}", passing())
     ComparisonRecord.load(folder).model_copy(update={"cluster": "the rehearsal"}).save(folder)
-    assert render_comparison(folder, at(100), redact=True).comparison.record.cluster == "the rehearsal"
+    assert render_comparison(folder, at(100), redact=True).content.record.cluster == "the rehearsal"

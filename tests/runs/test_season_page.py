@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from datetime import timedelta
@@ -12,7 +11,8 @@ import pytest
 
 from gameday.history.events import AlertSeen, Refused, TaintSeen
 from gameday.runs.matrix import matrix_of
-from gameday.runs.season_page import RenderedSeason, headline, render_season
+from gameday.runs.pages import RenderedPage
+from gameday.runs.season_page import Coverage, headline, render_season
 from gameday.runs.season_record import (
     Assignment,
     DrawnNotPlaced,
@@ -45,7 +45,7 @@ def season_record(folder: Path, *places: Assignment, stopped: str = "") -> Seaso
     )
 
 
-def season(folder: Path, *places: Assignment, stopped: str = "") -> RenderedSeason:
+def season(folder: Path, *places: Assignment, stopped: str = "") -> RenderedPage[Coverage]:
     season_record(folder, *places, stopped=stopped).save(folder)
     return render_season(folder, at(100))
 
@@ -55,7 +55,7 @@ def place_of(run_id: str) -> Assignment:
 
 
 @pytest.fixture
-def rendered(tmp_path: Path) -> RenderedSeason:
+def rendered(tmp_path: Path) -> RenderedPage[Coverage]:
     write(tmp_path / "s-01", passing(), plan=plan())
     return season(tmp_path / "s", place_of("s-01"), place_of("s-02"), stopped="operator: SIGINT received")
 
@@ -67,12 +67,12 @@ def test_a_season_keeps_its_result_where_its_page_finds_no_room(tmp_path: Path) 
         fill(small, leave_bytes=8192)
         rendered = render_season(small / "s", at(100))
         assert not rendered.html.exists()
-    assert rendered.result.why.startswith("1 game-day: 1 passed")
+    assert rendered.content.result.why.startswith("1 game-day: 1 passed")
     assert rendered.unwritten.startswith(f"Not written: {rendered.html}: no space left on device; make room there")
 
 
-def test_the_page_links_each_fault_to_its_runs_report(rendered: RenderedSeason) -> None:
-    (row,) = rendered.coverage.matrix.rows
+def test_the_page_links_each_fault_to_its_runs_report(rendered: RenderedPage[Coverage]) -> None:
+    (row,) = rendered.content.matrix.rows
     assert f'href="../{row.run_id}/report.html"' in rendered.html.read_text()
 
 
@@ -83,16 +83,16 @@ def test_the_guest_that_watched_is_named_everywhere(tmp_path: Path) -> None:
     SeasonRecord.load(tmp_path / "s").model_copy(update={"guest": guest}).save(tmp_path / "s")
     rendered = render_season(tmp_path / "s", at(100))
     assert "watched by npd v1 (commit 6632ca6), a guest" in rendered.html.read_text()
-    assert "npd v1" in rendered.markdown
+    assert "npd v1" in rendered.content.markdown
     assert json.loads(rendered.json.read_bytes())["record"]["guest"]["version"] == "v1 (commit 6632ca6)"
 
 
-def test_the_page_fetches_nothing(rendered: RenderedSeason) -> None:
+def test_the_page_fetches_nothing(rendered: RenderedPage[Coverage]) -> None:
     page = rendered.html.read_text()
     assert re.findall(r'(?:src|href)="(?:https?:)?//[^"]*"|url\(|@import', page) == []
 
 
-def test_hostile_text_stays_text(rendered: RenderedSeason) -> None:
+def test_hostile_text_stays_text(rendered: RenderedPage[Coverage]) -> None:
     page = rendered.html.read_text()
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -103,33 +103,33 @@ def test_the_artifact_says_the_gaps_in_words_and_links_the_page(tmp_path: Path) 
     quiet = without(passing(), lambda event: isinstance(event, TaintSeen))
     write(tmp_path / "s-01", quiet, plan=plan())
     made = season(tmp_path / "s", place_of("s-01"))
-    assert "file:" not in made.markdown, "no browser opens it from Prefect's page"
-    assert "- **lost: taint missed.**" in made.markdown
-    rows = [line for line in made.markdown.splitlines() if line.startswith("|")]
+    assert "file:" not in made.content.markdown, "no browser opens it from Prefect's page"
+    assert "- **lost: taint missed.**" in made.content.markdown
+    rows = [line for line in made.content.markdown.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1
     assert [line.split(" |")[0] for line in rows[2:]] == ["| lost"]
 
 
-def test_the_artifact_keeps_hostile_text_text(rendered: RenderedSeason) -> None:
+def test_the_artifact_keeps_hostile_text_text(rendered: RenderedPage[Coverage]) -> None:
     left = (LeftOut(plan="<img src=x>|[a](b)", title="t", why="# no"),)
-    made = dataclasses.replace(rendered, coverage=rendered.coverage.model_copy(update={"left_out": left}))
+    made = rendered.content.model_copy(update={"left_out": left})
     assert "&lt;img src=x&gt;\\|\\[a\\]" in made.markdown
 
 
-def test_what_was_not_run_is_named_with_its_reason(rendered: RenderedSeason) -> None:
-    assert [(one.plan, one.why) for one in rendered.coverage.left_out] == [
+def test_what_was_not_run_is_named_with_its_reason(rendered: RenderedPage[Coverage]) -> None:
+    assert [(one.plan, one.why) for one in rendered.content.left_out] == [
         ("slow", "it may wait too long"),
         ("lost", "operator: SIGINT received"),
     ]
     assert "It may wait too long." in rendered.html.read_text()
 
 
-def test_a_stopped_seasons_page_shows_what_was_run(rendered: RenderedSeason) -> None:
-    assert len(rendered.coverage.matrix.rows) == 1
-    assert rendered.result.exit_code == 3
+def test_a_stopped_seasons_page_shows_what_was_run(rendered: RenderedPage[Coverage]) -> None:
+    assert len(rendered.content.matrix.rows) == 1
+    assert rendered.content.result.exit_code == 3
 
 
-def test_the_json_holds_the_same_as_the_page(rendered: RenderedSeason) -> None:
+def test_the_json_holds_the_same_as_the_page(rendered: RenderedPage[Coverage]) -> None:
     content = json.loads(rendered.json.read_bytes())
     (row,) = content["matrix"]["rows"]
     assert [cell["signal"] for cell in row["cells"]][:3] == ["log", "metric", "alert"]
@@ -157,7 +157,7 @@ def test_a_damaged_season_is_a_value_error(tmp_path: Path) -> None:
         render_season(tmp_path, at(0))
 
 
-def random_season(folder: Path) -> RenderedSeason:
+def random_season(folder: Path) -> RenderedPage[Coverage]:
     """A season that drew five game-days: one passed, one was refused, one came late, and two found no time or nodes."""
     write(folder.parent / "s-01", passing(), plan=plan())
     refused = [Timed(0.2, Refused(why="outside the maintenance window"))]
@@ -180,7 +180,7 @@ def random_season(folder: Path) -> RenderedSeason:
 
 def test_a_random_season_says_of_each_draw_what_became_of_it(tmp_path: Path) -> None:
     rendered = random_season(tmp_path / "s")
-    drawn = [(one.at_s, one.plan, one.outcome, one.why) for one in rendered.coverage.drawn]
+    drawn = [(one.at_s, one.plan, one.outcome, one.why) for one in rendered.content.drawn]
     assert [one[:3] for one in drawn] == [
         (12.0, "lost", "passed"),
         (700.0, "lost", "refused"),
@@ -190,22 +190,22 @@ def test_a_random_season_says_of_each_draw_what_became_of_it(tmp_path: Path) -> 
     ]
     assert "outside the maintenance window" in drawn[1][3]
     assert "by its turn its usual duration would have passed the end of the budget" in drawn[3][3]
-    assert [one.plan for one in rendered.coverage.left_out] == ["slow"]
+    assert [one.plan for one in rendered.content.left_out] == ["slow"]
 
 
 def test_a_random_season_names_its_seed_and_the_command_that_plays_it_again(tmp_path: Path) -> None:
     rendered = random_season(tmp_path / "s")
     said = "A random season (seed 7, budget 3600s, mean gap 300s): 5 drawn, 1 played, 4 not."
     page = rendered.html.read_text()
-    for where in (page, rendered.markdown.replace("\\", "")):
+    for where in (page, rendered.content.markdown.replace("\\", "")):
         assert said in where
         assert "gameday season --random --seed 7" in where
     assert page.index(said) < page.index('id="drawn"') < page.index('id="matrix"')
-    assert "- wide, drawn for 25 min 00 s:" in rendered.markdown
+    assert "- wide, drawn for 25 min 00 s:" in rendered.content.markdown
     assert "<script>alert(1)" not in page
 
 
-def test_another_season_says_nothing_of_a_draw(rendered: RenderedSeason) -> None:
-    assert rendered.coverage.drawn == ()
+def test_another_season_says_nothing_of_a_draw(rendered: RenderedPage[Coverage]) -> None:
+    assert rendered.content.drawn == ()
     assert 'id="drawn"' not in rendered.html.read_text()
-    assert "random" not in rendered.markdown
+    assert "random" not in rendered.content.markdown

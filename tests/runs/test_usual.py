@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
-from gameday.runs.usual import usual_durations
+from gameday.runs.timings import usual_durations
 
 
 def run(reports: Path, id: str, seconds: float, **changes: str) -> None:
