@@ -24,7 +24,8 @@ from gameday.plan.models import Plan
 from gameday.report.figure import figures_of
 from gameday.report.figures.list_or_watch import cores_used
 from gameday.report.run_folder import RunFolder, load_run_folder
-from gameday.runs.comparison_record import ARMS_FILE, ComparisonRecord
+from gameday.runs.comparison_record import ComparisonRecord
+from gameday.runs.run_list import ARMS_FILE
 from gameday.values.api_loads import Followed, Reconnected, SteadyLoad
 from gameday.values.pod_steps import Allocation, PodStep
 

@@ -16,7 +16,7 @@ from gameday.reaper.histories import describe_reap, note_reaped, note_reaped_els
 from gameday.reaper.reap import ReapResult
 from gameday.report.message import notice
 from gameday.run.record import folder_of_run
-from gameday.runs.comparison_record import ARMS_FILE
+from gameday.runs.run_list import ARMS_FILE
 from gameday.runs.run_row import render_run
 from gameday.tasks.compare import publish_comparison
 from gameday.tasks.flow_run import settle_flow_run

@@ -35,7 +35,7 @@ def play_arms(
     from gameday.flows.arms import comparison  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
     from gameday.runs.assignment import comparison_of  # noqa: PLC0415
-    from gameday.runs.comparison_record import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
+    from gameday.runs.run_list import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
     from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
 
     id = f"arms-{new_run_id()}"

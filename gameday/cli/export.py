@@ -139,16 +139,16 @@ def _summary(run: RunFolder) -> Summary:
 
 def _timings_of_all(reports: Path) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
-    from gameday.runs.catalog import read_catalog  # noqa: PLC0415
+    from gameday.runs.run_list import list_runs  # noqa: PLC0415
     from gameday.runs.timings import timings_of  # noqa: PLC0415
 
     try:
-        catalog = read_catalog(reports)
+        runs = list_runs(reports).runs
     except OSError as error:
         raise CommandError(f"{reports}: {error.strerror}; give a run's folder, or the one that holds them") from None
-    if not catalog.runs:
+    if not runs:
         raise CommandError(f"{reports} holds no run that could be read: there is nothing to export")
-    return timings_of(catalog)
+    return timings_of(runs)
 
 
 def _write(path: Path, content: bytes) -> None:

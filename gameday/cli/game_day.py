@@ -339,7 +339,7 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
     from gameday.run.record import folder_of_run  # noqa: PLC0415
-    from gameday.runs.comparison_record import ARMS_FILE  # noqa: PLC0415
+    from gameday.runs.run_list import ARMS_FILE  # noqa: PLC0415
 
     folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
     compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}

@@ -96,11 +96,11 @@ def render_again(folder: Path) -> PostMortem:
     from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
     from gameday.post_mortem.page import render_post_mortem  # noqa: PLC0415
     from gameday.report.notes import write_form  # noqa: PLC0415
-    from gameday.runs.catalog import read_catalog  # noqa: PLC0415
+    from gameday.runs.run_list import list_runs  # noqa: PLC0415
 
     try:
         plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-        runs = [run.summary for run in read_catalog(folder.resolve().parent).runs]
+        runs = [run.summary for run in list_runs(folder.resolve().parent).runs]
         made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
         write_form(folder, "gameday post-mortem")
     except FileNotFoundError:

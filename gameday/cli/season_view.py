@@ -18,7 +18,8 @@ from gameday.history.journal import HistoryTail
 from gameday.plain_file import read_plain
 from gameday.report.narration import narrate
 from gameday.runs.comparison_page import result_of_member
-from gameday.runs.comparison_record import ARMS_FILE, ComparisonRecord
+from gameday.runs.comparison_record import ComparisonRecord
+from gameday.runs.run_list import ARMS_FILE
 from gameday.runs.season_record import APPROVAL_FILE, Assignment, SeasonRecord
 from gameday.text import printable
 from gameday.values.results import Cleanliness

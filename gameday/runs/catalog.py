@@ -1,8 +1,4 @@
-"""The catalog of a reports folder: runs with their summaries, incidents with people's notes, groups of runs.
-
-A run that was killed before its report was rendered is judged from its history, so that the worst runs are listed
-as well.
-"""
+"""The catalog of a reports folder: runs with their summaries, incidents with people's notes, groups of runs."""
 
 from __future__ import annotations
 
@@ -13,35 +9,18 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel
 
 from gameday.errors import NotesError
 from gameday.exit_codes import ExitCode
-from gameday.history.events import RunStarted
-from gameday.history.journal import History, read_history
-from gameday.history.written_now import is_written_now
 from gameday.plain_file import read_plain
 from gameday.post_mortem.incident import INCIDENT_FILE, Incident, read_incident
-from gameday.report.earlier_runs import SAMPLE_FOLDER
 from gameday.report.notes import ActionItem, Notes, read_notes
-from gameday.report.run_folder import load_run_folder
-from gameday.report.summarise import summarise
-from gameday.report.summary import Summary, read_summary
-from gameday.runs.comparison_page import read_comparison
-from gameday.runs.comparison_record import ARMS_FILE
-from gameday.runs.run_row import judged_run
-from gameday.values.models import FrozenModel
+from gameday.runs.comparison import read_comparison
+from gameday.runs.run_list import ARMS_FILE, CatalogRun, RunningRun, list_runs
 from gameday.values.results import Cleanliness
 
 _FLEET_REPORT = "fleet-report.json"
-
-
-@dataclass(frozen=True)
-class CatalogRun:
-    """A run's folder and its summary."""
-
-    folder: Path
-    summary: Summary
 
 
 @dataclass(frozen=True)
@@ -53,20 +32,6 @@ class CatalogIncident:
     notes: Notes
     problem: str = ""
     """The reason why the notes cannot be read; empty if they can."""
-
-
-class RunningRun(FrozenModel):
-    """A run that had not ended when the catalog was read, so that nothing of it is judged."""
-
-    run_id: str
-    plan: str = Field(description="empty until the run has asked its cluster for the first time")
-    since: AwareDatetime | None = Field(description="None until then")
-
-    @property
-    def words(self) -> str:
-        """The run and its plan, and when it began."""
-        since = f", since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
-        return f"{self.plan or 'a game-day that begins'} ({self.run_id}){since}"
 
 
 class GroupKind(StrEnum):
@@ -167,55 +132,20 @@ def read_catalog(reports: Path) -> RunCatalog:
     Raises:
         OSError: The reports folder cannot be listed.
     """
-    runs: list[CatalogRun] = []
+    listed = list_runs(reports)
     incidents: list[CatalogIncident] = []
     groups: list[RunGroup] = []
-    unreadable: list[str] = []
-    played: list[Path] = []
-    for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
-        if folder.is_symlink():  # its run would be listed, and kept, twice, or be somewhere that is not ours to write
-            unreadable.append(f"{folder.name}: it is a symbolic link, and none is followed here")
-        elif (folder / INCIDENT_FILE).is_file():
+    unreadable = list(listed.unreadable)
+    for folder in listed.others:
+        if (folder / INCIDENT_FILE).is_file():
             _add_incident(folder, incidents, unreadable)
         elif (folder / ARMS_FILE).is_file():
             _add_group(folder, _comparison, "comparison.json", groups, unreadable)
-        elif (folder / "fleet.json").is_file():
-            _add_group(folder, _fleet, _FLEET_REPORT, groups, unreadable)
-        elif (folder / "history.jsonl").is_file() or (folder / "report.json").is_file():
-            played.append(folder)
-    running = {folder: history for folder in played if (history := _unfinished(folder))}
-    summaries = {folder: read_summary(folder) for folder in played if folder not in running}
-    for folder, left in summaries.items():
-        if summary := left or _judge(folder):
-            runs.append(CatalogRun(folder, summary))
         else:
-            unreadable.append(f"{folder.name}: its history does not say which run it is")
-    runs.sort(key=lambda run: run.summary.started, reverse=True)
+            _add_group(folder, _fleet, _FLEET_REPORT, groups, unreadable)
     incidents.sort(key=lambda one: one.incident.start, reverse=True)
     groups.sort(key=lambda one: one.started, reverse=True)
-    return RunCatalog(
-        tuple(runs), tuple(incidents), tuple(groups), tuple(unreadable), tuple(map(_running, running, running.values()))
-    )
-
-
-def _unfinished(folder: Path) -> History | None:
-    """Return the history of a run that has not ended; None for any other."""
-    path = folder / "history.jsonl"
-    return history if is_written_now(path) and (history := read_history(path)).is_running else None
-
-
-def _running(folder: Path, history: History) -> RunningRun:
-    started = history.first(RunStarted)
-    since = history.records[0].at if history.records else None
-    return RunningRun(run_id=folder.name, plan=started.plan_name if started else "", since=since)
-
-
-def _judge(folder: Path) -> Summary | None:
-    try:
-        found = judged_run(folder)
-        return found.summary if found else None
-    except Exception:  # the run's verdicts can still be shown; the digest reports that its coverage cannot be judged
-        return summarise(load_run_folder(folder))
+    return RunCatalog(listed.runs, tuple(incidents), tuple(groups), tuple(unreadable), listed.running)
 
 
 def _add_group(

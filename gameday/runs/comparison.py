@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
@@ -12,6 +13,7 @@ from pydantic import Field
 from gameday.checks.facts import first_few
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.checks.verdict import Status, Verdict
+from gameday.plain_file import read_plain
 from gameday.plan.arms import ExpectedRatio
 from gameday.report.figure import Figure
 from gameday.report.summary import virtual_words
@@ -131,6 +133,11 @@ class Comparison(FrozenModel):
     figures: tuple[FigureRow, ...]
     virtual: str = Field(default="", description="that GPUs of its game-days are virtual; empty where none are")
     problems: tuple[str, ...] = Field(description="sentences about figures that could not be read")
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """Read what comparison.json holds; raises OSError, and ValueError for a file that holds something else."""
+    return Comparison.model_validate_json(read_plain(folder / "comparison.json"))
 
 
 def compare(record: ComparisonRecord, played: Sequence[PlayedRun], problems: Sequence[str] = ()) -> Comparison:

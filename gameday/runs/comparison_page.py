@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 
 from gameday.checks.outcome import RunResult
-from gameday.plain_file import read_plain
 from gameday.report.durations import durations
 from gameday.report.figure import Figure, figures_of
 from gameday.report.redact import Clean, cleaned, cleaner, words_of_command
@@ -14,8 +13,9 @@ from gameday.report.render import load_with_its_past, render
 from gameday.report.run_folder import RunFolder, garbage_collection_paused, load_run_folder
 from gameday.runs.arm_result import arm_result
 from gameday.runs.comparison import Comparison, PlayedRun, compare
-from gameday.runs.comparison_record import ARMS_FILE, ArmRecord, ComparisonRecord
+from gameday.runs.comparison_record import ArmRecord, ComparisonRecord
 from gameday.runs.pages import RenderedPage, write_page
+from gameday.runs.run_list import ARMS_FILE
 from gameday.runs.season_record import Assignment
 
 
@@ -42,11 +42,6 @@ def _redacted(compared: Comparison, folder: Path, rendered_at: datetime) -> Comp
         render(folder / run.run_id, rendered_at, redact=True, clean=clean)
     shown: Comparison = cleaned(compared, clean)
     return shown
-
-
-def read_comparison(folder: Path) -> Comparison:
-    """Read what comparison.json holds; raises OSError, and ValueError for a file that holds something else."""
-    return Comparison.model_validate_json(read_plain(folder / "comparison.json"))
 
 
 def result_of_member(folder: Path, run_id: str) -> RunResult:

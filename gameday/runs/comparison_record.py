@@ -10,10 +10,9 @@ from pydantic import AwareDatetime, Field
 from gameday.plain_file import read_plain, write_whole
 from gameday.plan.arms import ExpectedRatio, PublishedFigure
 from gameday.runs.plans import ChosenPlan
+from gameday.runs.run_list import ARMS_FILE
 from gameday.runs.season_record import Assignment, SeasonRecord
 from gameday.values.models import FrozenModel
-
-ARMS_FILE = "arms.json"
 
 
 class ArmRecord(FrozenModel):

@@ -19,9 +19,10 @@ from gameday.report.earlier_runs import MOST_RUNS, carried_actions
 from gameday.report.notes import ActionItem, Notes
 from gameday.report.outage import RULE, OutageTotal, outage_totals
 from gameday.report.summary import DurationKind
-from gameday.runs.catalog import CatalogRun, RunCatalog, RunningRun
+from gameday.runs.catalog import RunCatalog
 from gameday.runs.matrix import CoverageMatrix, joined
 from gameday.runs.pages import PageModel, RenderedPage, write_page
+from gameday.runs.run_list import CatalogRun, RunningRun
 from gameday.runs.run_row import judged_run
 from gameday.values.results import Cleanliness
 

@@ -15,7 +15,8 @@ from gameday.report.compare import FEWEST_RUNS, LEAST_S, OVER_PEAK, Trend, trend
 from gameday.report.earlier_runs import MOST_RUNS
 from gameday.report.page import TEMPLATES, environment
 from gameday.report.summary import DurationKind
-from gameday.runs.catalog import CatalogRun, RunCatalog
+from gameday.runs.catalog import RunCatalog
+from gameday.runs.run_list import CatalogRun
 
 _MEASURES = (DurationKind.ALERT, DurationKind.TAINT, DurationKind.RETURN)
 

@@ -14,7 +14,7 @@ import fsspec
 
 from gameday.errors import PublishError
 from gameday.plain_file import NO_PLACE, not_written, open_plain, read_plain
-from gameday.runs.comparison_record import ARMS_FILE
+from gameday.runs.run_list import ARMS_FILE
 
 _RETRY_HINT = "The local copy is complete: `gameday export FOLDER --publish-to` tries again"
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from gameday.plain_file import open_plain
 from gameday.report.notes import is_blank_form
-from gameday.runs.catalog import CatalogRun, GroupKind, RunCatalog, RunGroup, read_catalog
+from gameday.runs.catalog import GroupKind, RunCatalog, RunGroup, read_catalog
 from gameday.runs.index import render_index
+from gameday.runs.run_list import CatalogRun
 from gameday.runs.season_page import redraw_season
 from gameday.runs.season_record import SEASON_FILE
 from gameday.values.results import Cleanliness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from statistics import median
 from gameday.checks.outcome import RunOutcome
 from gameday.plain_file import write_whole
 from gameday.report.openmetrics import openmetrics
-from gameday.runs.catalog import RunCatalog, read_catalog
+from gameday.runs.run_list import CatalogRun, list_runs
 
 _PLAYED_TO_THE_END = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 
@@ -33,12 +33,12 @@ def write_timings(reports: Path, file: Path) -> None:
     """
     file.parent.mkdir(exist_ok=True)
     with _alone(file.parent):
-        write_whole(file, timings_of(read_catalog(reports)))
+        write_whole(file, timings_of(list_runs(reports).runs))
 
 
-def timings_of(catalog: RunCatalog) -> bytes:
+def timings_of(runs: Iterable[CatalogRun]) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
-    return openmetrics(run.summary for run in catalog.runs)
+    return openmetrics(run.summary for run in runs)
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def usual_durations(reports: Path, cluster: str) -> dict[str, timedelta]:
         cluster: The cluster's name in its profile.
     """
     try:
-        runs = read_catalog(reports).runs
+        runs = list_runs(reports).runs
     except OSError:
         return {}
     took: dict[str, list[float]] = defaultdict(list)

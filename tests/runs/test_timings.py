@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gameday.runs import timings
-from gameday.runs.catalog import RunCatalog, read_catalog
+from gameday.runs.run_list import RunList, list_runs
 from tests.report.run_builder import passing, write
 
 
@@ -18,16 +18,16 @@ def test_no_other_writer_gets_between_the_reading_and_the_writing(
 ) -> None:
     write(tmp_path / "reports" / "r1", passing())
 
-    def reading(reports: Path) -> RunCatalog:
+    def reading(reports: Path) -> RunList:
         other = os.open(tmp_path, os.O_RDONLY)
         try:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(other)
-        return read_catalog(reports)
+        return list_runs(reports)
 
-    monkeypatch.setattr(timings, "read_catalog", reading)
+    monkeypatch.setattr(timings, "list_runs", reading)
     timings.write_timings(tmp_path / "reports", tmp_path / "game-days.prom")
     assert b"gameday_run_outcome" in (tmp_path / "game-days.prom").read_bytes()
     again = os.open(tmp_path, os.O_RDONLY)

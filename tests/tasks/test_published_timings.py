@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import gameday.tasks.publish
 from gameday.cluster.profile import ClusterProfile
-from gameday.runs.comparison_record import ARMS_FILE
+from gameday.runs.run_list import ARMS_FILE
 from gameday.tasks.publish import publish_folder
 from tests.report.run_builder import VARIANTS, passing, write
 

@@ -26,7 +26,7 @@ from gameday.reaper.reap import STRAY, Reaped, ReapResult
 from gameday.report.message import Message
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
-from gameday.runs.comparison_page import read_comparison
+from gameday.runs.comparison import read_comparison
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import NODE, cut_off, passing, write
