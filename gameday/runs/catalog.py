@@ -145,7 +145,7 @@ def read_catalog(reports: Path) -> RunCatalog:
             _add_group(folder, _fleet, _FLEET_REPORT, groups, unreadable)
     incidents.sort(key=lambda one: one.incident.start, reverse=True)
     groups.sort(key=lambda one: one.started, reverse=True)
-    return RunCatalog(listed.runs, tuple(incidents), tuple(groups), tuple(unreadable), listed.running)
+    return RunCatalog(listed.runs, tuple(incidents), tuple(groups), tuple(sorted(unreadable)), listed.running)
 
 
 def _add_group(
