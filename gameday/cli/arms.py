@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,47 +30,26 @@ def play_arms(
     command: str,
     approved_by: str | None = None,
 ) -> int:
-    """Run the comparison in this thread, with a line per event of its game-days beside it."""
-    from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
-    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
+    """Run the comparison in this thread, and print its findings; raises as `play`."""
+    from gameday.cli.play_season import play  # noqa: PLC0415 - see the package's docstring
     from gameday.flows.arms import comparison  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
     from gameday.runs.assignment import comparison_of  # noqa: PLC0415
-    from gameday.runs.run_list import ARMS_FILE  # noqa: PLC0415 - see the package's docstring
-    from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
+    from gameday.runs.run_list import ARMS_FILE  # noqa: PLC0415
 
     id = f"arms-{new_run_id()}"
-    folder = reports / comparison_of(id, loaded.plan)
-    result: object
-    give_events_up_at_once()
-    with SeasonView(reports, id, out, folder):
-        try:
-            state = comparison(
-                plan=plan,
-                profile=profile,
-                reports=str(reports),
-                trigger=trigger,
-                comparison_id=id,
-                command=command,
-                approved_by=approved_by,
-                return_state=True,
-            )
-            result = state.result(raise_on_failure=False)
-        except Exception as error:  # an error of Prefect's own, for example; the histories hold the results
-            result = error
-    if not (folder / ARMS_FILE).is_file():
-        if isinstance(result, BaseException):
-            gone = gone_message(result)
-            raise CommandError(gone, ExitCode.REFUSED) if gone else result
-        assert isinstance(result, SeasonResult)
-        raise CommandError(result.why, ExitCode(result.exit_code))
-    code = print_comparison(out, draw(folder))
-    if isinstance(result, BaseException):
-        gone = gone_message(result)
-        if not gone and code != ExitCode.DIRTY:
-            raise result
-        out.print(gone or f"{type(result).__name__}: {result}", style="yellow", markup=False, soft_wrap=True)
-    return code
+    played = partial(
+        comparison,
+        plan=plan,
+        profile=profile,
+        reports=str(reports),
+        trigger=trigger,
+        comparison_id=id,
+        command=command,
+        approved_by=approved_by,
+    )
+    record = reports / comparison_of(id, loaded.plan) / ARMS_FILE
+    return play(out, id, record, played, lambda out, folder: print_comparison(out, draw(folder)))
 
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
@@ -84,7 +64,7 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
         raise CommandError(f"{folder} is no comparison's folder: its arms.json is damaged") from None
 
 
-def print_comparison(out: Console, rendered: RenderedPage[Comparison]) -> int:
+def print_comparison(out: Console, rendered: RenderedPage[Comparison]) -> ExitCode:
     """Print each arm's game-days and the comparison's outcome; returns its exit code."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -104,4 +84,4 @@ def print_comparison(out: Console, rendered: RenderedPage[Comparison]) -> int:
     head = (f"{ExitCode(result.exit_code).name}  ", f"bold {style}")
     out.print(Text.assemble(head, Text(printable(result.why))), soft_wrap=True)
     out.print(rendered.unwritten or f"comparison: {rendered.html}", soft_wrap=True, highlight=False)
-    return result.exit_code
+    return ExitCode(result.exit_code)

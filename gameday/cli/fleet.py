@@ -162,9 +162,9 @@ def _probe(
     from gameday.cli.fleet_view import FleetView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
     from gameday.fleet.page import render_fleet  # noqa: PLC0415
-    from gameday.fleet.record import FLEET_FILE  # noqa: PLC0415
     from gameday.flows.fleet import fleet as flow  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.runs.run_list import FLEET_FILE  # noqa: PLC0415
     from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
 
     id = f"fleet-{new_run_id()}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
-from gameday.plain_file import read_plain, write_whole
 from gameday.plan.arms import ExpectedRatio, PublishedFigure
 from gameday.runs.plans import ChosenPlan
+from gameday.runs.record import GroupRecord
 from gameday.runs.run_list import ARMS_FILE
 from gameday.runs.season_record import Assignment, SeasonRecord
 from gameday.values.models import FrozenModel
@@ -25,27 +24,26 @@ class ArmRecord(FrozenModel):
     must_break: tuple[str, ...]
 
 
-class ComparisonRecord(FrozenModel):
-    """A comparison: its arms, and the game-days that play them, in the order in which they begin."""
+class ComparisonRecord(GroupRecord):
+    """A comparison: its arms, and the game-days that play them, in the order in which they begin.
 
-    id: str = Field(description="also the name of its folder, which holds its game-days' own")
+    Its id is also the name of its folder, which holds its game-days' own.
+    """
+
+    FILE = ARMS_FILE
+
     plan: str
     title: str
     hypothesis: str
-    cluster: str
-    command: str = Field(description="shell line that runs the same again")
     seed: int = Field(description="chose the nodes, once for all arms")
     repetitions: int
     arms: tuple[ArmRecord, ...]
     runs: tuple[Assignment, ...]
-    started: AwareDatetime
     fresh_servers: bool = Field(
         default=False, description="each game-day began in API servers just restarted, with its arm's settings"
     )
     expect: tuple[ExpectedRatio, ...] = Field(default=(), description="what the arms' figures must be to each other")
     published: tuple[PublishedFigure, ...] = Field(default=(), description="others' values of the figures")
-    ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
-    stopped: str = Field(default="", description="why it ended before every game-day had begun; empty where it did not")
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -55,16 +53,6 @@ class ComparisonRecord(FrozenModel):
     def title_of(self, arm: str) -> str:
         """Return the title of the arm of this name."""
         return next(one.title for one in self.arms if one.name == arm)
-
-    def save(self, folder: Path) -> None:
-        """Write arms.json; raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / ARMS_FILE, self.model_dump_json(indent=1))
-
-    @classmethod
-    def load(cls, folder: Path) -> ComparisonRecord:
-        """Load a comparison's record; raises OSError, and ValueError for a file that holds something else."""
-        return cls.model_validate_json(read_plain(folder / ARMS_FILE))
 
 
 def comparisons(

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from gameday.checks.outcome import EXIT_CODES, RunOutcome, RunResult, worst_exit_code
 from gameday.documents.fields import Duration
 from gameday.errors import RefusedError
-from gameday.plain_file import read_plain, write_whole
+from gameday.runs.record import GroupRecord
 from gameday.values.models import FolderName, FrozenModel
 from gameday.values.results import Cleanliness
 
@@ -102,19 +102,17 @@ class DirtyNode(FrozenModel):
         return f"{self.node} was left dirty by run {self.run_id} ({self.plan}) and taken out"
 
 
-class SeasonRecord(FrozenModel):
-    id: str
-    cluster: str
+class SeasonRecord(GroupRecord):
+    """A season: its runs, and the plans that are not among them."""
+
+    FILE = SEASON_FILE
+
     guest: WatchingGuest | None = Field(default=None, description="None: no guest watched")
     trigger: Literal["rehearsal", "manual", "scheduled"]
-    command: str = Field(description="shell line that runs the same again")
     seed: int
     at_once: int = Field(description="nodes that might be broken at once")
-    started: AwareDatetime
-    ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
     places: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
-    stopped: str = Field(default="", description="why it ended before every run had begun; empty where it did not")
     dirty_nodes: tuple[DirtyNode, ...] = Field(default=(), description="nodes on which no further run began")
     random: RandomSettings | None = Field(default=None, description="None: every plan was to be played once")
 
@@ -134,16 +132,6 @@ class SeasonRecord(FrozenModel):
         if self.random and place.run_id in self.random.late:
             return _TOO_LATE
         return dirty or self.stopped or "the season ended before it began"
-
-    def save(self, folder: Path) -> None:
-        """Write season.json; raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / SEASON_FILE, self.model_dump_json(indent=1))
-
-    @classmethod
-    def load(cls, folder: Path) -> SeasonRecord:
-        """Load the season's record; raises OSError, and ValueError for a file that holds something else."""
-        return cls.model_validate_json(read_plain(folder / SEASON_FILE))
 
 
 class SeasonResult(FrozenModel):
