@@ -94,7 +94,7 @@ def season(folder: Path, runs: int, nodes: int, plans: int, killed: bool) -> Non
     report = {"format": 1, "summary": summarise(run), "sections": {"history": run.history.records}}
     (first / "report.json").write_bytes(to_json(report, indent=1))
     began = time.process_time()
-    (first / ROW_FILE).write_text(matrix_of([run]).model_dump_json(indent=1))
+    (first / ROW_FILE).write_text(matrix_of(run).model_dump_json(indent=1))
     print(f"its coverage row judged and left in {time.process_time() - began:.2f} s CPU")
     for name in ("history.jsonl", "report.json", ROW_FILE):
         print(f"  {name}: {(first / name).stat().st_size / 1e6:.1f} MB")

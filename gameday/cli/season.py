@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,13 +87,16 @@ def season(
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cli.season_preview import print_preview  # noqa: PLC0415
     from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+    from gameday.runs.draw import SEEDS, random_season_command  # noqa: PLC0415
 
     if not random:
         raise CommandError("add --random to draw game-days, or play each plan once: gameday coverage")
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
-    out, play = console(), print_preview if dry_run else play_season
-    asked = _asked(plans or [], seed, at_once, approved_by, reports, _settings(budget, mean_gap))
+    out, play, drawn = console(), print_preview if dry_run else play_season, _settings(budget, mean_gap)
+    seed = secrets.randbelow(SEEDS) if seed is None else seed
+    asked = AskedSeason(tuple(plans or ()), seed, at_once, None, approved_by, reports, drawn)
+    again = partial(random_season_command, asked.plans, seed, at_once, drawn)
     set_defaults()
     met = _virtual_cluster(cluster) if rehearse else cluster_profile(profile)
     checked = [check_plan(name, met.detector_profiles) for name in asked.plans or shipped_plans()]
@@ -100,17 +104,17 @@ def season(
     if not dry_run:
         check_reports(reports)
     if not rehearse:
-        again = _again(asked, *(["--profile", profile] if profile else []))
+        command = again(*(["--profile", profile] if profile else []))
         with nullcontext() if dry_run else prefect_server(out):
-            return play(out, asked, profile, again, "manual")
+            return play(out, asked, profile, command, "manual")
     for plan in checked if plans else ():
         check_fit(plan, nodes, gpus)
     watcher, release = detector or DEFAULT_DETECTOR, exporter_for(None, checked)
     size = ["--nodes", str(nodes), "--gpus", str(gpus)]
-    again = _again(asked, "--rehearse", *size, "--cluster", cluster, "--detector", watcher)
+    command = again("--rehearse", *size, "--cluster", cluster, "--detector", watcher)
     spare, flow = nodes // _SPARE, "gameday.flows.season"
     with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
-        return here.end_with(play(out, asked, str(here.cluster.profile), again, "rehearsal"))
+        return here.end_with(play(out, asked, str(here.cluster.profile), command, "rehearsal"))
 
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:
@@ -138,20 +142,6 @@ def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) ->
         raise CommandError(f"refused: {error.why}; {error.hint}", ExitCode.REFUSED) from None
 
 
-def _asked(
-    plans: list[str],
-    seed: int | None,
-    at_once: int,
-    approved_by: str | None,
-    reports: Path,
-    random: RandomSettings,
-) -> AskedSeason:
-    from gameday.runs.draw import SEEDS  # noqa: PLC0415
-
-    drawn_by = secrets.randbelow(SEEDS) if seed is None else seed
-    return AskedSeason(tuple(plans), drawn_by, at_once, None, approved_by, reports, random)
-
-
 def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
     from gameday.runs.season_record import RandomSettings  # noqa: PLC0415
 
@@ -159,10 +149,3 @@ def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
     if time is None or gap is None:
         raise CommandError("say how long the season may take: --budget 1h")
     return RandomSettings(budget=time, mean_gap=gap)
-
-
-def _again(asked: AskedSeason, *others: str) -> str:
-    from gameday.runs.draw import random_season_command  # noqa: PLC0415
-
-    assert asked.random is not None
-    return random_season_command(asked.plans, asked.seed, asked.at_once, asked.random, *others)

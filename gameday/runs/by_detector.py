@@ -94,46 +94,38 @@ def compare_detectors(
 
 
 def _matrix(found: Mapping[str, Mapping[Path, Coverage]], reports: Path) -> DetectorMatrix:
-    faults: dict[str, tuple[str, str, str]] = {}
+    faults: dict[str, FaultRow] = {}
     columns, answers = [], []
     for name, seasons in found.items():
-        rows = _newest(seasons)
-        faults |= {plan: (row.layer, plan, row.title) for plan, (row, _) in rows.items()}
-        out = {one.plan: one.why for covered in seasons.values() for one in covered.left_out}
-        mine = {
-            plan: _answer(row, os.path.relpath(run, reports) if run and run.is_dir() else "")
-            for plan, (row, run) in rows.items()
-        }
+        rows = _newest(seasons, reports)
+        faults |= {plan: row for plan, (row, _) in rows.items()}
+        mine = {plan: _answer(row, run) for plan, (row, run) in rows.items()}
         asked = {plan for plan, (row, _) in rows.items() if row.decision == _ASKS_FOR_ACTION}
         columns.append(_column(name, [os.path.relpath(one.resolve(), reports) for one in seasons], mine, asked))
-        answers.append((mine, out))
-    return DetectorMatrix(
-        columns=tuple(columns),
-        rows=tuple(
-            DetectorRow(
-                plan=plan,
-                title=title,
-                layer=layer,
-                answers=tuple(
-                    mine.get(plan) or DetectorAnswer(state=CellState.NOT_PLAYED, why=out.get(plan, "not asked for"))
-                    for mine, out in answers
-                ),
-            )
-            for layer, plan, title in sorted(faults.values())
-        ),
+        out = {one.plan: one.why for covered in seasons.values() for one in covered.left_out}
+        absent = {plan: DetectorAnswer(state=CellState.NOT_PLAYED, why=why) for plan, why in out.items()}
+        answers.append({**absent, **mine})
+    never = DetectorAnswer(state=CellState.NOT_PLAYED, why="no season named here has this plan")
+    by_fault = (
+        DetectorRow(
+            plan=row.plan, title=row.title, layer=row.layer, answers=tuple(one.get(row.plan, never) for one in answers)
+        )
+        for row in sorted(faults.values(), key=lambda row: (row.layer, row.plan))
     )
+    return DetectorMatrix(columns=tuple(columns), rows=tuple(by_fault))
 
 
-def _newest(seasons: Mapping[Path, Coverage]) -> dict[str, tuple[FaultRow, Path | None]]:
-    """Return each plan's newest row, and its run's folder; a run that was stopped or refused gives way to any other."""
-    found: dict[str, tuple[FaultRow, Path | None]] = {}
+def _newest(seasons: Mapping[Path, Coverage], reports: Path) -> dict[str, tuple[FaultRow, str]]:
+    """Return each plan's newest row with its run's folder; a run that was stopped or refused gives way to any other."""
+    found: dict[str, tuple[FaultRow, str]] = {}
     for folder, covered in sorted(seasons.items(), key=lambda one: one[1].record.started):
         places = {
             place.run_id: place.reports(folder.resolve().parent) / place.run_id for place in covered.record.places
         }
         for row in covered.matrix.rows:
             if row.plan not in found or row.outcome not in (RunOutcome.REFUSED, RunOutcome.ABORTED):
-                found[row.plan] = row, places.get(row.run_id)
+                run = places.get(row.run_id)
+                found[row.plan] = row, os.path.relpath(run, reports) if run and run.is_dir() else ""
     return found
 
 

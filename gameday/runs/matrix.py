@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 
@@ -112,14 +111,9 @@ class CoverageMatrix(PageModel):
         return times[middle] if len(times) % 2 else (times[middle - 1] + times[middle]) / 2
 
 
-def matrix_of(runs: Iterable[RunFolder]) -> CoverageMatrix:
-    """The newest run of each plan as a row, in the order of layers and names. A run without a readable plan is none."""
-    newest: dict[str, RunFolder] = {}
-    for run in sorted(runs, key=_began):
-        if run.plan is not None:
-            newest[run.plan.name] = run
-    rows = [_row(run, run.plan) for run in newest.values() if run.plan is not None]
-    rows.sort(key=lambda row: (row.layer, row.plan))
+def matrix_of(run: RunFolder) -> CoverageMatrix:
+    """Return the run's row, with its gaps, as a matrix of one; of none if its plan cannot be read."""
+    rows = [_row(run, run.plan)] if run.plan else []
     gaps = tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps))
     return CoverageMatrix(signals=_signals(rows), rows=tuple(rows), gaps=gaps)
 
@@ -135,10 +129,6 @@ def joined(single: Iterable[CoverageMatrix]) -> CoverageMatrix:
     parts = sorted((one for one in single if one.rows), key=lambda one: (one.rows[0].layer, one.rows[0].plan))
     rows = tuple(row for one in parts for row in one.rows)
     return CoverageMatrix(signals=_signals(rows), rows=rows, gaps=tuple(gap for one in parts for gap in one.gaps))
-
-
-def _began(run: RunFolder) -> datetime:
-    return run.history.records[0].at if run.history.records else datetime.min.replace(tzinfo=UTC)
 
 
 def _row(run: RunFolder, plan: Plan) -> FaultRow:

@@ -45,7 +45,7 @@ def render_run(folder: Path, rendered_at: datetime) -> Rendered:
     """
     rendered, path = render(folder, rendered_at), folder / ROW_FILE
     try:
-        row = matrix_of([rendered.run])
+        row = matrix_of(rendered.run)
     except Exception:
         path.unlink(missing_ok=True)
     else:
@@ -65,7 +65,7 @@ def judged_run(folder: Path) -> JudgedRun | None:
     if not (folder / "history.jsonl").is_file():
         return None
     run = judge_run_folder(folder)
-    return JudgedRun(summarise(run), run.result, matrix_of([run]))
+    return JudgedRun(summarise(run), run.result, matrix_of(run))
 
 
 def _read_row(folder: Path) -> CoverageMatrix | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
-
 import pandas as pd
 import pytest
 
@@ -38,7 +35,7 @@ from tests.runs.row_builders import no_fault, plan, seen, stored
 
 
 def row(run: RunFolder) -> FaultRow:
-    (only,) = matrix_of([run]).rows
+    (only,) = matrix_of(run).rows
     return only
 
 
@@ -70,7 +67,7 @@ def test_an_expected_signal_is_a_latency_from_the_fault_going_in(signal: Signal,
 
 def test_a_signal_that_was_looked_for_and_did_not_come_is_missed_and_a_gap() -> None:
     quiet = without(passing(), lambda e: isinstance(e, TaintSeen))
-    matrix = matrix_of([stored(plan(), quiet)])
+    matrix = matrix_of(stored(plan(), quiet))
     assert matrix.rows[0].cell(Signal.TAINT).state is CellState.MISSED
     (gap,) = [gap for gap in matrix.gaps if gap.signals == (Signal.TAINT,)]
     assert gap.why.startswith(f"not seen on {NODE} in the ")
@@ -122,14 +119,14 @@ def test_a_step_that_could_not_see_makes_its_signals_unknown_with_the_reason() -
 def test_a_signal_whose_step_the_flow_leaves_out_is_not_asked_and_no_gap() -> None:
     silent = without(passing(), lambda e: isinstance(e, AlertSeen | TaintSeen))
     unasked = ended(silent, Step.VERIFY_TAINT, StepOutcome.NOT_ASKED, "the flow leaves the step out")
-    (row,) = matrix_of([stored(plan(), unasked)]).rows
+    (row,) = matrix_of(stored(plan(), unasked)).rows
     taint = row.cell(Signal.TAINT)
     assert (taint.state, taint.why) == (CellState.NOT_ASKED, "the flow leaves the step out")
     assert row.cell(Signal.ALERT).state is CellState.MISSED
     assert Signal.TAINT not in {gap.signal for gap in row.gaps}
     assert row.noticed is FaultNoticed.NO
     unasked = ended(unasked, Step.AWAIT_ALERT, StepOutcome.NOT_ASKED, "the flow leaves the step out")
-    assert matrix_of([stored(plan(), unasked)]).rows[0].noticed is FaultNoticed.NOT_ASKED
+    assert matrix_of(stored(plan(), unasked)).rows[0].noticed is FaultNoticed.NOT_ASKED
 
 
 def test_a_log_store_that_could_not_be_tailed_leaves_the_log_signal_unknown() -> None:
@@ -269,13 +266,6 @@ def test_of_two_targets_the_one_that_fared_worst_fills_the_cell() -> None:
     assert (found.state, found.node) == (CellState.MISSED, "other")
 
 
-def test_the_newest_run_of_a_plan_is_its_row() -> None:
-    older, newer = stored(plan(), run_id="old"), stored(plan(), run_id="new")
-    late = [replace(record, at=record.at + timedelta(days=1)) for record in newer.history.records]
-    object.__setattr__(newer.history, "records", tuple(late))
-    assert [one.run_id for one in matrix_of([newer, older]).rows] == ["new"]
-
-
 def test_a_fault_this_version_does_not_know_is_unknown_and_not_missed() -> None:
     known = plan()
     strange = known.model_copy(update={"fault": known.fault.model_copy(update={"type": "from-the-future"})})
@@ -319,11 +309,11 @@ def guest_of(says: str) -> Timed:
 
 def test_only_a_guest_that_speaks_has_a_column_for_what_it_said() -> None:
     timed = [*passing(), guest_of("Xid"), seen(1.5, GuestSpoke(node=NODE, line="Xid 79", at=at(FAULT_AT + 1.5)))]
-    spoken = matrix_of([stored(plan(), timed)])
+    spoken = matrix_of(stored(plan(), timed))
     assert spoken.signals == tuple(Signal)
     said = spoken.rows[0].cell(Signal.SAID)
     assert (said.state, said.seconds, said.what) == (CellState.SEEN, 1.5, "Xid 79")
-    silent = matrix_of([stored(plan(), [*passing(), guest_of("")])])
+    silent = matrix_of(stored(plan(), [*passing(), guest_of("")]))
     assert Signal.SAID not in silent.signals
     assert joined([spoken, silent]).signals == tuple(Signal)
     assert silent.rows[0].cell(Signal.SAID).state is CellState.NOT_EXPECTED
@@ -333,8 +323,8 @@ def test_silence_of_a_guest_that_died_is_unknown() -> None:
     died = GuestState(node=NODE, change="ended by itself", at=at(FAULT_AT + 1), detail="exit status 2")
     running = Timed(0.6, GuestState(node=NODE, change="running", at=at(0.6)))
     timed = [*detector_off(), guest_of("Xid"), running]
-    assert matrix_of([stored(plan(), timed)]).rows[0].cell(Signal.TAINT).state is CellState.MISSED
-    row = matrix_of([stored(plan(), [*timed, seen(1, died)])]).rows[0]
+    assert matrix_of(stored(plan(), timed)).rows[0].cell(Signal.TAINT).state is CellState.MISSED
+    row = matrix_of(stored(plan(), [*timed, seen(1, died)])).rows[0]
     for signal in (Signal.TAINT, Signal.SAID):
         assert row.cell(signal).state is CellState.UNKNOWN
         assert "exit status 2" in row.cell(signal).why
@@ -342,6 +332,6 @@ def test_silence_of_a_guest_that_died_is_unknown() -> None:
 
 def test_a_guest_without_a_profile_is_expected_to_do_what_the_plan_says() -> None:
     mine = plan().model_copy(update={"detector": "npd"})
-    row = matrix_of([stored(mine, [*passing(), guest_of("")])]).rows[0]
+    row = matrix_of(stored(mine, [*passing(), guest_of("")])).rows[0]
     assert row.cell(Signal.TAINT).state is CellState.SEEN
     assert row.cell(Signal.CONDITION).state is CellState.NOT_EXPECTED

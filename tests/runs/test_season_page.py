@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gameday.history.events import AlertSeen, Refused, TaintSeen
-from gameday.runs.matrix import matrix_of
+from gameday.runs.matrix import joined, matrix_of
 from gameday.runs.pages import RenderedPage
 from gameday.runs.season_page import Coverage, headline, render_season
 from gameday.runs.season_record import (
@@ -147,7 +147,7 @@ def test_every_gap_says_what_to_do(tmp_path: Path) -> None:
 def test_the_headline_counts_faults_and_not_signals() -> None:
     silent = without(passing(), lambda event: isinstance(event, TaintSeen | AlertSeen))
     runs = [stored(plan("seen"), run_id="a"), stored(plan("missed"), silent, run_id="b")]
-    said = headline(matrix_of(runs).rows)
+    said = headline(joined(map(matrix_of, runs)).rows)
     assert said == "Of 2 faults that somebody should notice, 1 was noticed; 1 by none."
 
 
