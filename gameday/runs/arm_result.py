@@ -17,9 +17,9 @@ _JUDGED = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 def arm_result(arm: ArmRecord, history: History, verdicts: Sequence[Verdict]) -> RunResult:
     """Return a game-day's result as that of its arm.
 
-    What `may_break` and `must_break` name does not fail it. A check of `must_break` all of whose expectations held
-    fails it, for the control controls nothing; one that was not judged leaves the result unknown. A cluster that is
-    dirty, or not provably clean, stays so in every arm.
+    The checks that `may_break` and `must_break` name do not fail it. One of `must_break` fails it if all its
+    expectations held, for then the control controls nothing; if it was not judged, the result is unknown. A cluster
+    that is dirty, or not provably clean, stays so in every arm.
     """
     result = fold_outcome(history, verdicts, {*arm.may_break, *arm.must_break})
     if result.outcome not in _JUDGED:
@@ -35,7 +35,7 @@ def arm_result(arm: ArmRecord, history: History, verdicts: Sequence[Verdict]) ->
 
 
 def _controls(arm: ArmRecord, verdicts: Sequence[Verdict]) -> tuple[list[str], list[str]]:
-    """Return the checks that must break and held, and those of which it is not known."""
+    """Return the checks that must break and held, and those that nobody can judge."""
     held, unjudged = [], []
     for check in arm.must_break:
         statuses = {verdict.status for verdict in verdicts if verdict.check == check}

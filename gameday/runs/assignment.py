@@ -35,7 +35,7 @@ def assign(
 ) -> tuple[list[Assignment], list[LeftOut]]:
     """Give each plan its nodes: of those that it may use, the ones with the least to do so far, in the nodes' order.
 
-    So every plan has nodes of its own where there are enough; else some take
+    So every plan has nodes of its own if there are enough; else some take
     turns. A plan that judges what becomes of running pods takes nodes that
     run some before the others, which would prove nothing.
     """
@@ -87,7 +87,7 @@ def usable_by(one: ChosenPlan, nodes: Sequence[FitNode]) -> list[FitNode]:
 
 
 def too_few(one: ChosenPlan, usable: int) -> str:
-    """Return why the plan cannot be played on so many nodes; empty where it can."""
+    """Return why the plan cannot be played on so many nodes; empty if it can."""
     needed = one.plan.targets.nodes
     return f"it needs {needed} nodes, and {usable} that it may use are fit" if usable < needed else ""
 
@@ -101,7 +101,7 @@ class RunQueue:
     """Return the runs that may begin: their nodes are free, and no more than so many are broken together."""
 
     def __init__(self, places: Sequence[Assignment], at_once: int, alone: frozenset[str] = frozenset()) -> None:
-        """`alone` names the plans whose fault reaches beyond its node: nothing runs beside one of them."""
+        """`alone` names the plans with a fault that reaches beyond its node: nothing runs beside them."""
         self._waiting = sorted(places, key=lambda run: run.drawn is None and run.plan in alone)
         self._running: dict[str, Assignment] = {}
         self._at_once = at_once
@@ -114,7 +114,7 @@ class RunQueue:
 
     @property
     def waits_for_a_time(self) -> bool:
-        """True where a run waits for the time that was drawn for it."""
+        """True if a run waits for the time that was drawn for it."""
         return any(one.drawn for one in self._waiting)
 
     def startable(self, elapsed_s: float = 0.0) -> list[Assignment]:

@@ -59,11 +59,11 @@ class RunGroup:
     """Titles of its arms, or models of its GPUs."""
     result: str
     doubt: str
-    """A sentence where a cluster was left not provably clean; else empty."""
+    """A sentence if a cluster was left not provably clean; else empty."""
     plans: frozenset[str]
     """Names of the plans that it played."""
     series: tuple[str, ...]
-    """Common to the groups of which the newest stay."""
+    """The same for all groups that are pruned together: the newest of them stay."""
     members: tuple[Path, ...]
     """Folders that the folders of its game-days are in."""
 
@@ -116,7 +116,7 @@ class RunCatalog:
         return [one for one in self.groups if one.kind is GroupKind.FLEET]
 
     def cluster_of(self, run: CatalogRun) -> str:
-        """Return the name of the run's cluster, followed by part of its identity where two clusters share the name."""
+        """Return the name of the run's cluster, and part of its identity if two clusters share the name."""
         one = run.summary
         return one.place if len(self._ids_of_name[one.cluster]) == 1 else f"{one.place} ({one.cluster_id[:8]})"
 

@@ -1,4 +1,4 @@
-"""The seasons of several clusters in one page: a row per cluster, whatever became of its season."""
+"""The seasons of several clusters in one page: a row per cluster, also if its season did not begin."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class ClusterSeason(PageModel):
         return self.code.name.capitalize()
 
     def count(self, state: str) -> int | None:
-        """Return how many of its game-days ended so; None where that is not known."""
+        """Return how many of its game-days ended so; None if that is not known."""
         return None if self.game_days is None else self.game_days.get(state, 0)
 
     @property
     def took_s(self) -> float | None:
-        """Seconds from its start to its end; None where it has none of them."""
+        """Seconds from its start to its end; None if it lacks one of them."""
         return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
@@ -61,7 +61,7 @@ class ClusterSeasons(PageModel):
     ended: AwareDatetime
     clusters: tuple[ClusterSeason, ...]
     stopped: str = ""
-    """Reason why they were stopped before their end; empty where they were not."""
+    """Reason why they were stopped before their end; empty if they were not."""
 
     @property
     def result(self) -> SeasonResult:
@@ -94,7 +94,7 @@ def judged(verdict: ExitCode | None, state: str, message: str, *, began: bool) -
     """Return what a season's flow run says at its end: an exit code, and why.
 
     Args:
-        verdict: The exit code of its tags; None where it has none.
+        verdict: The exit code of its tags; None if it has none.
         state: The last state's name in Prefect.
         message: The state's message.
         began: Whether the season began.

@@ -45,7 +45,7 @@ class PlayedRun:
 
 
 class MemberRow(FrozenModel):
-    """A game-day in its arm's column; `outcome` None where it was not played."""
+    """A game-day in its arm's column; `outcome` None if it was not played."""
 
     run_id: str
     repetition: int
@@ -71,7 +71,7 @@ class VerdictCell(FrozenModel):
 
     @property
     def status(self) -> Status:
-        """The worst of the repetitions; NOT_ASKED where there is none."""
+        """The worst of the repetitions; NOT_ASKED if there is none."""
         if self.broken:
             return Status.BROKEN
         if self.unknown:
@@ -95,9 +95,9 @@ class VerdictRow(FrozenModel):
 
 
 class FigureCell(FrozenModel):
-    """A figure of an arm over its repetitions. Ratios are to the first arm; None where that measured nothing, or 0."""
+    """A figure of an arm over its repetitions. Ratios are to the first arm; None if that measured nothing, or 0."""
 
-    values: tuple[float | None, ...] = Field(description="by repetition; None where a run did not measure it")
+    values: tuple[float | None, ...] = Field(description="by repetition; None if a run did not measure it")
     median: float | None
     least: float | None
     most: float | None
@@ -118,7 +118,7 @@ class RatioRow(FrozenModel):
     """The expected ratio of two arms' figures, and the ratio found."""
 
     expected: ExpectedRatio
-    ratio: float | None = Field(description="of the medians; None where one of the arms did not measure it, or 0")
+    ratio: float | None = Field(description="of the medians; None if one of the arms did not measure it, or 0")
     status: Status
 
 
@@ -131,7 +131,7 @@ class Comparison(FrozenModel):
     ratios: tuple[RatioRow, ...] = Field(description="in the plan's order")
     expectations: tuple[VerdictRow, ...]
     figures: tuple[FigureRow, ...]
-    virtual: str = Field(default="", description="that GPUs of its game-days are virtual; empty where none are")
+    virtual: str = Field(default="", description="that GPUs of its game-days are virtual; empty if none are")
     problems: tuple[str, ...] = Field(description="sentences about figures that could not be read")
 
 
@@ -180,7 +180,7 @@ def _ratio(expected: ExpectedRatio, arms: Sequence[ArmRecord], figures: Sequence
 
 
 def _outcomes(ratios: Sequence[RatioRow], results: Sequence[RunResult]) -> list[RunOutcome]:
-    """Return what the ratios add to the outcomes of the game-days; nothing where none of these was played."""
+    """Return what the ratios add to the outcomes of the game-days; nothing if none of these was played."""
     if all(result.outcome is RunOutcome.REFUSED for result in results):
         return []
     amounts_to = {Status.BROKEN: RunOutcome.FAILED, Status.UNKNOWN: RunOutcome.UNKNOWN}

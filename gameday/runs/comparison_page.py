@@ -24,7 +24,7 @@ def render_comparison(folder: Path, rendered_at: datetime, *, redact: bool = Fal
 
     `redact`: write comparison-redacted.html and .json, without the site's names, and the report-redacted.html that it
     links of each game-day.
-    Raises OSError where it cannot be read or written, ValueError where arms.json holds something else.
+    Raises OSError if it cannot be read or written, ValueError if arms.json holds something else.
     """
     record = ComparisonRecord.load(folder)
     compared = compare(record, *_played(folder, record))
@@ -97,7 +97,7 @@ def _arm_of(record: ComparisonRecord, place: Assignment) -> ArmRecord:
 def cleaner_of(folder: Path) -> Clean:
     """Return the function that takes the site's names out of a text, for all that is in a comparison's folder.
 
-    A node has the same number on the page and in each report, whatever else each of them names.
+    A node has the same number on the page and in each report, also if they name other nodes.
     Raises OSError, and ValueError, as `ComparisonRecord.load` does.
     """
     record = ComparisonRecord.load(folder)
@@ -110,6 +110,6 @@ def cleaner_of(folder: Path) -> Clean:
 
 
 def cleaner_of_member(run_folder: Path) -> Clean | None:
-    """Return `cleaner_of` the comparison that a game-day's folder is in; None where it is in none."""
+    """Return `cleaner_of` the comparison that a game-day's folder is in; None if it is in none."""
     around = run_folder.resolve().parent
     return cleaner_of(around) if (around / ARMS_FILE).is_file() else None

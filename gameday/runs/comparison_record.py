@@ -60,7 +60,7 @@ def comparisons(
 ) -> list[ComparisonRecord]:
     """Return a record for each plan of the season that has arms, and that nodes were found for.
 
-    `fresh` names the plans whose game-days each begin in fresh API servers.
+    `fresh` names the plans that begin each of their game-days in fresh API servers.
     """
     found = []
     for one in chosen:

@@ -34,7 +34,7 @@ from gameday.values.results import Hop, Step
 
 @dataclass(frozen=True)
 class Detection:
-    """A signal's first sight; `at` None: not seen. `why`: why that proves nothing, empty where it does."""
+    """A signal's first sight; `at` None: not seen. `why`: the reason if that proves nothing."""
 
     at: datetime | None
     what: str = ""
@@ -43,7 +43,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """A target from the fault going in to its coming out; whatever comes later is the repair's doing."""
+    """A target from the fault going in to its coming out; what comes later is the repair's doing."""
 
     run: RunFolder
     node: str
@@ -94,7 +94,7 @@ def _metric(window: FaultWindow) -> Seen:
 
 
 def _alert(window: FaultWindow) -> Seen:
-    """Yield alerts; one that only shows the detector's taint or condition counts where the plan names it."""
+    """Yield alerts; one that only shows the detector's taint or condition counts if the plan names it."""
     for _, seen in window.run.history.about(AlertSeen, window.node):
         fires = seen.state == "firing" and not seen.at_baseline
         counts = window.holds(seen.at) and not is_about_the_node(seen.alert)
@@ -134,7 +134,7 @@ def _allocatable(window: FaultWindow) -> Seen:
 
 
 def expects_canary_to_feel_fault(plan: Plan) -> bool:
-    """Return whether a canary of the plan is expected to feel the fault."""
+    """Return True if a canary of the plan should feel the fault."""
     return any(expected.feels_fault for expected in plan.expect.measurements)
 
 
@@ -182,7 +182,7 @@ of the node."""
 
 
 def not_asked(signal: Signal, window: FaultWindow) -> str:
-    """Return why nobody looked for the signal, where the run's flow leaves out the step that does; empty elsewhere."""
+    """Return why the signal was not looked for, if the run's flow leaves out that step; else empty."""
     if signal is Signal.CANARY and _canaries(window):
         return ""
     return steps_left_out(window.run.history).get(_watched_until(signal), "")
@@ -193,7 +193,7 @@ def _watched_until(signal: Signal) -> Step:
 
 
 def _blind(signal: Signal, window: FaultWindow) -> str:
-    """Return why the signal's absence proves nothing; empty where it does."""
+    """Return why the signal's absence proves nothing; empty if it does."""
     from gameday.runs.metric_departure import has_baseline  # noqa: PLC0415 - pandas, for judging only
 
     run, step = window.run, _watched_until(signal)
@@ -212,7 +212,7 @@ def _blind(signal: Signal, window: FaultWindow) -> str:
 
 
 def _source_blind(signal: Signal, run: RunFolder) -> str:
-    """Return why the store that the signal comes from may have missed it; empty where it kept up."""
+    """Return why the store that the signal comes from may have missed it; empty if it kept up."""
     if signal in (Signal.ALERT, Signal.METRIC):
         return why_alerts_may_be_missing(run.history)
     return _problem(run, "log store") if signal is Signal.LOG else ""

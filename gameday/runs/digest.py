@@ -88,7 +88,7 @@ class Digest(PageModel):
     """Unclean runs from before the window: nothing may ever prove them clean, so they are listed and colour nothing."""
     plans: tuple[PlanRow, ...]
     never_run: tuple[tuple[str, str], ...]
-    """Name and title of known plans of which no run is on the catalog."""
+    """Name and title of the known plans without a run."""
     coverage: tuple[ClusterCoverage, ...]
     incidents: int
     outages: tuple[OutageTotal, ...]

@@ -1,8 +1,8 @@
 """The draw of a random season: plans, nodes and times by one seed, before anything changes.
 
-The beginnings are a Poisson process: gaps from one to the next are exponential, so that nobody who has seen some knows
-when the next comes. Plans and nodes are drawn by rendezvous hashing: what has the lowest hash of seed and name wins. A
-plan or a node that is new or gone then changes only the game-days that it would have won, and no other.
+The beginnings are a Poisson process: gaps from one to the next are exponential, so that the past tells nothing about
+the next one. Plans and nodes are drawn by rendezvous hashing: what has the lowest hash of seed and name wins. A plan or
+a node that is new or gone then changes only the game-days that it would have won, and no other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRAWN_FROM = 64
 DEFAULT_MEAN_GAP = timedelta(minutes=5)
 """Twelve game-days an hour in the mean; our own choice."""
 SEEDS = 1_000_000
-"""Number of seeds that are drawn from where nobody gives one: short enough to be read out."""
+"""Number of seeds to draw from if none is given: short enough to be read out."""
 BESIDE_THE_WAITS = timedelta(seconds=30)
 """The time for injection, the repair of a virtual node, QA and undo, beside a plan's waits: rehearsed game-days of the
 main plan, whose waits are 21 s, took 19 to 47 s (docs/coverage.md, At random)."""
@@ -50,7 +50,7 @@ def usual_duration(one: ChosenPlan, cluster: ClusterProfile, before: Mapping[str
 
     Args:
         one: The plan.
-        cluster: The cluster, of which a virtual one repairs its nodes in seconds.
+        cluster: The cluster. A virtual one repairs its nodes in seconds.
         before: What its game-days have taken here, by the plan's name. A plan that is not named has its own waits, the
             longest time of its repair, and what comes beside them.
     """
@@ -69,7 +69,7 @@ def plans_to_draw(
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
     """Return the plans that a random season draws from, and the others with the reason.
 
-    Dangerous ones are among them where the cluster allows their fault, whether they are named or not: nobody asks for
+    Dangerous ones are among them if the cluster allows their fault, whether they are named or not: nobody asks for
     the one that is drawn.
 
     Args:
@@ -81,7 +81,7 @@ def plans_to_draw(
 
     Raises:
         DocumentError: A plan cannot be read.
-        RefusedError: None is left to draw from; the hint has the smallest budget, where a longer one helps.
+        RefusedError: None is left to draw from; the hint has the smallest budget, if a longer one helps.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
@@ -133,7 +133,7 @@ def draw(
 ) -> tuple[list[Assignment], list[DrawnNotPlaced]]:
     """Draw a season's game-days.
 
-    A game-day whose usual duration would pass the end of the budget is drawn all the same and not placed, so that
+    A game-day that would usually pass the end of the budget is drawn all the same and not placed, so that
     every plan is drawn with the same probability.
 
     Args:
@@ -192,7 +192,7 @@ def _hash(seed: int, name: str) -> int:
 
 
 def _why_not_drawn(one: ChosenPlan, cluster: ClusterProfile, *, named: bool) -> str:
-    """Return why a random season never draws this plan, however long it is; empty where it may."""
+    """Return why a random season never draws this plan, however long it is; empty if it may."""
     plan = one.plan
     for fault, why in plan.dangers().items():
         if fault not in cluster.allow_dangerous:

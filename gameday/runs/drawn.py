@@ -29,7 +29,7 @@ class DrawnGameDay(PageModel):
 
     @property
     def began(self) -> bool:
-        """It left a report, also where it was refused."""
+        """It left a report, also if it was refused."""
         return self.outcome != _NOT_PLAYED
 
     @property

@@ -37,7 +37,7 @@ _UNKNOWN_ELSE = "Mend what stopped the run, and run the plan again: nothing is k
 
 
 class CoverageGap(PageModel):
-    """Signals of one fault that should have come and did not, or of which nothing is known; and what to do about it."""
+    """Signals of one fault that should have come and did not, or are unknown; and what to do about it."""
 
     plan: str
     signals: tuple[Signal, ...]

@@ -119,7 +119,7 @@ def matrix_of(run: RunFolder) -> CoverageMatrix:
 
 
 def _signals(rows: Sequence[FaultRow]) -> tuple[Signal, ...]:
-    """Return the signals of which any row has a cell; only a guest's runs have one of what it said."""
+    """Return the signals that any row has a cell for; only a guest's runs have one for its own word."""
     found = {cell.signal for row in rows for cell in row.cells}
     return tuple(signal for signal in Signal if signal in found or signal is not Signal.SAID)
 
@@ -171,7 +171,7 @@ def _cells(run: RunFolder, plan: Plan | None) -> tuple[CoverageCell, ...]:
 
 
 def _with_parameters(plan: Plan) -> Plan | None:
-    """The plan with its fault's own model, which a stored run's was read without; None for a fault nobody defines."""
+    """The plan with its fault's own model, which a stored plan is read without; None for an unknown fault."""
     try:
         return plan.model_copy(update={"fault": parse_parameters(plan.fault.model_dump(mode="json"))})
     except ValueError:

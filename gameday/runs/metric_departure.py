@@ -41,18 +41,18 @@ class Departure(NamedTuple):
     value: float | None
 
     def __str__(self) -> str:
-        whose = f"{self.metric} of GPU {self.gpu}" if self.gpu else self.metric
-        return f"{whose} ended" if self.value is None else f"{whose} {self.before:g} → {self.value:g}"
+        series = f"{self.metric} of GPU {self.gpu}" if self.gpu else self.metric
+        return f"{series} ended" if self.value is None else f"{series} {self.before:g} → {self.value:g}"
 
 
 def has_baseline(metrics: pd.DataFrame, injected: datetime) -> bool:
-    """Return whether any series of a node's metrics has enough samples before the fault to show a move."""
+    """Return True if any series of a node's metrics has enough samples before the fault to show a move."""
     before = metrics[metrics["time"] < pd.Timestamp(injected)]
     return bool((before.groupby(["metric", "gpu"]).size() >= FEWEST).any())
 
 
 def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) -> Departure | None:
-    """The earliest departure of any series of one node's metrics between the two instants; None where none departed."""
+    """The earliest departure of any series of one node's metrics between the two instants; None if none departed."""
     if metrics.empty:  # a killed run left no frames, and pandas would need long for an empty result
         return None
     rows = metrics[(metrics["time"] <= pd.Timestamp(ended)) & metrics["gpu"].notna() & metrics["value"].notna()]
@@ -69,7 +69,7 @@ def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) 
 
 
 class _Table(NamedTuple):
-    """A metric: a row of samples for each time, a column for each GPU; NaN where there is none. Times are UTC."""
+    """A metric: a row of samples for each time, a column for each GPU; NaN if there is none. Times are UTC."""
 
     times: np.ndarray
     gpus: list[str]

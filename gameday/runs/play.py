@@ -52,11 +52,11 @@ class OpenSeason:
         self.abort = abort
         self.dirty_nodes = dirty_nodes
         self.late: list[str] = []
-        """Runs of a random season whose turn came too late for its budget."""
+        """Runs of a random season that had their turn too late for its budget."""
         self.taken_out: list[DirtyNode] = []
         """Nodes that a guest left dirty meanwhile."""
         self.died: set[str] = set()
-        """Runs that did not end by themselves, and whose history says now what was undone in their place."""
+        """Runs that did not end by themselves; their histories say now what was undone in their place."""
 
     @property
     def stopped(self) -> str:
@@ -76,8 +76,8 @@ def open_season(
     Args:
         id: The season's name.
         profile: The cluster.
-        on_reaped: Gets what was undone of dead runs, also where that keeps the season from beginning.
-        chosen: The plans, whose faults the lease has to outlast.
+        on_reaped: Gets what was undone of dead runs, also if that keeps the season from beginning.
+        chosen: The plans; the lease has to outlast their faults.
 
     Raises:
         RefusedError: Another run or season holds it, or the API server cannot be asked.
@@ -110,7 +110,7 @@ def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int, at_le
 
     `at_least` are returned of each kind of node, if there are so many, however few the plans need.
 
-    Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods where a
+    Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods if a
     plan judges what becomes of them. Raises KubernetesError.
     """
     kubernetes = season.kubernetes
@@ -159,8 +159,8 @@ def run_all(
 
     What a run left that died is undone at once, and the others go on. No further run begins once the season is
     stopped: by a signal, by the loss of its lease, by a run after which the cluster is not provably clean, or by one
-    that ended without a result. Those under way then stop, and undo. In a rehearsal with a guest, whose cluster ends
-    with the season, a quarantine that is left takes only its nodes out of the season.
+    that ended without a result. Those under way then stop, and undo. In a rehearsal with a guest, where the cluster
+    ends with the season, a quarantine that is left takes only its nodes out of the season.
     """
     running: dict[Future[Cleanliness], Assignment] = {}
     to_the_end = partial(_play_to_the_end, season, play, reports)
@@ -210,7 +210,7 @@ def _play_to_the_end(
 def _left_by_guest(
     season: OpenSeason, place: Assignment, future: Future[Cleanliness], reports: Path
 ) -> list[DirtyNode]:
-    """Return the nodes that a run left quarantined beside a guest; none where it left anything else as well."""
+    """Return the nodes that a run left quarantined beside a guest; none if it left anything else as well."""
     if season.kubernetes.profile.guest is None or future.exception() or future.result() is not Cleanliness.DIRTY:
         return []
     try:

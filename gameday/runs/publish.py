@@ -35,7 +35,7 @@ def publish(folder: Path, url: str) -> str:
     folder = folder.resolve()
     found = sorted(folder.rglob("*"))
     if link := next((path for path in found if path.is_symlink()), None):
-        raise PublishError(f"{link} is a symbolic link, whose target is not published: put a copy in its place")
+        raise PublishError(f"{link} is a symbolic link, and its target is not published: put a copy in its place")
     where = "/".join((url.rstrip("/"), *filter(None, (comparison_around(folder),)), folder.name))
     return _copy(folder, [path for path in found if path.is_file()], where)
 

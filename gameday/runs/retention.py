@@ -72,7 +72,7 @@ def decide_retention(
 
 
 def delete_folder(folder: Path) -> str:
-    """Delete a folder that may be deleted; return what kept it from going, or empty where it is gone."""
+    """Delete a folder that may be deleted; return what kept it from going, or empty if it is gone."""
     try:
         shutil.rmtree(folder)
     except OSError as error:
@@ -97,7 +97,7 @@ def _reasons_of_run(run: CatalogRun, by_age: Sequence[str]) -> Iterator[str]:
 
 
 def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
-    """Yield the reasons why a group stays, with those of its game-days, whose folders are read last."""
+    """Yield the reasons why a group stays, with those of its game-days; their folders are read last."""
     if one.folder.name != one.id:
         yield _RENAMED
     if one.kind is GroupKind.FLEET and one.doubt:
@@ -138,7 +138,7 @@ def _is_closed(history: Path) -> bool:
 
 
 def without_dead_links(reports: Path, rendered_at: datetime) -> str:
-    """Draw the index and the seasons' pages again where they are, without links to folders that are gone.
+    """Draw the index and the seasons' pages again if they are there, without links to folders that are gone.
 
     The digest links the runs of its window, which are newer than what is deleted as a rule; `gameday digest` renews it.
 

@@ -28,7 +28,7 @@ ROW_FILE = "coverage-row.json"
 class JudgedRun:
     """A run's result and its row of the matrix.
 
-    `row` is a matrix of one; of none where the run's plan cannot be read. `summary` is None for a history that does
+    `row` is a matrix of one; of none if the run's plan cannot be read. `summary` is None for a history that does
     not say which run it is.
     """
 

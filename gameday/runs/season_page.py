@@ -30,7 +30,7 @@ class Coverage(PageModel):
     left_out: tuple[LeftOut, ...]
     outages: tuple[OutageTotal, ...] = ()
     virtual: str = ""
-    """The words that GPUs of its game-days are virtual; empty where none are."""
+    """The words that GPUs of its game-days are virtual; empty if none are."""
     drawn: tuple[DrawnGameDay, ...] = ()
     """A random season's game-days, with those that were not played."""
 
@@ -76,7 +76,7 @@ class Coverage(PageModel):
 def render_season(folder: Path, rendered_at: datetime) -> RenderedPage[Coverage]:
     """Write coverage.html and coverage.json into the season's folder, from season.json and its runs' folders beside it.
 
-    Raises OSError where it cannot be read, ValueError where season.json holds something else.
+    Raises OSError if it cannot be read, ValueError if season.json holds something else.
     """
     record = SeasonRecord.load(folder)
     folders = {place.run_id: place.reports(folder.parent) / place.run_id for place in record.places}

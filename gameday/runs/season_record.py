@@ -63,7 +63,7 @@ class RandomSettings(FrozenModel):
     budget: Duration
     mean_gap: Duration = Field(description="mean of the exponential gaps between the beginnings of two game-days")
     not_placed: tuple[DrawnNotPlaced, ...] = ()
-    late: tuple[str, ...] = Field(default=(), description="runs whose turn came too late for the budget")
+    late: tuple[str, ...] = Field(default=(), description="runs that had their turn too late for the budget")
 
 
 class Assignment(FrozenModel):
@@ -144,7 +144,7 @@ class SeasonResult(FrozenModel):
 
 
 def refuse_left_out(left_out: Sequence[LeftOut]) -> None:
-    """Do nothing where no plan is left out; raises RefusedError with the first one's reason.
+    """Do nothing if no plan is left out; raises RefusedError with the first one's reason.
 
     A comparison plays all its arms or none.
     """
@@ -155,7 +155,7 @@ def refuse_left_out(left_out: Sequence[LeftOut]) -> None:
 def fold_season(
     results: Sequence[RunResult], stopped: str = "", what: str = "season", also: Sequence[RunOutcome] = ()
 ) -> SeasonResult:
-    """Fold the runs' results into the exit code and one sentence of the season, or of whatever else `what` names.
+    """Fold the runs' results into the exit code and one sentence of the season, or of what `what` names.
 
     The exit code is that of `worst_exit_code`. A season that was stopped counts as one more run that was aborted,
     unless every run was refused: then nothing was changed, and the exit code is REFUSED. `also` are the outcomes of

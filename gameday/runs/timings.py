@@ -26,7 +26,7 @@ def write_timings(reports: Path, file: Path) -> None:
 
     Args:
         reports: Folder of all runs.
-        file: The file. Its folder is made where only that is missing.
+        file: The file. Its folder is made if only that is missing.
 
     Raises:
         OSError: The reports cannot be read, or the file not written.
@@ -53,7 +53,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def usual_durations(reports: Path, cluster: str) -> dict[str, timedelta]:
-    """Return the median by plan over the runs that were played to their end; empty where there is no such folder.
+    """Return the median by plan over the runs that were played to their end; empty if there is no such folder.
 
     Args:
         reports: Folder of all runs.

@@ -60,7 +60,7 @@ def test_game_days_of_a_season_have_nodes_of_their_own(clean_arena: Arena, tmp_p
     ]
     assert all(folder.name in choice.rule for choice in chosen)
     again = render_season(folder, SeasonRecord.load(folder).started)
-    assert again.result.exit_code == 0
+    assert again.content.result.exit_code == 0
     assert "../" in again.html.read_text()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from gameday.checks.outcome import fold_outcome
@@ -15,7 +16,7 @@ from gameday.plan.load import parse_plan
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Hop
-from tests.report.run_builder import FAULT_AT, NODE, Timed, at, history_of, passing, replacing
+from tests.report.run_builder import FAULT_AT, NODE, Timed, at, history_of, passing, replacing, write
 
 TAINT = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule", "within": "15s"}
 
@@ -62,3 +63,9 @@ def hop(which: Hop, seconds: float) -> Timed:
 
 def no_fault(event: Event) -> bool:
     return isinstance(event, FaultInjected)
+
+
+def run_named(folder: Path, id: str, events: list[Timed] | None = None) -> Path:
+    """Write a run of this id into a folder of its own, and return that."""
+    timed = replacing(events or passing(), lambda e: isinstance(e, RunStarted), run_id=id)
+    return write(folder / id, timed)

@@ -26,7 +26,7 @@ from gameday.values.results import Cleanliness
 from tests.report.page import Page
 from tests.report.run_builder import START, passing, replacing, without
 from tests.runs.comparison_builders import arm, record, write_record
-from tests.runs.folder_builders import run_named
+from tests.runs.row_builders import run_named
 from tests.runs.test_arms_in_a_season import armed, season
 
 NOWHERE: Any = {"url": "http://127.0.0.1:1"}

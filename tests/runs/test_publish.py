@@ -9,7 +9,7 @@ from gameday.errors import PublishError
 from gameday.history.events import RunStarted
 from gameday.runs.publish import publish
 from tests.report.run_builder import passing, replacing
-from tests.runs.folder_builders import run_named
+from tests.runs.row_builders import run_named
 from tests.support.tmpfs import fill, tmpfs
 
 

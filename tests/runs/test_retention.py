@@ -14,7 +14,7 @@ from gameday.runs.catalog import read_catalog
 from gameday.runs.retention import decide_retention
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import START, Timed, cut_off, passing, replacing, without, write
-from tests.runs.folder_builders import run_named
+from tests.runs.row_builders import run_named
 
 NOW = START + timedelta(days=365)
 
