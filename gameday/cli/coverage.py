@@ -165,7 +165,8 @@ def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
         made = compare_detectors([(name, Path(folder)) for name, folder in named], reports, datetime.now(UTC))
     except OSError as error:
         where = error.filename or reports
-        raise CommandError(f"{where}: {error.strerror}; `gameday coverage --again FOLDER` draws a season's") from None
+        again = "give a season's folder; `gameday coverage --again FOLDER` draws its page"
+        raise CommandError(f"{where}: {error.strerror}; {again}") from None
     except ValueError:
         raise CommandError("a season's coverage.json is damaged: `gameday coverage --again FOLDER` draws it") from None
     for one in made.content.columns:

@@ -24,7 +24,7 @@ _STAYS_IN_SERVICE = ("workload", "event", "ignore")
 """Decisions about a line in the kernel log (docs/detectors.md) for which a node stays in service."""
 # Conditions that the kubelet keeps, of which a detector knows nothing.
 _OF_THE_KUBELET = ("Ready=", "MemoryPressure=", "DiskPressure=", "PIDPressure=", "NetworkUnavailable=")
-_NOT_JUDGED = (RunOutcome.REFUSED, RunOutcome.ABORTED, RunOutcome.UNKNOWN)
+_NOT_PLAYED_OUT = (RunOutcome.REFUSED, RunOutcome.ABORTED)
 
 
 class DetectorAnswer(PageModel):
@@ -123,7 +123,7 @@ def _newest(seasons: Mapping[Path, Coverage], reports: Path) -> dict[str, tuple[
             place.run_id: place.reports(folder.resolve().parent) / place.run_id for place in covered.record.places
         }
         for row in covered.matrix.rows:
-            if row.plan not in found or row.outcome not in (RunOutcome.REFUSED, RunOutcome.ABORTED):
+            if row.plan not in found or row.outcome not in _NOT_PLAYED_OUT:
                 run = places.get(row.run_id)
                 found[row.plan] = row, os.path.relpath(run, reports) if run and run.is_dir() else ""
     return found
@@ -140,8 +140,8 @@ def _answer(row: FaultRow, run: str) -> DetectorAnswer:
         state, why = CellState.WRONG, f"it took a node out of service that had to stay: {quarantined}"
     elif own:
         state, why = CellState.SEEN, ""
-    elif unknown or (row.outcome in _NOT_JUDGED and not missed):
-        state, why = CellState.UNKNOWN, unknown[0].why if unknown else row.why
+    elif unknown or row.blind or row.outcome in _NOT_PLAYED_OUT:
+        state, why = CellState.UNKNOWN, unknown[0].why if unknown else row.blind or row.why
     elif missed:
         state, why = CellState.MISSED, missed[0].why
     else:

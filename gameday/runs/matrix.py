@@ -9,6 +9,7 @@ from functools import cache
 from pydantic import AwareDatetime, Field
 
 from gameday.checks.facts import stop_reason, targets
+from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
 from gameday.detectors.facts import facts
@@ -24,7 +25,7 @@ from gameday.runs.cells import CellState, CoverageCell, cell_of
 from gameday.runs.detections import expects_canary_to_feel_fault, window_of
 from gameday.runs.gaps import CoverageGap, gaps_of
 from gameday.runs.pages import PageModel
-from gameday.values.results import Cleanliness
+from gameday.values.results import Cleanliness, Step
 
 _REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT, Signal.SAID}
 """Signals that act or call somebody. A log line, a metric, a Kubernetes Event and a guest's output reach only those who
@@ -59,6 +60,7 @@ class FaultRow(PageModel):
     why: str
     decision: str = Field(default="", description="our policy default's answer to the fault's line; empty without one")
     elsewhere: str = Field(default="", description="what the detector wrote to nodes without a fault; empty if nothing")
+    blind: str = Field(default="", description="why a guest's silence proves nothing; else empty")
     cells: tuple[CoverageCell, ...]
 
     def cell(self, signal: Signal) -> CoverageCell:
@@ -133,7 +135,7 @@ def joined(single: Iterable[CoverageMatrix]) -> CoverageMatrix:
 
 def _row(run: RunFolder, plan: Plan) -> FaultRow:
     injected = run.history.first(FaultInjected)
-    known = _with_parameters(plan)
+    known, nodes = _with_parameters(plan), tuple(target.node for target in targets(run.history))
     return FaultRow(
         plan=plan.name,
         title=plan.title,
@@ -141,7 +143,7 @@ def _row(run: RunFolder, plan: Plan) -> FaultRow:
         layer=str(fault_for(known.fault).layer) if known else injected.layer if injected else "",
         run_id=run.started.run_id if run.started else "",
         started=run.history.records[0].at if run.history.records else None,
-        targets=tuple(target.node for target in targets(run.history)),
+        targets=nodes,
         outcome=run.result.outcome,
         cleanliness=run.result.cleanliness,
         why=run.result.why,
@@ -149,6 +151,7 @@ def _row(run: RunFolder, plan: Plan) -> FaultRow:
         elsewhere=next(
             (one.why for one in run.verdicts if one.check == _KEPT_AWAY and one.status is Status.BROKEN), ""
         ),
+        blind=next(filter(None, (why_guest_was_blind(run.history, node, Step.VERIFY_TAINT) for node in nodes)), ""),
         cells=_cells(run, known),
     )
 
