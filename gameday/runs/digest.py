@@ -146,8 +146,8 @@ def _coverage(catalog: RunCatalog, newest: Sequence[CatalogRun]) -> tuple[tuple[
     problems = []
     for run in newest:
         try:
-            if found := judged_run(run.folder):
-                made.setdefault(catalog.cluster_of(run), []).append(found.row)
+            if row := run.row or ((found := judged_run(run.folder)) and found.row):
+                made.setdefault(catalog.cluster_of(run), []).append(row)
         except Exception as error:  # one damaged run, or a bug that it shows, must not keep the others from the page
             problems.append(f"{run.folder.name}: its coverage could not be judged ({type(error).__name__}: {error})")
     coverage = (ClusterCoverage(cluster=cluster, matrix=joined(single)) for cluster, single in sorted(made.items()))

@@ -18,6 +18,7 @@ from gameday.report.earlier_runs import SAMPLE_FOLDER
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
+from gameday.runs.matrix import CoverageMatrix
 from gameday.runs.run_row import judged_run
 from gameday.values.models import FrozenModel
 
@@ -31,6 +32,8 @@ class CatalogRun:
 
     folder: Path
     summary: Summary
+    row: CoverageMatrix | None = None
+    """Its row of the coverage matrix, if it left none and was judged when it was listed."""
 
 
 class RunningRun(FrozenModel):
@@ -75,8 +78,9 @@ def list_runs(reports: Path) -> RunList:
             played.append(folder)
     running = {folder: history for folder in played if (history := _unfinished(folder))}
     for folder in (one for one in played if one not in running):
-        if summary := read_summary(folder) or _judge(folder):
-            runs.append(CatalogRun(folder, summary))
+        summary = read_summary(folder)
+        if listed := CatalogRun(folder, summary) if summary else _judge(folder):
+            runs.append(listed)
         else:
             unreadable.append(f"{folder.name}: its history does not say which run it is")
     runs.sort(key=lambda run: run.summary.started, reverse=True)
@@ -95,9 +99,12 @@ def _running(folder: Path, history: History) -> RunningRun:
     return RunningRun(run_id=folder.name, plan=started.plan_name if started else "", since=since)
 
 
-def _judge(folder: Path) -> Summary | None:
+def _judge(folder: Path) -> CatalogRun | None:
+    """Return a run that left no summary; None if its history does not say which run it is."""
+    row = None
     try:
         found = judged_run(folder)
-        return found.summary if found else None
+        summary, row = (found.summary, found.row) if found else (None, None)
     except Exception:  # the run's verdicts can still be shown; the digest reports that its coverage cannot be judged
-        return summarise(load_run_folder(folder))
+        summary = summarise(load_run_folder(folder))
+    return CatalogRun(folder, summary, row) if summary else None
