@@ -95,7 +95,7 @@ lint: setup
 
 lint-types:
 	.venv/bin/mypy
-	.venv/bin/mypy scripts/setup.py scripts/alert_manifest.py scripts/build_lab.py
+	.venv/bin/mypy scripts/setup.py scripts/alert_manifest.py scripts/runbooks.py scripts/build_lab.py
 
 lint-house:
 	.venv/bin/pytest -q -p no:xdist -p no:cacheprovider $(HOUSE)
@@ -134,9 +134,11 @@ lab-version:
 image:
 	@scripts/build_image.sh $(ARGS)
 
-# The PrometheusRule manifest is made from the rule file; a test tells when this was forgotten.
+# The PrometheusRule manifests are made from the rule files, and from rules and plans what a runbook says of urgency, waiting
+# and plans; tests tell when this was forgotten.
 alerts: setup
 	.venv/bin/python scripts/alert_manifest.py
+	.venv/bin/python scripts/runbooks.py
 
 # What the faults', profiles' and plans' own models say, as pages and as a schema; tests tell when this was forgotten.
 docs: setup

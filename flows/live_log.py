@@ -29,9 +29,8 @@ class LiveLog(BackgroundView):
     def follow(self) -> None:
         if not self._logger.isEnabledFor(logging.ERROR):
             return  # the command line mutes Prefect's log, and shows the lines itself
-        while not self.stopped.wait(_LOOK_EVERY_S):
+        for _ in self.looks(_LOOK_EVERY_S):
             self._read()
-        self._read()
         self._log(self._lines.rest())
 
     def _read(self) -> None:

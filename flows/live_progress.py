@@ -35,9 +35,8 @@ class LiveProgress(BackgroundView):
         with where_prefect_answers():
             artifact = create_progress_artifact(0.0, key="progress", description="before the first step")
             assert isinstance(artifact, UUID)  # a coroutine only where this thread had an event loop
-            while not self.stopped.wait(_LOOK_EVERY_S):
+            for _ in self.looks(_LOOK_EVERY_S):
                 self._update(artifact)
-            self._update(artifact)
 
     def _update(self, artifact: UUID) -> None:
         if shown := progress(self._history.added()):

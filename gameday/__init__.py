@@ -1,13 +1,13 @@
 """GPU game-days: break one GPU on purpose and measure whether anything notices.
 
-The names in `__all__` are the public API, for flows and packages of your own (docs/extending.md). Each is loaded when
-it is first used: a fault in an agent's pod must not wait for Prefect, and a package that is loaded while ours are being
-loaded must not need all of them.
+The names in `__all__` are the public API, for flows and packages of your own (docs/extending.md). Each is loaded on
+first use, because a fault in an agent's pod must not wait for Prefect, and a package that is loaded in the middle of
+our own imports must not need all of them.
 """
 
 from importlib import import_module
 
-# Type checkers take this name for True, as typing.TYPE_CHECKING; importing typing takes longer than all else here.
+# Type checkers treat this name as True, like typing.TYPE_CHECKING; importing typing takes longer than all the rest.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -166,12 +166,12 @@ _HOLDS = {
     "values.results": ("Cleanliness", "Step"),
 }
 _PLACES = {name: (module, name) for module, names in _HOLDS.items() for name in names}
-# `gameday.report` is the room that renders, so that the step cannot have its own name here.
+# `gameday.report` is the room that renders, so the step needs another name here.
 _PLACES["write_report"] = ("tasks.report", "report")
 
 
 def __getattr__(name: str) -> object:
-    """Load a name of the public API. Raises AttributeError for every other."""
+    """Load a name of the public API. Raises AttributeError for any other name."""
     if name not in _PLACES:
         raise AttributeError(f"module 'gameday' has no attribute {name!r}")
     module, own_name = _PLACES[name]

@@ -1,7 +1,7 @@
-"""The time that a run lives by: what it reads, and the only ways in which it waits.
+"""The time of a run: what it reads, and the only ways in which it waits.
 
-A run takes its clock from its record (`RunRecord.clock`), and every adapter has the clock of its run. Tests put a
-virtual one in its place, whose time passes only while somebody waits: `tests/support/virtual_clock.py`.
+A run takes its clock from its record (`RunRecord.clock`), and every adapter uses the clock of its run. Tests replace it
+by a virtual clock that advances only while somebody waits: `tests/support/virtual_clock.py`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ class Repetition(ABC):
 
     @abstractmethod
     def stop(self, timeout_s: float = 0.0) -> None:
-        """Begin no other turn; let the one that is under way take up to `timeout_s` to end."""
+        """Start no further turn; give the current one up to `timeout_s` to end."""
 
 
 class Clock:
     """The machine's own clock."""
 
     def now(self) -> datetime:
-        """Return the wall time, in UTC: for people, and for other machines' times."""
+        """Return the wall time in UTC: for people, and to compare with other machines' times."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that only ever grow, from an unstated beginning: for durations."""
+        """Return seconds of a clock that never goes back, from an arbitrary start: for durations."""
         return time.monotonic()
 
     def boottime(self) -> float:
-        """Return seconds of a monotonic clock that goes on while the machine sleeps, where the system has one."""
+        """Return seconds of a monotonic clock that also counts while the machine sleeps, if the system has one."""
         return boottime_s()
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for this many seconds."""
         time.sleep(seconds)
 
     def wait_set(self, event: threading.Event, timeout_s: float) -> bool:
-        """Wait until the event is set; return False when the time is up."""
+        """Wait until the event is set; return False after the time-out."""
         return event.wait(timeout_s)
 
     def wait_changed(
@@ -51,13 +51,13 @@ class Clock:
         timeout_s: float,
         check_every_s: float | None = None,
     ) -> bool:
-        """Wait until `condition` holds; it is asked now, and whenever `changed` is notified.
+        """Wait until `condition` holds. It is called now, and after every notice of `changed`.
 
         Args:
-            changed: Taken for as long as `condition` is asked.
-            condition: Asked in this thread.
+            changed: The lock that is held while `condition` runs.
+            condition: Called in this thread.
             timeout_s: The longest wait.
-            check_every_s: Ask also after so many seconds without a notice; None: only then.
+            check_every_s: Also call it after this many seconds without a notice; None: only after notices.
 
         Returns:
             True once the condition holds, False after the time-out.
@@ -85,19 +85,19 @@ class Clock:
 
         Args:
             name: The thread's name.
-            act: One turn; it returns the seconds until the next one, or None to end.
+            act: One turn. It returns the seconds until the next one, or None to end.
             first_s: Seconds before the first turn.
         """
         return _Thread(name, act, first_s)
 
 
 def boottime_s() -> float:
-    """Return `Clock.boottime` of this machine, for a process that is no run."""
+    """Return `Clock.boottime` of this machine, for a process that is not a run."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Thread(Repetition):
-    """A repetition in a daemon thread."""
+    """A repetition that runs in a daemon thread."""
 
     def __init__(self, name: str, act: Callable[[], float | None], first_s: float) -> None:
         self._act = act

@@ -7,14 +7,14 @@
     ├── HostError                   a node's kernel log, program, file or NVML could not be reached
     │   ├── NoCrictlError           pods cannot be found on the node
     │   └── MachineDownError        the virtual machine is off
-    ├── TaskError                   an agent cannot read what it is to do
+    ├── TaskError an agent cannot read its task
     ├── AdapterError                a server of the cluster could not be asked
     │   ├── KubernetesError         the API server refused or did not answer
     │   └── WatchRefusedError       the API server does not allow a watch
     ├── LeaseError
     │   ├── LeaseHeldError          another run holds the lease
     │   ├── LeaseLostError          the run may no longer be the only one
-    │   └── SeasonGoneError         the season that was to cover the run holds no lease
+    │ └── SeasonGoneError the season that should cover the run holds no lease
     ├── StopRunError                ends a run before its last step; the undo and the report still happen
     │   ├── RefusedError            nothing was changed
     │   ├── StepFailedError         a step could not do its work
@@ -41,8 +41,8 @@
         ├── LogQLError              the log store cannot read a query
         └── TooManyStreamsError     the log store holds too many streams
 
-A message says what is wrong, where, and what to do next. Text from outside is made printable and cut before it gets
-into one, and no message holds a secret.
+A message says what is wrong, where, and what to do next. Text from outside is made printable and shortened first, and
+no message holds a secret.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from gameday.exit_codes import ExitCode
 from gameday.text import printable
 
 _PROBLEMS_MAX = 20
-"""The most problems of one file that are shown; a file that is no plan at all has hundreds."""
+"""The most problems of one file that are shown; a file that is not a plan at all has hundreds."""
 
 
 class GamedayError(Exception):
@@ -67,7 +67,7 @@ class GamedayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DocumentProblem:
-    """A thing to mend in a YAML file."""
+    """A thing to correct in a YAML file."""
 
     file: str
     line: int | None
@@ -77,7 +77,8 @@ class DocumentProblem:
     where: str
     """Dotted path of the key, e.g. `expect.alerts[0].within`; empty for the whole file."""
     value: str | None
-    """The offending value as `gameday.text.shown` shows it; None where there is none, as for a missing key."""
+    """The offending value as `gameday.text.shown` shows it; None if there is none, for example when a key is
+    missing."""
     message: str
     suggestion: str | None = None
 
@@ -125,7 +126,7 @@ class NoCrictlError(HostError):
 
 
 class LinkError(HostError):
-    """The network lets no connection through an interface: it is down, or nobody answers behind it."""
+    """An interface lets no connection through: it is down, or nothing behind it answers."""
 
 
 class MachineDownError(HostError):
@@ -133,13 +134,13 @@ class MachineDownError(HostError):
 
 
 class TaskError(GamedayError):
-    """An agent cannot read what it is to do; the message says where and why, and does not quote the input."""
+    """An agent cannot read its task; the message says where and why, and does not quote the input."""
 
 
 class AdapterError(GamedayError):
     """A server could not be asked, or did not answer usefully.
 
-    `url` is without credentials, query and fragment. `status` is the HTTP status where there was one.
+    `url` is without credentials, query and fragment. `status` is the HTTP status if there was one.
     """
 
     def __init__(self, url: str, cause: str, hint: str = "", status: int | None = None) -> None:
@@ -179,7 +180,7 @@ class LeaseLostError(LeaseError):
 
 
 class SeasonGoneError(LeaseError):
-    """The season whose lease was to cover a run does not hold it."""
+    """The season does not hold the lease that should cover a run."""
 
 
 class StopRunError(GamedayError):
@@ -196,7 +197,7 @@ class RefusedError(StopRunError):
 
 
 class StepFailedError(StopRunError):
-    """A step could not do its work, so that later ones would mean nothing."""
+    """A step could not do its work, so the later steps would prove nothing."""
 
 
 class AbortedError(StopRunError):
@@ -208,7 +209,7 @@ class AbortedError(StopRunError):
 
 
 class ForeignPauseError(GamedayError):
-    """Somebody else has sent one of the GPU operator's operands off a node, whose work a reset would disturb."""
+    """Somebody else has sent one of the GPU operator's operands off a node; a reset would disturb that work."""
 
 
 class PostMortemError(GamedayError):
@@ -224,7 +225,7 @@ class UnknownNodeError(PostMortemError):
 
 
 class CollectedAlreadyError(PostMortemError):
-    """The window was collected before. Servers forget: reading it again would replace evidence by less."""
+    """The window was collected before. Servers forget: reading it again would replace the evidence by less."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -234,7 +235,7 @@ class CollectedAlreadyError(PostMortemError):
 
 
 class NothingReadError(PostMortemError):
-    """No server could be read, so that a report would be made of nothing."""
+    """No server could be read, so the report would be empty."""
 
 
 class PublishError(GamedayError):
@@ -242,7 +243,7 @@ class PublishError(GamedayError):
 
 
 class CommandError(GamedayError):
-    """Ends a command with a message a person can act on, and its exit code."""
+    """Ends a command with an exit code and a message that says what to do."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -288,7 +289,7 @@ class ProgramMissingError(RehearsalError):
 
 
 class ControlError(RehearsalError):
-    """A running lab could not be asked, or refused; the message says why and what there is to ask."""
+    """A running lab could not be asked, or refused; the message says why, and what it can be asked."""
 
 
 class PodRejectedError(RehearsalError):
@@ -305,7 +306,7 @@ class PodConfigError(RehearsalError):
 
 
 class ClaimError(RehearsalError):
-    """The virtual kubelet cannot prepare a ResourceClaim of a pod, now or ever."""
+    """The virtual kubelet can never prepare a ResourceClaim of a pod."""
 
 
 class TlsFolderError(RehearsalError):

@@ -8,8 +8,8 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """An exit code.
 
-    DIRTY beats every other outcome: whatever else a run found, something is left in the cluster. PASSED, FAILED,
-    ABORTED and REFUSED promise a clean cluster; UNKNOWN does not.
+    DIRTY wins over every other outcome, because something is left in the cluster. PASSED, FAILED, ABORTED and REFUSED
+    promise a clean cluster; UNKNOWN does not.
     """
 
     PASSED = 0
@@ -27,4 +27,4 @@ class ExitCode(IntEnum):
     USAGE = 64
     """The command line or a file given to it is wrong, a plan included (sysexits.h EX_USAGE)."""
     INTERNAL = 70
-    """A fault in gameday itself (sysexits.h EX_SOFTWARE)."""
+    """A bug in gameday itself (sysexits.h EX_SOFTWARE)."""

@@ -1,6 +1,6 @@
-"""Files of a folder that may come from somebody else: a symbolic link in it is refused, to read as to write.
+"""Files of a folder that may come from somebody else. A symbolic link in it is neither read nor written.
 
-A link in a run's folder would show its reader's files in the report, and overwrite them with it.
+A link in a run's folder could show the reader's own files in the report, or overwrite them with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE})
-"""The errors of a disk that takes nothing more, whichever file is asked for."""
+"""The errors of a disk that takes no more data; they do not depend on the file."""
 _TO_DO = {
     errno.ENOSPC: "make room there (`df -h` and `df -i` show what is used up)",
     errno.EDQUOT: "make room there, or ask for a larger quota",
@@ -33,20 +33,20 @@ _IS_NO_FILE = "not a regular file: remove it"
 
 
 def refuse_link(path: Path) -> None:
-    """Raise OSError where the path is a symbolic link; nothing need be there."""
+    """Raise OSError if the path is a symbolic link; a missing file is fine."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, _IS_LINK, str(path))
 
 
 def open_plain(path: Path) -> BufferedReader:
-    """Open a file to read it. Raises OSError, also for a link, a pipe or a device."""
+    """Open a file for reading. Raises OSError, also for a link, a pipe or a device."""
     return os.fdopen(_descriptor(path, os.O_RDONLY), "rb")
 
 
 def open_to_append(path: Path) -> BufferedWriter:
-    """Open a file to add to its end; it is made where it is missing. Raises OSError as `open_plain`.
+    """Open a file for appending, and create it if it is missing. Raises OSError as `open_plain`.
 
-    Buffered: of an unbuffered write a disk that becomes full takes a part, and says nothing.
+    It is buffered, because an unbuffered write to a disk that becomes full is cut short without an error.
     """
     return os.fdopen(_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
@@ -59,7 +59,7 @@ def read_plain(path: Path) -> bytes:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that takes the path's place when the block ends well; a reader meets the old one or the new one.
+    """Yield a file that replaces the path when the block ends well; readers see the old file or the new one.
 
     Raises:
         OSError: The path is a link, or the file cannot be written.
@@ -71,7 +71,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             yield file
         beside.replace(path)
     except OSError as error:
-        if error.filename in (None, str(beside)):  # a disk that is full names no file
+        if error.filename in (None, str(beside)):  # an error of a full disk names no file
             error.filename = str(path)
         raise
     finally:
@@ -80,15 +80,15 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write the file whole or not at all; text becomes UTF-8. Raises OSError as `written_whole`."""
+    """Write the whole file or nothing; text becomes UTF-8. Raises OSError as `written_whole`."""
     with written_whole(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_each(files: Mapping[Path, str | bytes]) -> str:
-    """Write each file as `write_whole` does; return why one is left out on a disk that takes nothing more, else empty.
+    """Write each file as `write_whole` does. If the disk is full, return why a file is missing; otherwise return "".
 
-    Raises OSError for all else.
+    Raises OSError for every other failure.
     """
     why = ""
     for path, content in files.items():
@@ -102,11 +102,11 @@ def write_each(files: Mapping[Path, str | bytes]) -> str:
 
 
 def not_written(error: OSError, path: Path | str) -> str:
-    """Return the place of a file that cannot be written, the system's words, and what to do about it.
+    """Return a message with the file that cannot be written, the system's reason, and what to do.
 
     Args:
-        error: The system's.
-        path: The file or the folder, or words for it; counts where the error names none.
+        error: The system's error.
+        path: The file or the folder, or words for it; used if the error names none.
     """
     place = error.filename or path
     said = error.strerror or str(error)
@@ -116,7 +116,7 @@ def not_written(error: OSError, path: Path | str) -> str:
 
 def _descriptor(path: Path, flags: int) -> int:
     try:
-        # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+        # Without O_NONBLOCK, opening a pipe that has no writer would block.
         file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         refuse_link(path)

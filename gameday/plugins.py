@@ -1,12 +1,11 @@
-"""Find the parts that gameday is made of: modules of our own, and those that installed packages add by entry points.
+"""Find the parts of gameday: our own modules, and those that installed packages add by entry points.
 
-An entry point names a module. It holds what a module of ours in the same place holds: a `Fault`, a `check` function and
-so on (docs/extending.md). Installing a package is trusting it: its code runs with the rights of the process that loads
-it, and faults and remediations run on the GPU nodes.
+An entry point names a module, which holds the same as one of ours in that place: a `Fault`, a `check` function and so
+on (docs/extending.md). Installing a package is trusting it: its code runs with the rights of the process that loads it,
+and faults and remediations run on the GPU nodes.
 
-A package that cannot be loaded never keeps the rest from working, for the same registries are read where a dead run is
-undone. It is logged as a warning, and each registry decides what it means: a guardrail that cannot be loaded refuses
-every run.
+A package that cannot be loaded never stops the rest, because the undo of a dead run uses the same registries. It is
+logged as a warning, and each registry decides what it means: a guardrail that cannot be loaded refuses every run.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class BrokenPlugin:
     name: str
     """The entry point's name."""
     package: str
-    """The distribution's name and version; empty where its metadata has none."""
+    """The distribution's name and version; empty if its metadata has none."""
     why: str
 
     def __str__(self) -> str:
@@ -58,17 +57,17 @@ class BrokenPlugin:
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """The parts of one group."""
+    """The parts that were found for one group."""
 
     parts: Mapping[str, T]
     """Parts by name: our own, then those of other packages."""
     packages: Mapping[str, str]
-    """Distributions by the names of the parts they add; our own parts are left out."""
+    """Distributions by the names of the parts they add; our own parts are not in it."""
     broken: tuple[BrokenPlugin, ...] = ()
 
 
 def modules_of(package: ModuleType) -> list[ModuleType]:
-    """Import every module of a package of ours, in the order of their names."""
+    """Import every module of one of our packages, in the order of their names."""
     names = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
     return [import_module(f"{package.__name__}.{name}") for name in names]
 
@@ -79,13 +78,13 @@ def find(group: Group, own: Iterable[ModuleType], read: Callable[[ModuleType], M
     Args:
         group: The entry-point group of other packages.
         own: Our modules.
-        read: Return what a module holds, by name; raises ValueError for a module that holds it wrongly.
+        read: Returns the parts of a module by name; raises ValueError if the module defines them wrongly.
 
     Returns:
-        All parts. A package that cannot be imported or read, or that takes a name that is in use, is in `broken`.
+        All parts. A package that cannot be imported or read, or that uses a name already taken, is in `broken`.
 
     Raises:
-        ValueError: Two modules of ours use the same name, or one holds its part wrongly.
+        ValueError: Two of our modules use the same name, or one defines its part wrongly.
     """
     parts: dict[str, T] = {}
     places: dict[str, str] = {}
@@ -110,9 +109,9 @@ def find(group: Group, own: Iterable[ModuleType], read: Callable[[ModuleType], M
 
 
 def classes_in(module: ModuleType, base: type[T], required: Sequence[str]) -> Iterator[type[T]]:
-    """Yield the subclasses of `base` that a module defines, and not those that it imports.
+    """Yield the subclasses of `base` that a module defines itself, without those that it imports.
 
-    A class with an abstract method of its own is a base for others, and is left out.
+    A class that adds an abstract method is a base for others, and is left out.
 
     Args:
         module: The module.
@@ -149,7 +148,7 @@ def _module(point: EntryPoint) -> ModuleType:
 
 
 def _unused(added: Mapping[str, T], module: ModuleType, places: dict[str, str]) -> Mapping[str, T]:
-    """Return what a module adds, and note where it is from. Raises ValueError for a name that is in use."""
+    """Return the parts that a module adds, and remember where they are from. Raises ValueError for a name in use."""
     for name in added:
         if name in places:
             raise ValueError(f"{name!r} is defined twice: in {places[name]} and in {module.__name__}; rename one")

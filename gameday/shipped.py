@@ -1,9 +1,8 @@
-"""The folders of files that people read and edit: plans, templates, manifests; of docs, an installed one has runbooks.
+"""The folders of files that people read and edit: plans, templates, manifests and docs.
 
-In a checkout they are at the top of the repository. A wheel carries them
-inside the package (force-include in pyproject.toml), because their names are
-too common for the top level of site-packages. Only this module knows that
-there are two places.
+In a checkout they are at the top of the repository. A wheel carries them inside the package (force-include in
+pyproject.toml), because their names are too common for the top level of site-packages; of docs it has the runbooks
+only. Only this module knows that there are two places.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ _INSTALLED = _PACKAGE / "_shipped"
 
 
 def checkout() -> Path | None:
-    """Return the top of the repository that this package is used from; None where the package is installed."""
+    """Return the top of the repository that this package runs from; None if it is an installed package."""
     root = _PACKAGE.parent
     return root if not _INSTALLED.is_dir() and (root / "pyproject.toml").is_file() else None
 
 
 def shipped(kind: Literal["plans", "templates", "deploy", "docs"]) -> Path:
-    """Return the shipped folder of this name, in a checkout and in an installed package.
+    """Return the shipped folder of this name, in a checkout or an installed package.
 
     Raises:
         IncompleteInstallationError: The folder is missing.
@@ -44,7 +43,7 @@ def shipped_prefect_file() -> Path:
 
 
 def _found(name: str, is_there: Callable[[Path], bool]) -> Path:
-    # The package's own first: beside an installed package, a folder of this name belongs to another one.
+    # The package's own first: a folder of this name beside an installed package belongs to another package.
     candidates = (_INSTALLED / name, _PACKAGE.parent / name)
     for path in candidates:
         if is_there(path):

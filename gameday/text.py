@@ -1,6 +1,7 @@
-"""Make text from outside safe to show: on one line, printable, and cut.
+"""Make text from outside safe to show: on one line, printable, and shortened.
 
-Plans, logs, metrics and pod output are hostile input. Imports nothing, so that the command line can use it at no cost.
+Plans, logs, metrics and pod output are hostile input. This module imports nothing, so that the command line starts
+fast.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 _VALUE_MAX_CHARACTERS = 80
 _TEXT_MAX_CHARACTERS = 400
 # What credentials look like in logs: authorization headers, JSON web tokens, key=value pairs, user:password@ in a URL.
-# The cost grows with the text and no faster: a web token is looked for only from the start of a run of its characters,
-# and only where the two dots follow.
+# The search is linear in the text: a web token is tried only at the start of a run of its characters, and only if the
+# two dots follow.
 _SECRET = re.compile(
     r"(?P<keep>\b(?:bearer|basic)\s+|\b(?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[=:]\s*[\"']?|://[^/\s:@]{1,64}:)"
     r"[A-Za-z0-9+/=._~%!$*-]{6,}"
@@ -22,7 +23,7 @@ _SECRET = re.compile(
 
 
 def printable(text: str, limit: int = _TEXT_MAX_CHARACTERS) -> str:
-    """Return `text` on one line, with unprintable characters as escapes, cut to `limit` characters."""
+    """Return `text` on one line, with unprintable characters as escapes, shortened to `limit` characters."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
 
@@ -33,7 +34,7 @@ def printable_lines(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: text quoted, mappings and lists only by their size."""
+    """Return a value as messages show it: text quoted, mappings and lists only by their size."""
     match value:
         case dict():
             return f"a mapping of {len(value)}"
@@ -44,11 +45,11 @@ def shown(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            # Cut before repr, whose cost grows with the text and which would lose its closing quote to the cut.
+            # Cut before repr: its cost grows with the text, and the cut would remove its closing quote.
             return repr(value) if len(value) <= _VALUE_MAX_CHARACTERS else f"{value[: _VALUE_MAX_CHARACTERS - 1]!r}…"
     return printable(str(value), _VALUE_MAX_CHARACTERS)
 
 
 def without_secrets(text: str) -> str:
-    """Replace what looks like a credential by `(hidden)`; the key before it stays."""
+    """Replace everything that looks like a credential by `(hidden)`; the key before it stays."""
     return _SECRET.sub(lambda found: f"{found['keep'] or found['before'] or ''}(hidden)", text)

@@ -1,4 +1,4 @@
-"""Publish a finished run: copy its report, mark it, send its trace, notify people. Nothing here changes an outcome.
+"""Publish a finished run: copy its report, send its trace, notify people. Nothing here changes an outcome.
 
 A failure is logged and passed over: a chat that is down is no reason to call a passed game-day failed.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,19 @@ from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger
 
-from gameday.cluster.grafana import Grafana
-from gameday.cluster.otlp import TraceReceiver
-from gameday.cluster.profile import ClusterProfile, Endpoint
+from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, PublishError
 from gameday.plain_file import NO_PLACE, not_written
-from gameday.report.annotation import annotation_of
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
-from gameday.report.run_folder import RunFolder, load_run_folder
+from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
-from gameday.report.traces import trace_of
 from gameday.runs.publish import comparison_around, publish
 from gameday.runs.timings import write_timings
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
-from gameday.text import printable, without_secrets
+from gameday.text import printable
 
 OUTSIDE_PREFECT = logging.getLogger("gameday.publish")
 """The logger of the same warnings for the command line, which mutes Prefect's log and adds a handler here."""
@@ -53,7 +48,7 @@ def warn(text: str, *values: object) -> None:
 
 @step_task(name="publish")
 def publish_run(profile: ClusterProfile, folder: Path) -> None:
-    """Do what the profile asks for with a rendered run: `publish_to`, `grafana`, `traces`, `openmetrics`, `notify`."""
+    """Do what the profile asks for with a rendered run: `publish_to`, `traces`, `openmetrics`, `notify`."""
     try:
         publish_folder(profile, folder)
     except Exception as error:  # Prefect's server may be gone; the run itself is over and judged
@@ -72,12 +67,8 @@ def publish_folder(profile: ClusterProfile, folder: Path) -> None:
     link = (folder / "report.html").resolve().as_uri()
     if profile.publish_to:
         link = copy_out(folder, profile.publish_to, "report.html") or link
-    if profile.grafana or profile.traces:
-        run = load_run_folder(folder)
-        if profile.grafana:
-            _annotate(profile.grafana, run)
-        if profile.traces:
-            _send_trace(profile.traces, run, folder)
+    if profile.traces:
+        _send_trace(profile.traces, folder)
     if profile.openmetrics:
         _renew_timings(folder, profile.openmetrics)
     summary = read_summary(folder) if profile.notify else None
@@ -129,31 +120,18 @@ def notify(profile: ClusterProfile, content: Message) -> None:
             warn("no notification was sent through %s (%s)", name, type(error).__name__)
 
 
-def _annotate(grafana: Endpoint, run: RunFolder) -> None:
-    found = annotation_of(run)
-    if found is None:
-        return
-    try:
-        with Grafana(grafana) as server:
-            server.annotate(found.start, max(found.end, found.start + timedelta(seconds=1)), found.text, found.tags)
-    except AdapterError as error:
-        warn("no annotation in Grafana: %s", error)
+def _send_trace(url: str, folder: Path) -> None:
+    # Only a profile with a receiver needs OpenTelemetry's SDK.
+    from gameday.cluster.otlp import send_spans  # noqa: PLC0415
+    from gameday.report.traces import trace_of  # noqa: PLC0415
 
-
-def _send_trace(receiver: Endpoint, run: RunFolder, folder: Path) -> None:
-    trace = trace_of(run)
-    if trace is None:
-        return
-    again = f"later: gameday export {shlex.quote(str(folder))} --traces {shlex.quote(receiver.url)}"
+    spans = trace_of(load_run_folder(folder))
     try:
-        with TraceReceiver(receiver) as server:
-            answer = server.send(trace.request())
+        if spans:
+            send_spans(url, spans)
     except AdapterError as error:
-        warn("no trace was sent: %s; %s", without_secrets(printable(str(error))), again)
-        return
-    if answer.rejected_spans > 0:
-        words = without_secrets(printable(answer.error_message))
-        warn("%s left out %d spans of the trace: %s", receiver.url, answer.rejected_spans, words)
+        again = f"later: gameday export {shlex.quote(str(folder))} --traces {shlex.quote(url)}"
+        warn("no trace was sent: %s; %s", printable(str(error)), again)
 
 
 def _renew_timings(folder: Path, file: Path) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prefect.logging import get_logger
 
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
 from gameday.history.frames import Frames
 from gameday.plain_file import NO_PLACE, not_written
+from gameday.report.notes import write_form
+from gameday.report.render import Rendered
+from gameday.report.run_markdown import run_markdown
 from gameday.run.record import RunRecord
-from gameday.runs.rendering import RenderedRun, render_apart
+from gameday.runs.run_row import render_run
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import served_url, show_markdown
 
@@ -18,8 +25,8 @@ from gameday.tasks.artifacts import served_url, show_markdown
 def report(record: RunRecord) -> RunResult:
     """Render report.html, leave the form for people's notes beside it, and show the run in short in Prefect.
 
-    Where the folder cannot be written, or the process that renders is killed, the result comes from the history in
-    memory: neither must hide a dirty cluster.
+    If the folder cannot be written, or drawing fails by a bug of ours, the result comes from the history in memory:
+    neither must hide a dirty cluster.
     """
     if not record.journal.is_whole:  # what is on the disk would call it killed
         result = _result_in_memory(
@@ -28,26 +35,34 @@ def report(record: RunRecord) -> RunResult:
         return result.model_copy(update={"has_report": False})
     again = f"`{shlex.join(['gameday', 'report', str(record.folder)])}` draws it"
     try:
-        rendered = _rendered(record)
+        rendered = _render(record)
+        page = rendered.html.resolve()
+        words = run_markdown(rendered.run, page, served_url(page))
     except OSError as error:
         why = not_written(error, record.folder)
         return _result_with_frames(record, f"The report cannot be written whole: {why}; then {again}.")
-    except RuntimeError as error:
-        return _result_with_frames(record, f"The report cannot be written: {error}; {again}.")
-    show_markdown("report", rendered.words, rendered.result.why)
+    except Exception as error:
+        get_logger("gameday").exception("the report cannot be written")
+        return _result_with_frames(record, f"The report cannot be written: {type(error).__name__}: {error}; {again}.")
+    show_markdown("report", words, rendered.result.why)
     return rendered.result
 
 
-def _rendered(record: RunRecord) -> RenderedRun:
-    """Render the report, in the reserved room where there is no other. Raises OSError and RuntimeError."""
-    url = served_url((record.folder / "report.html").resolve())
+def _render(record: RunRecord) -> Rendered:
+    """Render the report, in the reserved room if there is no other."""
     try:
-        return render_apart(record.folder, url)
+        return _render_once(record.folder)
     except OSError as error:
         if error.errno not in NO_PLACE:
             raise
         record.journal.release_reserve()
-        return render_apart(record.folder, url)
+        return _render_once(record.folder)
+
+
+def _render_once(folder: Path) -> Rendered:
+    rendered = render_run(folder, datetime.now(UTC))
+    write_form(folder, "gameday report")
+    return rendered
 
 
 def _result_with_frames(record: RunRecord, problem: str) -> RunResult:

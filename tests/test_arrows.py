@@ -16,7 +16,7 @@ TABLE = {
     re.sub(r"^gameday/|/$|\.py$", "", folder): may
     for folder, may in ROW.findall((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 }
-EVERYBODYS = {"child_process", "clock", "shipped", "errors", "exit_codes", "plain_file", "plugins", "text"}
+EVERYBODYS = {"clock", "shipped", "errors", "exit_codes", "plain_file", "plugins", "text"}
 PACKAGES = ("gameday", "flows", "tasks", "kubesim")
 
 

@@ -1,9 +1,8 @@
 """`python -m gameday.agent`: the container's process 1.
 
-Signals are caught before any large module is imported: the kernel drops a
-SIGTERM to a process 1 that has no handler, and the pod would then hang until
-it is killed. The task runs in a second thread, so that the handler never
-interrupts the code that waits for it.
+Signals are caught before any large module is imported: the kernel drops a SIGTERM to a process 1 without a handler, and
+the pod would hang until it is killed. The task runs in a second thread, so that the handler never interrupts code that
+waits for it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def main() -> int:
     early: list[int] = []
     for caught in (signal.SIGTERM, signal.SIGINT):
         signal.signal(caught, lambda number, _: early.append(number))
-    # Pydantic must not load plug-ins of an image's other packages into the privileged agent, nor spend time on them.
+    # Pydantic must not load plug-ins of the image's other packages into the privileged agent, nor spend time on them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from gameday.agent.context import Ending  # noqa: PLC0415
     from gameday.agent.run import run_agent  # noqa: PLC0415
@@ -33,7 +32,7 @@ def main() -> int:
     worker = threading.Thread(target=lambda: status.append(run_agent(os.environ, ending)))
     worker.start()
     worker.join()
-    # Python gives handled signals back to the kernel at its end; a late SIGTERM would then replace the exit status.
+    # Python restores the default signal handling at exit; a late SIGTERM would then replace the exit status.
     for caught in (signal.SIGTERM, signal.SIGINT):
         signal.signal(caught, signal.SIG_IGN)
     return status[0] if status else 1

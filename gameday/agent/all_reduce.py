@@ -1,7 +1,7 @@
 """Role all-reduce: one rank of an all-reduce over several nodes, through one named interface.
 
-The ranks meet first (gameday/agent/meeting.py). What carries the data is the order's backend: the ring of TCP here, or
-NCCL (gameday/agent/nccl_ranks.py). Every wait is bounded, here, in the ring and there.
+The ranks meet first (gameday/agent/meeting.py). The order's backend then carries the data: the ring of TCP in this
+module, or NCCL (gameday/agent/nccl_ranks.py). Every wait is bounded, here, in the ring and in NCCL's ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from gameday.values.results import Cleanliness
 _LATENCY_ROUNDS = 10
 _SMALLEST_BYTES, _LARGEST_BYTES = 64 << 10, 256 << 20
 _ROUND_S = 0.02
-"""A round of the baseline takes so long at least: as long as 1 GiB needs at 400 Gbit/s. Latency then hardly counts."""
+"""The shortest round of the baseline: the time of 1 GiB at 400 Gbit/s. Latency then hardly counts."""
 _ROUNDS = 20
 """The default of nccl-tests."""
 _MEASURE_S = 3.0
@@ -48,13 +48,13 @@ _FLOAT_BYTES = 4
 
 
 class _Linked(Message):
-    """A rank's word on its two connections of the ring; `error` says what the network refused, and is else empty."""
+    """A rank's report on its two connections of the ring; `error` says what the network refused, empty if nothing."""
 
     error: str = Field(default="", max_length=300)
 
 
 def all_reduce(task: AllReduceTask, context: Context, environment: Mapping[str, str]) -> AgentResult:
-    """Take part, and on rank 0 print what was measured, or why nothing was. Never raises HostError.
+    """Take part; rank 0 prints what was measured, or why nothing was. Never raises HostError.
 
     Args:
         task: The rank's order.
@@ -82,7 +82,7 @@ def _result(task: AllReduceTask, error: str, evidence: str) -> AgentResult:
 
 
 def _lead(task: AllReduceTask, context: Context) -> AllReduceNote:
-    """Gather the peers, close the ring, and measure. Raises HostError where nothing can be measured."""
+    """Gather the peers, close the ring, and measure. Raises HostError if nothing can be measured."""
     host = context.host
     with ExitStack() as open_sockets:
         data = host.listen(task.interface)
@@ -107,7 +107,7 @@ def _lead(task: AllReduceTask, context: Context) -> AllReduceNote:
 
 
 def _follow(task: AllReduceTask, context: Context) -> None:
-    """Join rank 0 and do what it orders, until it says that it is over. Raises HostError."""
+    """Join rank 0 and do what it orders until it ends the measurement. Raises HostError."""
     with ExitStack() as open_sockets:
         data = context.host.listen(task.interface)
         open_sockets.callback(data.socket.close)
@@ -124,7 +124,7 @@ def _follow(task: AllReduceTask, context: Context) -> None:
 
 
 def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: Place) -> tuple[Ring | None, str]:
-    """Connect to the next rank while the previous one connects to us.
+    """Connect to the next rank while the previous one connects to this one.
 
     Returns:
         The ring, or None and what the network refused.
@@ -150,20 +150,20 @@ def _closed_ring(task: AllReduceTask, host: Host, data: Listener, place: Place) 
 
 
 def _accept(listener: socket.socket, secret: str, accepted: list[socket.socket]) -> None:
-    """Accept until one connection proves that it is the previous rank's, within the time that it has for it."""
+    """Accept connections until one proves to be the previous rank's, or its time is up."""
     deadline = time.monotonic() + CONNECT_TIMEOUT_S + 1.0
     listener.settimeout(0.1)
     while not accepted and time.monotonic() < deadline:
         try:
             made, _ = listener.accept()
         except OSError:
-            continue  # nobody came in this tenth of a second
-        # Each in a thread of its own: a stranger that says nothing must not hold up the rank behind it.
+            continue  # no connection in this tenth of a second
+        # Each in its own thread: a stranger that stays silent must not hold up the rank behind it.
         threading.Thread(target=_take, args=(made, secret, accepted), daemon=True).start()
 
 
 def _take(made: socket.socket, secret: str, accepted: list[socket.socket]) -> None:
-    """Append a connection that proves itself."""
+    """Append a connection if it proves itself."""
     try:
         prove(made, secret, accepts=True)
     except StrangerError:
@@ -173,13 +173,13 @@ def _take(made: socket.socket, secret: str, accepted: list[socket.socket]) -> No
 
 
 class _Measurement:
-    """Rank 0's orders to all ranks, and what they come to."""
+    """Rank 0's orders to all ranks, and their results."""
 
     def __init__(self, ring: Ring, channels: Sequence[Channel], ranks: int) -> None:
         self._ring, self._channels, self._ranks = ring, channels, ranks
 
     def measure(self, task: AllReduceTask) -> AllReduceNote:
-        """Return latency and bandwidth. Raises HostError where a peer leaves or a sum is wrong."""
+        """Return latency and bandwidth. Raises HostError if a peer leaves or a sum is wrong."""
         quick = self._run(_LATENCY_ROUNDS, _FLOAT_BYTES * self._ranks, LATENCY_LIMIT_S)
         how = f"{self._ranks} nodes, TCP over {task.interface} from CPU to CPU"
         if quick[0].cut_off:
@@ -197,12 +197,12 @@ class _Measurement:
         return self._note(all_done, latency_ms, size, said)
 
     def _note(self, done: Sequence[Done], latency_ms: float | None, size: int, said: str) -> AllReduceNote:
-        """Return the note; what a ring's rank receives in a time is nccl-tests' bus bandwidth (docs/sources.md)."""
+        """Return the note. The bytes one rank receives in a time are nccl-tests' bus bandwidth (docs/sources.md)."""
         rate = sum(one.received_bytes for one in done) / sum(one.seconds for one in done) / 1e9 if size else 0.0
         return AllReduceNote(value=rate, detail=said, latency_ms=latency_ms, bytes=size, ranks=self._ranks)
 
     def _grown(self) -> int:
-        """Return the size at which a round of the baseline takes long enough."""
+        """Return the message size at which a round of the baseline takes long enough."""
         size = _SMALLEST_BYTES
         while size < _LARGEST_BYTES:
             done = self._run(1, size, ROUND_LIMIT_S)
@@ -212,7 +212,7 @@ class _Measurement:
         return size
 
     def _run(self, rounds: int, size: int, within_s: float) -> list[Done]:
-        """Have every rank run; the answers begin with our own. Raises HostError."""
+        """Let every rank run, and return the answers, rank 0's first. Raises HostError."""
         step = _FLOAT_BYTES * self._ranks
         order = Rounds(rounds=rounds, elements=max(1, size // step) * self._ranks, within_s=within_s)
         for channel in self._channels:

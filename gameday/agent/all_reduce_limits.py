@@ -1,4 +1,4 @@
-"""Limits of an all-reduce's parts: a game-day waits for one and runs none, and needs no numpy."""
+"""Time limits of an all-reduce. A game-day only waits for one, so this module does not import numpy."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ LATENCY_LIMIT_S = 5.0
 ROUND_LIMIT_S = 20.0
 _RING_S = LINKED_TIMEOUT_S + LATENCY_LIMIT_S + 3 * (ROUND_LIMIT_S + ANSWER_MARGIN_S)
 LONGEST_S = JOIN_TIMEOUT_S + max(_RING_S, nccl_ranks.LONGEST_S)
-"""Seconds that a rank takes at the longest."""
+"""The longest time a rank takes, in seconds."""

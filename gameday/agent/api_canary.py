@@ -24,18 +24,18 @@ from gameday.values.results import Cleanliness
 
 BEAT_S = 0.5
 TIMEOUT_S = 5.0
-"""Longest time for a whole request: a client that waits longer would itself be what misses its deadlines."""
+"""Longest time of a whole request: a client that waits longer would miss its own beats."""
 _NOTE_EVERY_S = 1.0
 _CLEAN_UP_WITHIN_S = 15.0
 """Half of a pod's grace period."""
 _HTTP_TIMEOUT = httpx.Timeout(TIMEOUT_S)
 _RUN_LABEL = "gameday.dev/run"
 _CONFIG_MAP = "gameday-api-canary"
-"""The small object that is read; deploy/control-plane makes it."""
+"""The small object that it reads; deploy/control-plane creates it."""
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LEASE_SECONDS = 40
-"""Duration of the Lease; that of a node's is the same."""
+"""Duration of its Lease, the same as that of a node's Lease."""
 _GONE = (404,)
 _EXISTS = (409,)
 _JSON = {"Content-Type": "application/json"}
@@ -43,10 +43,10 @@ _CALLS: tuple[CanaryCall, ...] = ("readyz", "get", "put", "list")
 
 
 def api_canary(task: ApiCanaryTask, context: Context) -> AgentResult:
-    """Ask until the end, and tell each answer.
+    """Send requests until the end, and report each answer.
 
     Raises:
-        HostError: The pod has no API account, or the API server does not take the Lease or lacks the ConfigMap.
+        HostError: The pod has no API account, or the API server refuses the Lease or lacks the ConfigMap.
     """
     timer = context.ending.after(task.duration_s)
     canary = ApiCanary(task.run_id, context)
@@ -71,7 +71,7 @@ def api_canary(task: ApiCanaryTask, context: Context) -> AgentResult:
 
 @dataclass(frozen=True)
 class _Timed:
-    """A request that is over, with its place on the monotonic clock."""
+    """A finished request, with its place on the monotonic clock."""
 
     sample: ApiCanarySample
     start: float
@@ -79,10 +79,10 @@ class _Timed:
 
 
 class ApiCanary:
-    """A canary with its Lease, its connection, and its samples that no note holds yet."""
+    """A canary with its Lease, its connection, and the samples that are not in a note yet."""
 
     def __init__(self, run_id: str, context: Context) -> None:
-        """Name the Lease. Raises HostError where the pod has no API account."""
+        """Name the Lease. Raises HostError if the pod has no API account."""
         self.sent = self.missed = 0
         self._server: ApiServer = context.host.api_server()
         self._context = context
@@ -94,7 +94,7 @@ class ApiCanary:
         self._told_at = 0.0
 
     async def run(self) -> None:
-        """Make the Lease, and ask until the role has to end. Raises HostError."""
+        """Create the Lease, and send requests until the role has to end. Raises HostError."""
         await self._make()
         asking = asyncio.create_task(self._ask_at_each_beat())
         ended = asyncio.create_task(asyncio.to_thread(self._context.ending.event.wait))
@@ -105,7 +105,7 @@ class ApiCanary:
         except asyncio.CancelledError:
             pass
         finally:
-            self._context.ending.event.set()  # for the thread that waits for it, where the asking failed
+            self._context.ending.event.set()  # wakes the thread that waits for it, if the requests failed
             await self._http.aclose()
             self._tell()
 
@@ -133,10 +133,10 @@ class ApiCanary:
                 self._tell()
 
     def _miss(self, asked: list[_Timed], moments: list[float]) -> None:
-        """Note the beats that passed while a request was under way, as if each had waited for it.
+        """Note the beats that passed during a slow request, as if a request had waited at each of them.
 
-        Left out, one request of 5 s would count as one slow sample among many fast ones, although the canary was kept
-        from asking for as long as ten beats (coordinated omission).
+        Otherwise one request of 5 s would count as one slow sample among many fast ones, although the canary could not
+        ask for ten beats (coordinated omission).
         """
         self.missed += len(moments)
         for moment in moments:
@@ -152,7 +152,7 @@ class ApiCanary:
             )
 
     async def _ask(self, kind: CanaryCall) -> _Timed:
-        """Send one request and note it; one that is cut off by the canary's end is noted, too."""
+        """Send one request and note it, even if the canary's end cuts it off."""
         sent_at, start, status = datetime.now(UTC), time.monotonic(), 0
         error: ErrorWord = ""
         self.sent += 1
@@ -187,7 +187,7 @@ class ApiCanary:
                 return await self._renew()
 
     async def _renew(self) -> int:
-        """Write the Lease as its holder does: by the version it knows; after a failure it reads that version first."""
+        """Write the Lease as its holder does, by the version it knows; after a failure read that version first."""
         path, version, self._lease_version = f"{_LEASES}/{self._name}", self._lease_version, None
         if version is None:
             read = await self._http.get(path)

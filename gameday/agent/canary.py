@@ -1,7 +1,6 @@
 """Role canary: measure once what work achieves on this node, with the node's own programs.
 
-It changes nothing. A measurement that is not possible is reported with its
-reason, so that it is not taken for a fault.
+It changes nothing. If it cannot measure, it reports the reason, so that this is not taken for a fault.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _ALL_REDUCE_TIMEOUT_S = 90.0
 _MIN_GPUS = 2
 _OVER_NETWORK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 _PINGS, _PING_EVERY_S = 100, 0.02
-"""Number of pings, and the pause between them: two seconds in all, enough to show a loss of one in twenty."""
+"""Number of pings and the pause between them: two seconds in all, enough to show a loss of one in twenty."""
 _ANSWER_TIMEOUT_S = 1
 _PING_TIMEOUT_S = 20.0
 _NOT_FOUND = 127
 """The exit status of `env` for a program that is not on PATH."""
 _MAX_DETAIL_CHARACTERS = 300
 _MAX_REASON_CHARACTERS = 1000
-"""Room for the reason of each way in which a pod's GPUs could have been found."""
+"""Room for the reasons of all the ways to find a pod's GPUs."""
 _BANDWIDTH = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.]+)", re.MULTILINE)
 _NCCL_FAILED = re.compile(r"NCCL WARN.*|Test NCCL failure.*")
 _ANSWERED = re.compile(r"(?<!\d)(\d{1,9}) packets transmitted, (\d{1,9}) received")
@@ -50,7 +49,7 @@ def canary(task: CanaryTask, context: Context, environment: Mapping[str, str]) -
     Args:
         task: What to measure.
         context: The host, and the pod's log.
-        environment: The container's.
+        environment: The container's environment.
     """
     try:
         note = _measure(task, context.host, environment)
@@ -78,10 +77,10 @@ def _measure(task: CanaryTask, host: Host, environment: Mapping[str, str]) -> Ca
 
 
 def _all_reduce(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
-    """Return the bus bandwidth; 0 for a job that NCCL itself gives up.
+    """Return the bus bandwidth; 0 if NCCL itself gives the job up.
 
     Raises:
-        HostError: The job fails for another reason, so that nothing is measured.
+        HostError: The job failed for another reason, so nothing was measured.
     """
     if len(gpus) < _MIN_GPUS:
         raise HostError("an all-reduce needs two free GPUs, and this pod holds one")
@@ -106,7 +105,7 @@ def _all_reduce(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNo
 
 
 def _bandwidth(done: ProgramResult) -> float:
-    """Return the job's average bus bandwidth, GB/s. Raises HostError where it printed none."""
+    """Return the job's average bus bandwidth, GB/s. Raises HostError if it printed none."""
     found = _BANDWIDTH.search(done.stdout)
     if done.exit_status or found is None:
         output = " ".join((done.stderr or done.stdout[-_MAX_DETAIL_CHARACTERS:]).split())[:_MAX_DETAIL_CHARACTERS]
@@ -133,9 +132,12 @@ def _copy(task: CanaryTask, host: Host, gpus: tuple[str, ...]) -> CanaryNote:
 
 
 def _largest_block(task: CanaryTask, host: Host) -> CanaryNote:
-    """Return the largest block's share of the GPU's free memory, for a process that holds none. Raises HostError."""
+    """Return the share of the GPU's free memory that its largest free block has. Raises HostError.
+
+    Only a fresh process can say it, one that holds no memory of the GPU.
+    """
     if task.gpu is None:
-        raise HostError("the task names no GPU whose memory could be measured")
+        raise HostError("the task names no GPU to measure")
     if host.has_work(task.gpu):
         raise HostError(f"a fault's work runs on GPU {task.gpu}")
     try:
@@ -173,7 +175,7 @@ def _ping(task: CanaryTask, host: Host) -> CanaryNote:
 
 
 def _neighbour(host: Host, interface: str) -> str:
-    """Return the address of a neighbour of the interface; raises HostError where it knows none."""
+    """Return the address of a neighbour of the interface; raises HostError if it knows none."""
     for one in query(host, "ip", "-j", "-4", "neigh", "show", "dev", interface):
         if {"REACHABLE", "STALE", "DELAY", "PROBE", "PERMANENT"} & set(one.get("state", ())):
             return str(one["dst"])

@@ -1,8 +1,7 @@
 """The connections of an all-reduce over several nodes: both ends prove that they know the run's secret.
 
-Each side sends a random number and answers the other's with an HMAC, so that
-the secret itself never leaves a pod. What follows on a channel is one JSON
-message a line.
+Each side sends a random number and answers the other's with an HMAC, so the secret itself never leaves a pod. After
+that a channel carries JSON messages, one a line.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class StrangerError(HostError):
-    """The other end of a connection does not know the run's secret, or says nothing."""
+    """The other end of a connection does not know the run's secret, or stays silent."""
 
 
 class PeerLeftError(HostError):
@@ -36,12 +35,12 @@ class PeerLeftError(HostError):
 
 
 def prove(made: socket.socket, secret: str, *, accepts: bool) -> None:
-    """Prove to the other end of a new connection that we know the secret, and have it prove the same.
+    """Prove to the other end of a new connection that we know the secret, and make it prove the same.
 
     Args:
         made: The connection.
-        secret: The run's.
-        accepts: True at the end that accepted it.
+        secret: The run's secret.
+        accepts: True at the end that accepted the connection.
 
     Raises:
         StrangerError: The other end proves nothing within ten seconds.
@@ -66,7 +65,7 @@ def _proof(secret: str, role: bytes, own: bytes, other: bytes) -> bytes:
 
 
 def _exactly(made: socket.socket, size: int) -> bytes:
-    """Return so many bytes. Raises OSError."""
+    """Return exactly this many bytes. Raises OSError."""
     received = b""
     while len(received) < size:
         piece = made.recv(size - len(received))
@@ -80,7 +79,7 @@ class Channel:
     """A proven connection to the agent on another node, for messages."""
 
     def __init__(self, made: socket.socket, node: str) -> None:
-        """Use a proven connection; `node` is where its other end is, for the words of an error."""
+        """Use a proven connection; `node` is the node of its other end, for error messages."""
         self.node = node
         self._socket = made
         self._began = time.monotonic()
@@ -97,8 +96,8 @@ class Channel:
         """Return the next message.
 
         Raises:
-            PeerLeftError: The other end is gone, or says nothing within `within_s`.
-            HostError: It says something else.
+            PeerLeftError: The other end is gone, or silent for `within_s`.
+            HostError: It sends something else.
         """
         deadline = time.monotonic() + within_s
         while b"\n" not in self._received:
@@ -121,7 +120,7 @@ class Channel:
             raise HostError(f"peer {self.node} sent something else than a {model.__name__}") from None
 
     def cut_off(self) -> None:
-        """End whatever waits for a message, in another thread. Idempotent."""
+        """End every wait for a message in another thread. Idempotent."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -25,10 +25,10 @@ def task_error(error: ValueError) -> TaskError:
 
 
 class Ending:
-    """The reason why a role has to end, and an event for it: a signal, or the end of the hold if that comes first.
+    """The reason why a role has to end, and an event for it: a signal, or the end of the hold.
 
-    A signal handler may only call `by_signal`, and only while its thread is not
-    inside `event`. The agent works in a second thread for that reason.
+    A signal handler may only call `by_signal`, and only while its thread is not inside `event`. That is why the agent
+    works in a second thread.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class Ending:
         self._signalled = False
 
     def by_signal(self, *_: object) -> None:
-        """End for a signal; the handler of SIGTERM and SIGINT."""
+        """End because of a signal; the handler of SIGTERM and SIGINT."""
         # A second signal may interrupt this handler, and Event.set() would then wait for itself.
         if not self._signalled:
             self._signalled = True
             self._end("sigterm")
 
     def after(self, seconds: float) -> threading.Timer:
-        """Start a timer that ends the role because its hold is over; the caller cancels it."""
+        """Start a timer that ends the role because its hold is over; the caller has to cancel it."""
         timer = threading.Timer(seconds, self._end, args=("hold",))
         timer.daemon = True
         timer.start()

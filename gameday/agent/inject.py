@@ -1,4 +1,4 @@
-"""Roles inject and undo: put a fault in once, and take it out whatever happens in between."""
+"""Roles inject and undo: put a fault in once, and always take it out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSES_S = (0.2, 1.0)
 
 
 class InjectedState(BaseModel):
-    """The agent's memory in its state folder: restarted in the same pod, it takes the fault out, and not in again."""
+    """The agent's memory in its state folder: after a restart in the same pod it takes the fault out, not in again."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,9 +39,9 @@ class Injection:
         """Read the fault's parameters.
 
         Args:
-            fault: The parameters as plain data, `type` included.
+            fault: The parameters as plain data, including `type`.
             gpu: Index of the GPU, as NVML counts.
-            host: The host.
+            host: The node.
 
         Raises:
             TaskError: The parameters are not valid.
@@ -63,7 +63,7 @@ class Injection:
             try:
                 lines += self.fault.undo(self.parameters, self.gpu, self.host, undo_state).lines
                 undone = True
-            except Exception as error:  # the fault must come out, even where it has a bug
+            except Exception as error:  # the fault must come out, even if it has a bug
                 lines.append(f"undo, attempt {attempt}: {_cause(error)}")
             cleanliness = self._read_back(undo_state, lines)
             if undone and cleanliness is Cleanliness.CLEAN:
@@ -102,7 +102,7 @@ def inject(task: InjectTask, context: Context) -> AgentResult:
     if context.ending.event.is_set() and not state_file.exists():
         return _not_injected("stopped before the fault went in", "sigterm")
     try:
-        # Written before the fault goes in: if this agent is killed in between, the next one undoes.
+        # Written before the fault goes in: if this agent is killed before it ends, the next one undoes.
         _create(state_file, InjectedState())
     except FileExistsError:
         return _undo_after_restart(injection, state_file)
@@ -112,7 +112,7 @@ def inject(task: InjectTask, context: Context) -> AgentResult:
 
 
 def undo(task: UndoTask, context: Context) -> AgentResult:
-    """Take the fault out by its undo state alone.
+    """Take the fault out, using nothing but its undo state.
 
     Raises:
         TaskError: The fault's parameters are not valid.
@@ -128,7 +128,7 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
         _replace(state_file, InjectedState(undo_state=undo_state))
         if undo_state:
             context.print_note(PriorNote(undo_state=undo_state))
-    except Exception as error:  # reading changes nothing, so there is nothing to take out
+    except Exception as error:  # reading changes nothing, so there is nothing to undo
         return _not_injected(_cause(error), "error")
     written_at = datetime.now(UTC)
     timer = context.ending.after(task.hold_s)
@@ -145,7 +145,7 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
             injection.parameters, task.gpu, context.host, context.ending.event, context.print_note
         )
         evidence += held or ()
-    except Exception as error:  # the fault comes out, whatever went wrong
+    except Exception as error:  # the fault comes out in every case
         problem = _cause(error)
     timer.cancel()
     undone = injection.take_out(undo_state)
@@ -202,5 +202,5 @@ def _replace(path: Path, state: InjectedState) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """Return a host's own message; every other exception is a bug, and keeps its type's name."""
+    """Return a host's own message; any other exception is a bug, and its type is named."""
     return str(error) if isinstance(error, (HostError, OSError)) else f"{type(error).__name__}: {error}"

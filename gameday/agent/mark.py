@@ -1,4 +1,4 @@
-"""Roles mark, gpu-users and sample: read the host, and write at most a harmless line to its kernel log."""
+"""Roles mark, gpu-users and sample: read the host, and write at most one harmless line to its kernel log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def marker_line(marker: str) -> str:
 
 
 def mark(task: MarkTask, context: Context) -> AgentResult:
-    """Write the run's marker to the kernel log and read it back; print what the task asks for beside it.
+    """Write the run's marker to the kernel log and read it back; print what else the task asks for.
 
     Raises:
         HostError: The kernel log cannot be written or read, nvidia-smi does not answer for the GPU, or dcgmi for the
@@ -50,7 +50,7 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
     if task.gpu_pods:
         _print_pods(context)
     if task.needs_dcgmi:
-        is_collection_paused(context.host)  # raises where dcgmi is missing or reaches no engine
+        is_collection_paused(context.host)  # raises if dcgmi is missing or reaches no engine
     if task.dcgm_engines:
         seen = look_at_engines(context.host)
         context.print_note(DcgmEnginesNote.of(seen))
@@ -65,7 +65,7 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
 
 
 def gpu_users(task: GpuUsersTask, context: Context) -> AgentResult:
-    """Print the pods that have a GPU open, GPU by GPU.
+    """Print the pods that have a GPU open, one line for each GPU.
 
     Raises:
         HostError: NVML or a process's open files cannot be read.
@@ -77,7 +77,7 @@ def gpu_users(task: GpuUsersTask, context: Context) -> AgentResult:
 
 
 def _print_pods(context: Context) -> int:
-    """Print the pods that have a GPU open, GPU by GPU, and return the number of GPUs. Raises HostError."""
+    """Print the pods that have a GPU open, one line for each GPU; return the number of GPUs. Raises HostError."""
     gpus = context.host.gpus()
     for gpu in gpus:
         pods = dict.fromkeys(user.pod for user in context.host.gpu_users(gpu.index) if user.pod)
@@ -88,7 +88,8 @@ def _print_pods(context: Context) -> int:
 def sample(task: SampleTask, context: Context) -> AgentResult:
     """Print a line for all GPUs every `interval_s`, at fixed times.
 
-    A reading that takes long, as on GPUs out of persistence mode, which it initialises, is followed by a pause as long.
+    A slow reading is followed by a pause of the same length: without persistence mode, each reading initialises the
+    GPUs.
 
     Raises:
         HostError: NVML cannot be read.

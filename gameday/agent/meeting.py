@@ -1,7 +1,6 @@
 """The meeting of an all-reduce's ranks at rank 0, over the pods' own network.
 
-So a fault of the measured network is not taken for a peer that died: the first is a figure, the second leaves it
-unknown.
+It tells a dead peer from a fault of the measured network: the fault gives a figure, a dead peer makes it unknown.
 """
 
 from __future__ import annotations
@@ -33,38 +32,38 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Message(BaseModel):
-    """Base of what ranks say to one another; frozen, and takes no unknown keys."""
+    """Base of the messages between ranks; frozen, and takes no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Place(Message):
-    """The place where a rank listens at the measured interface."""
+    """The address at which a rank listens on the measured interface."""
 
     address: str = Field(max_length=45)
     port: int = Field(ge=1, le=65_535)
 
 
 class Hello(Message):
-    """A peer's rank, and where its predecessor in a ring reaches it through the interface."""
+    """A peer's rank, and the address at which its predecessor in a ring reaches it through the interface."""
 
     rank: int = Field(ge=1, le=1024)
     place: Place | None = None
 
 
 def gather(task: AllReduceTask, context: Context, open_sockets: ExitStack) -> list[tuple[Channel, Hello]]:
-    """Wait at rank 0 for the others, and say where.
+    """Print where rank 0 is, and wait for the other ranks there.
 
     Args:
         task: Rank 0's order.
         context: Becomes ready as soon as the others may come.
-        open_sockets: Closes the channels, and ends what waits for them when the agent has to end.
+        open_sockets: Closes the channels, and ends every wait for them when the agent has to end.
 
     Returns:
         The peers in the order of their ranks.
 
     Raises:
-        HostError: One does not come in time.
+        HostError: A peer does not come in time.
     """
     meeting = socket.create_server(("", 0), backlog=2 * len(task.nodes))
     open_sockets.callback(meeting.close)
@@ -98,7 +97,7 @@ def gather(task: AllReduceTask, context: Context, open_sockets: ExitStack) -> li
 
 
 def join(task: AllReduceTask, context: Context, open_sockets: ExitStack, place: Place | None = None) -> Channel:
-    """Join rank 0, and become ready. Raises HostError where it cannot be reached."""
+    """Join rank 0, and become ready. Raises HostError if it cannot be reached."""
     try:
         made = socket.create_connection((task.lead_address, task.lead_port), CONNECT_TIMEOUT_S)
     except OSError as error:
@@ -118,7 +117,7 @@ def answers(channels: Sequence[Channel], model: type[M], within_s: float) -> lis
 
 
 def cut_off_at_end(ending: Ending, *open_ends: Channel | Ring) -> None:
-    """Cut connections off when the agent has to end, so that no wait outlasts its pod's grace."""
+    """Cut connections off when the agent has to end, so that no wait outlasts the pod's grace period."""
 
     def wait() -> None:
         ending.event.wait()

@@ -1,8 +1,8 @@
-"""The ranks of an all-reduce over nodes by NCCL: one GPU and one process of work on each node.
+"""The ranks of an all-reduce over nodes by NCCL: one GPU and one working process on each node.
 
-Rank 0's process makes NCCL's unique id, and the meeting brings it to the others. NCCL waits for a dead peer as it waits
-for a dead link, so each rank's agent watches its own process and says how it ended: a peer whose agent is silent died;
-where all agents answer, what did not get through is the network's.
+Rank 0's process creates NCCL's unique id, and the meeting brings it to the others. NCCL waits for a dead peer as it
+waits for a dead link, so each agent watches its own process and reports how it ended. An agent that stays silent has
+died; if all agents answer, the network is what failed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gameday.host.work import FIRST_REPORT_TIMEOUT_S
 from gameday.text import printable
 
 _WORK_S = 60.0
-"""Connecting takes NCCL some seconds, a refused connection 21 s (gameday/host/nccl_over_nodes.py); then two times 3 s,
-and rounds that double until one takes that long."""
+"""Connecting takes NCCL some seconds, a refused connection 21 s (gameday/host/nccl_over_nodes.py). After that come
+two times 3 s, and rounds that double until one takes that long."""
 _LOOK_EVERY_S = 0.2
 LONGEST_S = 2 * (FIRST_REPORT_TIMEOUT_S + ANSWER_MARGIN_S) + _WORK_S + ANSWER_MARGIN_S
-"""Seconds that a rank takes at the longest, once it has met the others."""
+"""The longest time a rank takes after the meeting, in seconds."""
 _SHOWN_CHARACTERS = 300
 
 
@@ -39,7 +39,7 @@ class _Start(Message):
 
 
 class _Part(Message):
-    """The word of a rank on its process: it began, or it ended or was cut off so."""
+    """A rank's report on its process: it began, or how it ended or was cut off."""
 
     error: str = Field(default="", max_length=500)
     no_link: bool = Field(default=False, description="`error` is about the network between the ranks")
@@ -50,11 +50,11 @@ class _Part(Message):
 
 
 class _Over(Message):
-    """The word of rank 0 that every process may be ended; before that, one may still have bytes for another."""
+    """Rank 0's message that every process may end; before it, one may still have bytes for another."""
 
 
 def lead(task: AllReduceTask, context: Context, environment: Mapping[str, str]) -> AllReduceNote:
-    """Gather the peers, measure, and return the figure. Raises HostError where nothing can be measured."""
+    """Gather the peers, measure, and return the figure. Raises HostError if nothing can be measured."""
     with ExitStack() as open_ends:
         gpu = _own_gpu(task, context.host, environment)
         channels = [channel for channel, _ in gather(task, context, open_ends)]
@@ -76,7 +76,7 @@ def lead(task: AllReduceTask, context: Context, environment: Mapping[str, str]) 
 
 
 def follow(task: AllReduceTask, context: Context, environment: Mapping[str, str]) -> None:
-    """Join rank 0, be one rank, and say how it ended. Raises HostError."""
+    """Join rank 0, be one rank, and report how it ended. Raises HostError."""
     with ExitStack() as open_ends:
         channel = join(task, context, open_ends)
         start = channel.receive(_Start, JOIN_TIMEOUT_S + FIRST_REPORT_TIMEOUT_S + ANSWER_MARGIN_S)
@@ -92,7 +92,7 @@ def follow(task: AllReduceTask, context: Context, environment: Mapping[str, str]
 
 
 def _own_gpu(task: AllReduceTask, host: Host, environment: Mapping[str, str]) -> int:
-    """Return the index of this pod's GPU, once the node is seen to have the interface. Raises HostError."""
+    """Return the index of this pod's GPU, after a check that the node has the interface. Raises HostError."""
     host.listen(task.interface).socket.close()
     uuid = own_gpus(host, environment, task.gpus).uuids[0]
     index = next((sample.index for sample in host.gpus() if sample.uuid == uuid), None)
@@ -102,7 +102,7 @@ def _own_gpu(task: AllReduceTask, host: Host, environment: Mapping[str, str]) ->
 
 
 def _begin(task: AllReduceTask, host: Host, gpu: int, unique_id: str, open_ends: ExitStack) -> WorkReport:
-    """Start this rank's process, which ends with `open_ends`. Raises HostError, and LinkError for the network's."""
+    """Start this rank's process, which ends with `open_ends`. Raises HostError; LinkError for the network's faults."""
     order = AllReduceOverNodes(
         rank=task.rank,
         ranks=len(task.nodes),
@@ -117,7 +117,7 @@ def _begin(task: AllReduceTask, host: Host, gpu: int, unique_id: str, open_ends:
 
 
 def _last_report(host: Host, gpu: int, ending: Ending) -> WorkReport:
-    """Return the process's last report, or the latest when its time is up. Raises HostError."""
+    """Return the process's last report, or the latest one when its time is up. Raises HostError."""
     deadline = time.monotonic() + _WORK_S
     while True:
         report = host.work_report(gpu)
@@ -145,7 +145,7 @@ def _send_over(channels: Sequence[Channel]) -> None:
 
 
 def _note(task: AllReduceTask, own: WorkReport, parts: Sequence[_Part]) -> AllReduceNote:
-    """Return the figure with how each rank ended that did not finish. Raises HostError for what is no link's."""
+    """Return the figure, and how each unfinished rank ended. Raises HostError if a link is not the cause."""
     by_node = dict(zip(task.nodes, parts, strict=False))
     for node, part in by_node.items():
         if part.error and not part.no_link:
@@ -168,7 +168,7 @@ def _note(task: AllReduceTask, own: WorkReport, parts: Sequence[_Part]) -> AllRe
 
 
 def _end_of(part: _Part) -> str:
-    """Return in words how a rank ended that did not finish."""
+    """Return in words how an unfinished rank ended."""
     if part.error:
         return f"lost the network: {printable(part.error, _SHOWN_CHARACTERS)}"
     return f"was {'still summing' if part.connected else 'not connected'} when its time was up"

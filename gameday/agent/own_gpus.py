@@ -1,7 +1,7 @@
-"""The GPUs that this container was given, by whichever way says so on this cluster.
+"""The GPUs that this container was given, found by each of the ways that clusters have.
 
-How a device plugin hands a GPU over is the cluster's choice (docs/sources.md, Device plugin): UUIDs or indices in
-NVIDIA_VISIBLE_DEVICES, or CDI, which leaves `void` there. What the kubelet's pod-resources API says holds with each.
+The cluster chooses how a device plugin hands a GPU over (docs/sources.md, Device plugin): UUIDs or indices in
+NVIDIA_VISIBLE_DEVICES, or CDI, which leaves `void` there. The kubelet's pod-resources API knows them in either case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INDEX = re.compile(r"[0-9]{1,3}")
 
 @dataclass(frozen=True)
 class OwnGpus:
-    """The container's GPUs, and the way by which they are known."""
+    """The container's GPUs, and the way in which they were found."""
 
     uuids: tuple[str, ...]
     way: str
@@ -35,11 +35,11 @@ def own_gpus(host: Host, environment: Mapping[str, str], asked: int) -> OwnGpus:
 
     Args:
         host: The node.
-        environment: The container's.
-        asked: The number of GPUs that the pod asked for; a way that shows more is not believed.
+        environment: The container's environment.
+        asked: The number of GPUs that the pod requested; a way that shows more is not trusted.
 
     Raises:
-        HostError: No way says which they are; the message has each way and why it does not.
+        HostError: No way shows them; the message has the reason for each way.
     """
     failed = []
     ways: tuple[tuple[str, Callable[[], tuple[str, ...]]], ...] = (
@@ -53,7 +53,8 @@ def own_gpus(host: Host, environment: Mapping[str, str], asked: int) -> OwnGpus:
         except HostError as error:
             failed.append(f"{way}: {error}")
             continue
-        # Shares of one GPU are one UUID. NVML shows all that are visible: only their number says that they are its own.
+        # Shares of one GPU are one UUID. NVML shows all visible GPUs, so only the right number proves that they are its
+        # own.
         fewest = asked if way == _NVML else 1
         if fewest <= len(uuids) <= asked and all(map(_UUID.fullmatch, uuids)):
             return OwnGpus(uuids, way)
@@ -62,7 +63,7 @@ def own_gpus(host: Host, environment: Mapping[str, str], asked: int) -> OwnGpus:
 
 
 def _by_environment(host: Host, value: str) -> tuple[str, ...]:
-    """Return what the device plugin's strategy `envvar` names, by UUID or by index. Raises HostError."""
+    """Return the GPUs that the device plugin's strategy `envvar` names by UUID or index. Raises HostError."""
     named = value.split(",") if value else []
     if named and all(map(_UUID.fullmatch, named)):
         return tuple(named)
@@ -75,7 +76,7 @@ def _by_environment(host: Host, value: str) -> tuple[str, ...]:
 
 
 def _pod(environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return namespace and name of this pod. Raises HostError."""
+    """Return this pod's namespace and name. Raises HostError."""
     namespace, _, name = environment.get(POD_VARIABLE, "").partition("/")
     if not name:
         raise HostError(f"{POD_VARIABLE} does not name this pod")

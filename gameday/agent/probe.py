@@ -1,7 +1,7 @@
-"""Role probe: measure the GPUs of this pod under full load, judge nothing, and make room at once for anybody else.
+"""Role probe: measure this pod's GPUs under full load, without a verdict, and leave at once if somebody needs them.
 
-The device plugin gave the pod its GPUs, so that they are free by the cluster's own books. What those books do not
-know, a process outside Kubernetes, shows in the GPU's memory: the probe then ends, and its figures do not count.
+The device plugin gave the pod its GPUs, so Kubernetes counts them as free. A process outside Kubernetes shows only in
+the GPU's memory: the probe then ends, and its figures do not count.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gameday.host.clock_reasons import POWER_CAP, SLOWDOWNS
 from gameday.values.results import Cleanliness
 
 _IDLE_PCT = 5.0
-"""Highest utilisation of an idle GPU, percent; QA counts a GPU above it as shared."""
+"""Highest utilisation of an idle GPU, percent; above it, QA counts a GPU as shared."""
 _STRANGERS_BYTES = 200 << 20
-"""Growth of a GPU's used memory that only another process can be: our own load takes all of its memory before it
+"""Growth of a GPU's used memory that must come from another process: our own load allocates all its memory before it
 begins. A CUDA context alone takes more on a data-centre GPU; monitors, which only read NVML, take none."""
 _MAX_REASON_CHARACTERS = 600
 _NAMES = SLOWDOWNS | {POWER_CAP: "power cap"}
@@ -34,7 +34,7 @@ def probe(task: ProbeTask, context: Context, environment: Mapping[str, str]) -> 
     Args:
         task: How long to load the GPUs.
         context: The host, the reason to end, and the pod's log.
-        environment: The container's.
+        environment: The container's environment.
     """
     try:
         notes = _probe(task, context, environment)
@@ -55,7 +55,7 @@ def probe(task: ProbeTask, context: Context, environment: Mapping[str, str]) -> 
 
 
 def _probe(task: ProbeTask, context: Context, environment: Mapping[str, str]) -> list[ProbedNote]:
-    """Return what each GPU of the pod showed. Raises HostError."""
+    """Return the measurement of each of the pod's GPUs. Raises HostError."""
     host, ended = context.host, context.ending.event
     uuids = own_gpus(host, environment, task.gpus).uuids
     rest = [sample for sample in host.gpus() if sample.uuid in uuids]
@@ -80,7 +80,7 @@ def _why_busy(rest: Sequence[GpuSample]) -> str:
 
 
 class _Strangers:
-    """Says why the probe has to make room: the memory of one of its GPUs is being taken by another process."""
+    """The reason to leave: another process is taking memory of one of its GPUs."""
 
     def __init__(self, rest: Sequence[GpuSample]) -> None:
         self._least: dict[int, int] = {}

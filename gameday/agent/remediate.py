@@ -15,8 +15,8 @@ def remediate(task: RemediateTask, context: Context) -> AgentResult:
     """Carry out the remediation that the task names.
 
     Raises:
-        TaskError: Nobody knows a remediation of this name.
-        HostError: The host does not answer before a repair that takes the node down.
+        TaskError: There is no remediation of this name.
+        HostError: The host does not answer, before a repair that takes the node down.
     """
     try:
         remediation = remediation_for(task.action)
@@ -33,7 +33,7 @@ def remediate(task: RemediateTask, context: Context) -> AgentResult:
 
 
 def _gpu(task: RemediateTask, host: Host) -> int | None:
-    """Return the NVML index of the task's GPU; None where it names none. Raises HostError for an unknown address."""
+    """Return the NVML index of the task's GPU; None if it names none. Raises HostError for an unknown address."""
     if task.gpu is not None or task.pci is None:
         return task.gpu
     found = next((gpu.index for gpu in host.gpus() if gpu.pci_bus_id == task.pci), None)
@@ -43,7 +43,7 @@ def _gpu(task: RemediateTask, host: Host) -> int | None:
 
 
 def _take_down(remediation: Remediation, gpu: int | None, context: Context) -> AgentResult:
-    """Report before the repair, as this pod ends with the node; another boot id proves later that it came back."""
+    """Report before the repair, as this pod ends with the node; a new boot id proves later that the node came back."""
     boot_id = context.host.boot_id()
     lines = [f"boot id before: {boot_id}"]
     promised = _result([*lines, f"running: {remediation.name}"]).model_copy(update={"undo_state": {"boot_id": boot_id}})
@@ -51,7 +51,7 @@ def _take_down(remediation: Remediation, gpu: int | None, context: Context) -> A
     try:
         remediation.repair(gpu, context.host, lines)
     except HostError as error:
-        # A node that goes down while it answers carries out the order; one that is still up does not.
+        # A node that stops answering is carrying out the order; a node that is still up is not.
         if not _is_gone(context.host, boot_id):
             return _result(lines, f"{remediation.name}: {error}")
     return promised
@@ -65,7 +65,7 @@ def _is_gone(host: Host, boot_id: str) -> bool:
 
 
 def _result(lines: list[str], error: str = "") -> AgentResult:
-    # Nothing of ours is left behind by a remediation that failed, so it is never dirty.
+    # A failed remediation leaves nothing of ours behind, so it is never dirty.
     return AgentResult(
         role="remediate",
         ok=not error,

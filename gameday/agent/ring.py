@@ -1,7 +1,7 @@
-"""A ring all-reduce of float32 over TCP, as NCCL's ring does it: reduce-scatter, then all-gather.
+"""A ring all-reduce of float32 over TCP, as in NCCL: reduce-scatter, then all-gather.
 
-Of S bytes each of n ranks sends 2(n-1)/n S to the next one, in 2(n-1) steps.
-What is summed is known beforehand, so that every result is checked.
+Each of n ranks sends 2(n-1)/n of the S bytes to the next one, in 2(n-1) steps. The sums are known beforehand, so that
+every result is checked.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from gameday.errors import LinkError
 
 _PERIOD = 251
-"""A prime, so that no chunk looks like another; sums of some thousand ranks stay exact in float32."""
+"""A prime, so that no two chunks are alike; sums of some thousand ranks stay exact in float32."""
 _SEND_BYTES = 1 << 20
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Rounds(BaseModel):
-    """An order to all ranks: so many all-reduces one after the other; none: the measurement is over."""
+    """An order to all ranks to do this many all-reduces in a row; none means that the measurement is over."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,7 +75,7 @@ class Ring:
         return Done(rounds=done, seconds=seconds, received_bytes=self._received, wrong=wrong, cut_off=cut_off)
 
     def cut_off(self) -> None:
-        """End an all-reduce that runs in another thread. Idempotent."""
+        """Do the all-reduces, and never take longer than the order allows."""
         for one in (self._next, self._previous):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -97,7 +97,7 @@ class Ring:
             self._exchange(chunks[(self._rank - step + 1) % self._ranks], into, deadline)
 
     def _exchange(self, sent: Floats, into: Floats, deadline: float) -> None:
-        """Send one chunk to the next rank while one of the same size comes from the previous. Raises LinkError."""
+        """Send one chunk to the next rank and receive one of the same size at the same time. Raises LinkError."""
         out, space = sent.data.cast("B"), into.data.cast("B")
         while out or space:
             readers = [self._previous] if space else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -58,7 +59,8 @@ def run_agent(environment: Mapping[str, str], ending: Ending) -> int:
         state_dir.mkdir(parents=True, exist_ok=True)
         context = Context(open_host(environment), ending, state_dir, log)
         result = _carry_out(task, context, environment)
-        context.end_ready()
+        with suppress(OSError):  # the pod ends with its agent; what became of the fault counts
+            context.end_ready()
     except (HostError, OSError) as error:
         result = _failure(role, str(error))
     except TaskError as error:
@@ -78,7 +80,7 @@ def _read_task(environment: Mapping[str, str]) -> Task:
 
 
 def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> AgentResult:  # noqa: C901, PLR0911 - one line for each role
-    """Carry out the task; only its role's module is imported, so that the agent starts faster."""
+    """Carry out the task, importing only the module of its role so that the agent starts faster."""
     match task:
         case InjectTask():
             from gameday.agent.inject import inject  # noqa: PLC0415
@@ -127,7 +129,7 @@ def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> 
 
 
 def _failure(role: str, error: str) -> AgentResult:
-    # After an undo that could not start, the fault may still be in.
+    # If an undo could not start, the fault may still be in.
     cleanliness = Cleanliness.UNKNOWN if role == "undo" else Cleanliness.CLEAN
     return AgentResult(role=role, ok=False, cleanliness=cleanliness, ended_by="error", error=error)
 

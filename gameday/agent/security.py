@@ -1,4 +1,4 @@
-"""The rights over its node that an agent's pod needs for its task: those of the fault, or of the role."""
+"""The rights over its node that an agent's pod needs: those of its fault, or of its role."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ API_CANARY_ACCOUNT = "gameday-api-canary"
 
 
 def api_account_of(task: Task) -> str | None:
-    """Return the service account under which a task's pod talks to the API server; None where it does not."""
+    """Return the service account with which a task's pod uses the API server; None if it does not use it."""
     match task:
         case InjectTask() | UndoTask():
             parameters = parse_parameters(task.fault)
@@ -55,7 +55,7 @@ def api_account_of(task: Task) -> str | None:
 
 
 def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each role
-    """Return the rights that a task needs. Raises ValueError for a fault or remediation that nobody knows."""
+    """Return the rights that a task needs. Raises ValueError for an unknown fault or remediation."""
     match task:
         case InjectTask() | UndoTask():
             parameters = parse_parameters(task.fault)

@@ -1,10 +1,9 @@
 """The agent's tasks, notes and results as JSON: the contract between the orchestrator and the pod.
 
-The task arrives in the environment variable GAMEDAY_TASK. The result is the
-pod's termination message (at most 4096 bytes, the kubelet's limit), written to
-the path in GAMEDAY_TERMINATION_LOG. Notes and QA results are lines of JSON on
-stdout, read from the pod's log. Exit status: 0 done and clean; 1 failed, dirty
-or unknown; 2 a task that cannot be read.
+The task comes in the environment variable GAMEDAY_TASK. The result is the pod's termination message (at most 4096
+bytes, the kubelet's limit), written to the path in GAMEDAY_TERMINATION_LOG. Notes and QA results are lines of JSON on
+stdout, read from the pod's log. Exit status: 0 done and clean; 1 failed, dirty or unknown; 2 a task that cannot be
+read.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from gameday.values.results import Cleanliness
 
 
 class AgentMessage(BaseModel):
-    """Base of everything that goes to the agent and comes back from it; frozen, and takes no unknown keys."""
+    """Base of the messages to and from the agent; frozen, and takes no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +41,7 @@ class InjectTask(AgentMessage):
 
 
 class UndoTask(AgentMessage):
-    """A task to undo and verify, sent when an injector was killed before it could."""
+    """A task to undo and verify, sent if an injector was killed before it could."""
 
     role: Literal["undo"] = "undo"
     run_id: str
@@ -77,12 +76,12 @@ class RemediateTask(AgentMessage):
     run_id: str
     node: str
     gpu: int | None = None
-    pci: str | None = Field(default=None, max_length=32, description="the GPU by its address, where gpu is not known")
+    pci: str | None = Field(default=None, max_length=32, description="the GPU by its address, if gpu is not known")
     action: str = Field(description="the name of a remediation")
 
 
 class Proof(AgentMessage):
-    """The proof that a node must give: a plan's `NodeProof`, in the agent's units."""
+    """The proof that a node must give: a plan's `NodeProof` in the agent's units."""
 
     floors: QaFloors
     burn_in_s: float | None = Field(ge=LEAST_BURN_IN.total_seconds(), description="None: QA only reads")
@@ -91,14 +90,14 @@ class Proof(AgentMessage):
 
 
 def proof_of(proof: NodeProof) -> Proof:
-    """Return a plan's or a policy's proof as the agent takes it."""
+    """Return a plan's or a policy's proof in the agent's units."""
     burn_in = proof.burn_in.total_seconds() if proof.burn_in else None
     virtual = proof.virtual_burn_in.total_seconds()
     return Proof(floors=proof.floors, burn_in_s=burn_in, virtual_burn_in_s=virtual, dcgm_diag=proof.dcgm_diag)
 
 
 class QaTask(AgentMessage):
-    """A task to prove the node good; of the kernel log, only lines from the marker's on are judged."""
+    """A task to prove the node good. Only kernel-log lines from the marker on are judged."""
 
     role: Literal["qa"] = "qa"
     run_id: str
@@ -156,7 +155,7 @@ class GpuUsersTask(AgentMessage):
 
 
 class SampleTask(AgentMessage):
-    """A task to print what NVML shows of every GPU as `SampledNote`s, until SIGTERM or `duration_s`."""
+    """A task to print NVML's figures of every GPU as `SampledNote`s, until SIGTERM or `duration_s`."""
 
     role: Literal["sample"] = "sample"
     run_id: str
@@ -166,7 +165,7 @@ class SampleTask(AgentMessage):
 
 
 class ProbeTask(AgentMessage):
-    """A task to measure the GPUs that the pod holds under full load, with no verdict; the answer is `ProbedNote`s."""
+    """A task to measure the pod's GPUs under full load, without a verdict; the answer is `ProbedNote`s."""
 
     role: Literal["probe"] = "probe"
     run_id: str
@@ -174,13 +173,13 @@ class ProbeTask(AgentMessage):
     gpus: int = Field(ge=1, le=64, description="number of GPUs that the pod asks for")
     burn_in_s: float = Field(ge=LEAST_BURN_IN.total_seconds(), le=3600)
     virtual_burn_in_s: float = Field(ge=0, le=3600)
-    temperature_max_c: float | None = Field(description="the load ends where a GPU is hotter")
+    temperature_max_c: float | None = Field(description="the load ends if a GPU is hotter")
 
 
 class ApiCanaryTask(AgentMessage):
-    """A task to ask the API server for little things at a fixed beat, until SIGTERM or `duration_s`.
+    """A task to send small requests to the API server at a fixed beat, until SIGTERM or `duration_s`.
 
-    The answers are `ApiCanaryNote`s. Its Lease carries the run's label, and is deleted at its end.
+    The answers are `ApiCanaryNote`s. Its Lease carries the run's label, and is deleted at the end.
     """
 
     role: Literal["api-canary"] = "api-canary"
@@ -217,7 +216,7 @@ class InjectedNote(AgentMessage):
 
 
 class GpuUserNote(AgentMessage):
-    """The note of a process that has open the GPU that is to be reset."""
+    """The note of a process that has the GPU open that is to be reset."""
 
     note: Literal["gpu-user"] = "gpu-user"
     user: GpuUser
@@ -227,7 +226,7 @@ _Engines = Annotated[tuple[Annotated[str, Field(max_length=1000)], ...], Field(m
 
 
 class DcgmEnginesNote(AgentMessage):
-    """The note of the DCGM host engines beside the one that dcgmi asks: `EnginesSeen`, bounded."""
+    """The note of the DCGM host engines besides the one that dcgmi asks: `EnginesSeen`, bounded."""
 
     note: Literal["dcgm-engines"] = "dcgm-engines"
     blind: _Engines
@@ -236,7 +235,7 @@ class DcgmEnginesNote(AgentMessage):
 
     @classmethod
     def of(cls, seen: EnginesSeen) -> DcgmEnginesNote:
-        """Return what was seen, cut to the note's bounds."""
+        """Return the engines that were seen, shortened to the note's bounds."""
         cut = {key: [str(line)[:1000] for line in lines[:64]] for key, lines in seen}
         return cls.model_validate(cut)
 
@@ -251,14 +250,14 @@ class GpuPodsNote(AgentMessage):
 
 
 class PriorNote(AgentMessage):
-    """The note of the values before the fault, printed right before it goes in, for an agent that is then killed."""
+    """The note of the values before the fault, printed right before it goes in, in case the agent is killed."""
 
     note: Literal["prior"] = "prior"
     undo_state: dict[str, str]
 
 
 class CanaryNote(AgentMessage):
-    """The note of a canary's measurement; `value` is None where there is none, and `detail` has the reason."""
+    """The note of a canary's measurement; `value` is None if there is none, and `detail` has the reason."""
 
     note: Literal["canary"] = "canary"
     value: float | None = Field(description="in the measure's unit")
@@ -275,7 +274,7 @@ class RendezvousNote(AgentMessage):
 
 
 class AllReduceNote(AgentMessage):
-    """The note of an all-reduce over nodes; `value` is None where there is none, and `detail` has the reason."""
+    """The note of an all-reduce over nodes; `value` is None if there is none, and `detail` has the reason."""
 
     note: Literal["all-reduce"] = "all-reduce"
     value: float | None = Field(ge=0, description="bus bandwidth as nccl-tests define it, GB/s")
@@ -289,7 +288,7 @@ _Count = Annotated[int, Field(ge=0, lt=1 << 64)]
 
 
 class SampledGpu(AgentMessage):
-    """The figures of a GPU that move by themselves, as NVML shows them; None as in `GpuSample`."""
+    """The figures of a GPU that change by themselves, as NVML shows them; None as in `GpuSample`."""
 
     index: int = Field(ge=0, lt=256)
     lost: bool
@@ -311,7 +310,7 @@ class SampledGpu(AgentMessage):
 
 
 class SampledNote(AgentMessage):
-    """The note of what NVML showed of every GPU at one moment."""
+    """The note of NVML's figures of every GPU at one moment."""
 
     note: Literal["sampled"] = "sampled"
     at: AwareDatetime
@@ -322,7 +321,7 @@ _Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ProbedNote(AgentMessage):
-    """The note of one GPU under full load. A figure is None where it was not measured, and `why_not` has the reason."""
+    """The note of one GPU under full load. A figure is None if it was not measured, and `why_not` has the reason."""
 
     note: Literal["probed"] = "probed"
     gpu: int = Field(ge=0, lt=256)
@@ -342,7 +341,7 @@ class ProbedNote(AgentMessage):
 
 
 class ApiCanaryNote(AgentMessage):
-    """The note of an API canary's samples, of about a second."""
+    """The note of an API canary's samples of about a second."""
 
     note: Literal["api-canary"] = "api-canary"
     samples: tuple[ApiCanarySample, ...]
@@ -352,8 +351,8 @@ class AgentResult(AgentMessage):
     """The result of a task, which the agent writes as its pod's termination message."""
 
     role: str
-    ok: bool = Field(description="whether the role reached its aim")
-    cleanliness: Cleanliness = Field(description="whether everything that the agent put in is out again")
+    ok: bool = Field(description="True if the role reached its aim")
+    cleanliness: Cleanliness = Field(description="True if everything that the agent put in is out again")
     written_at: AwareDatetime | None = Field(
         default=None, description="when the fault or marker was written; host clock"
     )
@@ -365,12 +364,12 @@ class AgentResult(AgentMessage):
 
     @property
     def went_in(self) -> bool | None:
-        """True where an injector's fault went in; None where it failed halfway, so that a part of it may have."""
+        """True if an injector's fault went in; None if it failed halfway, so that a part may have gone in."""
         return True if self.written_at else None if self.evidence else False
 
     @classmethod
     def parse(cls, termination_message: str) -> AgentResult | None:
-        """Return the result in a pod's termination message, which is hostile input; None where it holds none."""
+        """Return the result in a pod's termination message, which is hostile input; None if there is none."""
         try:
             return cls.model_validate_json(termination_message)
         except ValidationError:
@@ -394,10 +393,10 @@ Note = TypeVar("Note", bound=BaseModel)
 
 
 def notes_in(log: str, model: type[Note]) -> list[Note]:
-    """Return the notes of one model in an agent's log, in order; every other line is left out.
+    """Return the notes of one model in an agent's log, in order; all other lines are skipped.
 
-    A pod's log is hostile input. Lines end at a newline only: str.splitlines would cut a note at Unicode's line
-    separators, which JSON leaves as they are, and which may be in a process's name.
+    A pod's log is hostile input. Lines end only at a newline: str.splitlines would also cut at Unicode's line
+    separators, which JSON leaves as they are and which may be in a process's name.
     """
     notes = []
     for line in log.split("\n"):

@@ -7,9 +7,9 @@ from pathlib import Path
 from gameday.agent.task import AgentResult
 
 MAX_BYTES = 4096
-"""The kubelet's limit for one container. It cuts longer messages, which would leave broken JSON."""
+"""The kubelet's limit for one container. It cuts longer messages, which would break the JSON."""
 _RESERVED_BYTES = 200
-"""Room for the line that counts the evidence that was cut."""
+"""Room for the line that says how much evidence was cut."""
 _MAX_ROLE_CHARACTERS = 100
 _MAX_LINE_CHARACTERS = 600
 _MAX_ERROR_CHARACTERS = 1000
@@ -18,9 +18,8 @@ _MAX_ERROR_CHARACTERS = 1000
 def encode(result: AgentResult) -> bytes:
     """Return the result as JSON of at most 4096 bytes.
 
-    Error and evidence are cut; the oldest evidence is kept. `undo_state` is kept
-    whole or not at all, because half of it would be worse than none; the error
-    then says that the agent's log has it.
+    Error and evidence are shortened; the oldest evidence is kept. `undo_state` is kept whole or dropped, because half
+    of it would be worse than none; the error then points to the agent's log.
     """
     small = result.model_copy(
         update={

@@ -165,8 +165,8 @@ def _reader_gone() -> int:
 
 
 def _internal(error: BaseException) -> int:
-    import tempfile  # noqa: PLC0415 - both only for the rare case
-    import traceback  # noqa: PLC0415
+    import tempfile  # both only for the rare case
+    import traceback
 
     if isinstance(error, IncompleteInstallationError):
         return _fail(str(error), ExitCode.INTERNAL)  # our code's traceback would not help

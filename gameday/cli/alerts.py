@@ -39,7 +39,7 @@ def alerts(
     ] = None,
 ) -> int:
     """Write the alert rules as plain files, as PrometheusRules with a kustomization, and the runbooks they link to."""
-    from gameday.shipped import shipped  # noqa: PLC0415 - see the package's docstring
+    from gameday.shipped import shipped
 
     base = PROMETHEUS_ITSELF if runbooks is None else _checked(runbooks)
     try:
@@ -75,7 +75,7 @@ def manifest_of(rules: Path) -> Path:
 
 def manifest(rules: Path) -> str:
     """Return the text of a rule file's PrometheusRule, for the Prometheus Operator; comments stay in the rule file."""
-    from ruamel.yaml import YAML  # noqa: PLC0415
+    from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False

@@ -31,11 +31,11 @@ def play_arms(
     approved_by: str | None = None,
 ) -> int:
     """Run the comparison in this thread, and print its findings; raises as `play`."""
-    from gameday.cli.play_season import play  # noqa: PLC0415 - see the package's docstring
-    from gameday.flows.arms import comparison  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.runs.assignment import comparison_of  # noqa: PLC0415
-    from gameday.runs.run_list import ARMS_FILE  # noqa: PLC0415
+    from gameday.cli.play_season import play
+    from gameday.flows.arms import comparison
+    from gameday.run.record import new_run_id
+    from gameday.runs.assignment import comparison_of
+    from gameday.runs.run_list import ARMS_FILE
 
     id = f"arms-{new_run_id()}"
     played = partial(
@@ -54,7 +54,7 @@ def play_arms(
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
     """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
-    from gameday.runs.comparison_page import render_comparison  # noqa: PLC0415
+    from gameday.runs.comparison_page import render_comparison
 
     try:
         return render_comparison(folder, datetime.now(UTC), redact=redact)
@@ -66,9 +66,9 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
 
 def print_comparison(out: Console, rendered: RenderedPage[Comparison]) -> ExitCode:
     """Print each arm's game-days and the comparison's outcome; returns its exit code."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("arm", "repetition", "outcome", "why"):

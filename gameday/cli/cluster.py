@@ -40,11 +40,11 @@ def save(
 
     Files and variables that the profile names for a token or a password are read now, on this machine.
     """
-    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415 - see the package's docstring
+    from gameday.cli.prefect_client import set_defaults
 
     set_defaults()
-    from gameday.cluster.profile import BLOCK, ClusterProfile  # noqa: PLC0415
-    from gameday.cluster.profile_block import save_block  # noqa: PLC0415
+    from gameday.cluster.profile import BLOCK, ClusterProfile
+    from gameday.cluster.profile_block import save_block
 
     block = save_block(name, profile, kubeconfig)
     typer.echo(f"stored {BLOCK}{name}:")
@@ -59,12 +59,12 @@ def save(
 
 def list_blocks() -> int:
     """Print the clusters' blocks of the Prefect server, as --profile takes them."""
-    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415 - see the package's docstring
+    from gameday.cli.prefect_client import set_defaults
 
     set_defaults()
-    from gameday.cluster.profile import BLOCK  # noqa: PLC0415
-    from gameday.cluster.profile_block import block_names  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
+    from gameday.cluster.profile import BLOCK
+    from gameday.cluster.profile_block import block_names
+    from gameday.errors import ProfileError
 
     try:
         names = block_names()

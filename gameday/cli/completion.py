@@ -8,7 +8,7 @@ from pathlib import Path
 
 def complete_plan(incomplete: str) -> Iterator[str]:
     """Yield the shipped plans' names, the plan files and the folders that begin like this."""
-    from gameday.plan.catalogue import control_plane_plans, shipped_plans  # noqa: PLC0415 - see the package's docstring
+    from gameday.plan.catalogue import control_plane_plans, shipped_plans
 
     yield from (name for name in shipped_plans() | control_plane_plans() if name.startswith(incomplete))
     typed = Path(incomplete)

@@ -114,8 +114,8 @@ def coverage(
 
     Exit code: the worst of its runs.
     """
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults
+    from gameday.plan.catalogue import shipped_plans
 
     out, asked = console(), plans or []
     if again is not None:
@@ -158,7 +158,7 @@ def coverage(
 
 
 def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
-    from gameday.runs.by_detector import compare_detectors  # noqa: PLC0415
+    from gameday.runs.by_detector import compare_detectors
 
     named = [one.split("=", 1) if "=" in one.partition("/")[0] else ("", one) for one in asked]
     try:
@@ -177,8 +177,8 @@ def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
 
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.runs.season_page import render_season  # noqa: PLC0415
+    from gameday.cli.coverage_table import print_coverage
+    from gameday.runs.season_page import render_season
 
     try:
         return print_coverage(out, render_season(folder, datetime.now(UTC)))

@@ -31,12 +31,12 @@ def listing(context: typer.Context, detectors: DetectorFolders = None) -> None:
     """List the detector profiles; a plan names one with `detector:` and gets its expectations."""
     if context.invoked_subcommand:
         return
-    from rich import box  # noqa: PLC0415 - see the package's docstring
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    from gameday.detectors.load import known_detectors, read_detector  # noqa: PLC0415
+    from gameday.detectors.load import known_detectors, read_detector
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("detector", "reads", "rules", "what it is"):
@@ -58,10 +58,10 @@ def show(
     detectors: DetectorFolders = None,
 ) -> None:
     """Show what a detector does about each fault, in the order of its rules."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
 
-    from gameday.detectors.load import load_detector  # noqa: PLC0415
+    from gameday.detectors.load import load_detector
 
     profile = load_detector(name, detectors or [])
     console = Console(highlight=False)
@@ -78,7 +78,7 @@ def show(
 
 
 def _repairs(profile: DetectorProfile) -> Iterator[str]:
-    from gameday.documents.fields import format_duration  # noqa: PLC0415
+    from gameday.documents.fields import format_duration
 
     repairs = profile.repairs
     if repairs is None:
@@ -113,7 +113,7 @@ def _word(value: object) -> str:
 
 
 def _does(rule: Rule) -> Iterator[str]:
-    from gameday.documents.fields import format_duration  # noqa: PLC0415
+    from gameday.documents.fields import format_duration
 
     if rule.cannot_see:
         yield f"cannot see it: {rule.cannot_see}"

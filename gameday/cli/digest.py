@@ -44,13 +44,13 @@ def digest(
 
     Exit code: the worst of the runs that ended in the window; 2 when there was none, and none is running either.
     """
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - see the package's docstring
+    from datetime import UTC, datetime, timedelta
 
-    from gameday.checks.outcome import worst_exit_code  # noqa: PLC0415
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
-    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
-    from gameday.runs.digest import digest_of, render_digest  # noqa: PLC0415
-    from gameday.runs.index import render_index  # noqa: PLC0415
+    from gameday.checks.outcome import worst_exit_code
+    from gameday.faults.registry import parameter_models
+    from gameday.plan.catalogue import load_shipped
+    from gameday.runs.digest import digest_of, render_digest
+    from gameday.runs.index import render_index
 
     catalog, now = _catalog(reports), datetime.now(UTC)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
@@ -82,9 +82,9 @@ def digest(
 
 def index(reports: Reports = Path("reports")) -> int:
     """Write one page of all runs, comparisons and post-mortems, with search and filter."""
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.runs.index import render_index  # noqa: PLC0415
+    from gameday.runs.index import render_index
 
     catalog = _catalog(reports)
     try:
@@ -106,9 +106,9 @@ def prune(
     Evidence is whatever an unclean cluster left, open histories, and post-mortems. Only lists what would go unless
     --delete is given. Pages that stay lose their links to what is gone.
     """
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415
+    from datetime import UTC, datetime, timedelta
 
-    from gameday.runs.retention import decide_retention, without_dead_links  # noqa: PLC0415
+    from gameday.runs.retention import decide_retention, without_dead_links
 
     now = datetime.now(UTC)
     catalog = _catalog(reports)
@@ -136,7 +136,7 @@ def prune(
 
 def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
     """Delete the folder where that was asked and decided, and print and return in a word what became of it."""
-    from gameday.runs.retention import delete_folder  # noqa: PLC0415
+    from gameday.runs.retention import delete_folder
 
     word, why = ("deleted" if delete else "would go") if decision.deletable else "stays", decision.why
     if word == "deleted" and (problem := delete_folder(decision.folder)):
@@ -146,7 +146,7 @@ def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
 
 
 def _catalog(reports: Path) -> RunCatalog:
-    from gameday.runs.catalog import read_catalog  # noqa: PLC0415
+    from gameday.runs.catalog import read_catalog
 
     try:
         return read_catalog(reports)

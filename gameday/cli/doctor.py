@@ -89,11 +89,11 @@ def doctor(
 
 
 def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisite]:
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError  # noqa: PLC0415
-    from gameday.guard.doctor.preflight import check_prerequisites  # noqa: PLC0415
-    from gameday.guard.read_only_run import read_only_run  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import AdapterError
+    from gameday.guard.doctor.preflight import check_prerequisites
+    from gameday.guard.read_only_run import read_only_run
+    from gameday.run.record import new_run_id
 
     try:
         cluster = load_profile(profile)
@@ -109,11 +109,11 @@ def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisit
 
 
 def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisite]:
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError  # noqa: PLC0415
-    from gameday.guard.control_plane_doctor import check_control_plane  # noqa: PLC0415
-    from gameday.guard.flow_control import Account  # noqa: PLC0415
-    from gameday.run.servers import Servers  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import AdapterError
+    from gameday.guard.control_plane_doctor import check_control_plane
+    from gameday.guard.flow_control import Account
+    from gameday.run.servers import Servers
 
     namespace, slash, name = account.partition("/")
     if not (namespace and slash and name):
@@ -128,7 +128,7 @@ def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisi
 
 def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisite]]:
     """Return the checks with the granted rights of a plan as one line, as nobody has to act on them."""
-    from gameday.guard.doctor.prerequisite import Prerequisite  # noqa: PLC0415
+    from gameday.guard.doctor.prerequisite import Prerequisite
 
     folded: list[tuple[str, Prerequisite]] = []
     for plan, group in itertools.groupby(found, key=lambda one: one[0]):
@@ -145,11 +145,11 @@ def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisi
 
 def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool) -> None:
     """Print a row for each check: first what is well, in the order in which a run asks; last what is to be mended."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
 
-    from gameday.text import printable  # noqa: PLC0415
+    from gameday.text import printable
 
     table: Table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in [*(["plan"] if several else []), "result", "area", "check and what was found"]:

@@ -38,11 +38,11 @@ def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
 
 def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[GuardrailCheck]) -> list[GuardrailCheck]:
     """Print one game-day, and return its guardrails; they are left out where they say what those `before` said."""
-    from gameday.errors import AdapterError, RefusedError  # noqa: PLC0415
-    from gameday.guard.check import check_all  # noqa: PLC0415
-    from gameday.guard.preview import planned_changes  # noqa: PLC0415
-    from gameday.guard.read_only_run import choose_and_follow, read_only_run  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.errors import AdapterError, RefusedError
+    from gameday.guard.check import check_all
+    from gameday.guard.preview import planned_changes
+    from gameday.guard.read_only_run import choose_and_follow, read_only_run
+    from gameday.run.record import new_run_id
 
     try:
         with read_only_run(new_run_id(), loaded, profile) as run:
@@ -79,8 +79,8 @@ def _comment(*lines: str) -> None:
 
 
 def _head(run: ReadOnlyRun, targets: Targets) -> str:
-    from gameday.guard.preview import fault_warnings  # noqa: PLC0415
-    from gameday.history.events import TargetsChosen  # noqa: PLC0415
+    from gameday.guard.preview import fault_warnings
+    from gameday.history.events import TargetsChosen
 
     plan, approval = run.plan, run.plan.approval.required or run.profile.approval.required
     dangers = [
@@ -121,7 +121,7 @@ def _guardrail(checked: GuardrailCheck) -> str:
 
 def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
     """Return the injector's commands on the node, as played on a model of it."""
-    from gameday.rehearsal.nodes.in_process import play  # noqa: PLC0415
+    from gameday.rehearsal.nodes.in_process import play
 
     played = play(fault, target.gpu or 0, target.before.allocatable_gpus or 8)
     lines = [f"on {target.node} the injector would, as played on a model node whose GPU and PCI ids stand for its own:"]

@@ -78,10 +78,10 @@ def embedded(
     `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has, StartError for a cluster
     that does not start.
     """
-    from gameday.cluster.virtual_cluster import ENDED  # noqa: PLC0415
-    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
-    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
-    from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
+    from gameday.cluster.virtual_cluster import ENDED
+    from gameday.rehearsal.blueprint import Blueprint, Size
+    from gameday.rehearsal.cluster import RehearsalCluster
+    from gameday.rehearsal.lab.settings import STOCK
 
     (watcher, fake_detector), control_plane = detector_of(detector, guest), control_plane_of(cluster)
     check_memory(nodes)
@@ -149,8 +149,8 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
 
     Yields the watch that ends it early where it must not go on. Raises CommandError where that was during the start.
     """
-    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
-    from gameday.rehearsal.watch import Watch  # noqa: PLC0415
+    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
+    from gameday.rehearsal.watch import Watch
 
     size = cluster.size
     out.print(f"starting a cluster of {size.nodes} virtual nodes with {size.gpus} GPUs each", style="dim")
@@ -173,7 +173,7 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
 @contextmanager
 def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
     """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
-    from gameday.cli.prefect_client import client_of, own_server  # noqa: PLC0415
+    from gameday.cli.prefect_client import client_of, own_server
 
     with client_of(cluster.prefect_client), own_server(cluster.child("prefect")):
         yield
@@ -181,7 +181,7 @@ def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
 
 def cluster_ended(error: RehearsalError) -> CommandError:
     """Return the end of a command whose cluster was ended for this reason."""
-    from gameday.errors import MemoryShortError  # noqa: PLC0415
+    from gameday.errors import MemoryShortError
 
     code = ExitCode.ABORTED if isinstance(error, MemoryShortError) else ExitCode.INTERNAL
     return CommandError(f"{error}; the rest is ended", code)
@@ -193,7 +193,7 @@ def _load(module: str) -> None:
 
 
 def _set_prefect(home: Path, client: Mapping[str, str]) -> None:
-    from gameday.rehearsal.prefect_server import prefect_environment  # noqa: PLC0415
+    from gameday.rehearsal.prefect_server import prefect_environment
 
     home.mkdir(parents=True, exist_ok=True)
     os.environ.update({**prefect_environment(home), **client})

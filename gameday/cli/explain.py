@@ -27,8 +27,8 @@ def explain(
     ] = "default",
 ) -> None:
     """Say what the controller would do about a line, by which rule, and why."""
-    from gameday.health.policy_files import load_policy  # noqa: PLC0415 - see the package's docstring
-    from gameday.xid.lines import LogReader  # noqa: PLC0415
+    from gameday.health.policy_files import load_policy
+    from gameday.xid.lines import LogReader
 
     loaded = load_policy(policy)
     reader = LogReader()
@@ -49,7 +49,7 @@ def _from_stdin() -> Iterator[str]:
 
 
 def _explanation(text: str, event: KernelEvent | None, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
-    from gameday.health.policy_files import kernel_signal  # noqa: PLC0415
+    from gameday.health.policy_files import kernel_signal
 
     yield "line", text
     if event is None:
@@ -64,8 +64,8 @@ def _explanation(text: str, event: KernelEvent | None, loaded: LoadedPolicy) -> 
 
 
 def _of_no_gpu_line(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
-    from gameday.health.policy_files import pod_log_signal  # noqa: PLC0415
-    from gameday.health.signal import SignalKind  # noqa: PLC0415
+    from gameday.health.policy_files import pod_log_signal
+    from gameday.health.signal import SignalKind
 
     yield "form", _form_of_no_gpu_line(text)
     for rule in loaded.policy.rules_of(SignalKind.POD_LOG):
@@ -81,8 +81,8 @@ def _of_no_gpu_line(text: str, loaded: LoadedPolicy) -> Iterator[tuple[str, str]
 
 
 def _form_of_no_gpu_line(text: str) -> str:
-    from gameday.xid.messages import is_of_the_driver  # noqa: PLC0415
-    from gameday.xid.record import read_record  # noqa: PLC0415
+    from gameday.xid.messages import is_of_the_driver
+    from gameday.xid.record import read_record
 
     if is_of_the_driver(read_record(text).message):
         return "a message of the NVIDIA driver without a code, and none of those known by name"
@@ -91,10 +91,10 @@ def _form_of_no_gpu_line(text: str) -> str:
 
 
 def _facts(event: KernelEvent) -> Iterator[tuple[str, str]]:
-    from gameday.health.policy import nvidia_actions  # noqa: PLC0415
-    from gameday.xid.catalogue import sxids, xids  # noqa: PLC0415
-    from gameday.xid.lines import Kind  # noqa: PLC0415
-    from gameday.xid.messages import MESSAGE_BY_NAME  # noqa: PLC0415
+    from gameday.health.policy import nvidia_actions
+    from gameday.xid.catalogue import sxids, xids
+    from gameday.xid.lines import Kind
+    from gameday.xid.messages import MESSAGE_BY_NAME
 
     yield "form", _form(event)
     yield "writer", _writer(event)
@@ -117,7 +117,7 @@ def _facts(event: KernelEvent) -> Iterator[tuple[str, str]]:
 
 
 def _form(event: KernelEvent) -> str:
-    from gameday.xid.lines import Kind  # noqa: PLC0415
+    from gameday.xid.lines import Kind
 
     kinds = {
         Kind.XID: "an Xid of the driver",
@@ -136,7 +136,7 @@ def _form(event: KernelEvent) -> str:
 
 
 def _writer(event: KernelEvent) -> str:
-    from gameday.xid.record import Writer  # noqa: PLC0415
+    from gameday.xid.record import Writer
 
     return {
         Writer.KERNEL: "the kernel: nobody else can write in its facility",
@@ -148,8 +148,8 @@ def _writer(event: KernelEvent) -> str:
 
 
 def _answer(decision: PolicyDecision, signal: Signal, loaded: LoadedPolicy) -> Iterator[tuple[str, str]]:
-    from gameday.documents.fields import format_duration  # noqa: PLC0415
-    from gameday.xid.decide import Response  # noqa: PLC0415
+    from gameday.documents.fields import format_duration
+    from gameday.xid.decide import Response
 
     if decision.rule is None:
         yield "rule", f"none of policy {loaded.policy.name} is about this line"

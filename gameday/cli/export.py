@@ -1,10 +1,11 @@
-"""`gameday export`: a run in other tools' formats, copied elsewhere, marked in Grafana, or sent as a trace.
+"""`gameday export`: a run in other tools' formats, copied elsewhere, or sent as a trace.
 
 The run is not changed.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,6 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.report.run_folder import RunFolder
-    from gameday.report.summary import Summary
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,6 @@ def register(app: typer.Typer) -> None:
         app,
         export,
         "gameday export reports/20260303-090000 --junit junit.xml",
-        "gameday export reports/20260303-090000 --image game-day.png",
         "gameday export reports --openmetrics game-days.prom",
         "gameday export reports/20260303-090000 --traces http://tempo:4318",
         panel=Panel.AFTER,
@@ -43,68 +42,40 @@ def export(
         ),
     ],
     junit: Annotated[Path | None, typer.Option(help="JUnit XML: one test case per expectation.")] = None,
-    chaostoolkit: Annotated[Path | None, typer.Option(help="Chaos Toolkit journal, for `chaos report`.")] = None,
     openmetrics: Annotated[Path | None, typer.Option(help="Timings for node-exporter's textfile collector.")] = None,
-    image: Annotated[Path | None, typer.Option(help="PNG of 1200 × 630 pixels with the result, for chats.")] = None,
     publish_to: Annotated[str | None, typer.Option(help="fsspec URL to copy the folder to, such as s3://b/x.")] = None,
-    grafana: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|block:NAME", help="Cluster profile. Its Grafana gets the fault window as an annotation."
-        ),
-    ] = None,
     traces: Annotated[
         str | None,
         typer.Option(metavar="URL", help="OTLP/HTTP receiver to send the run to, as an OpenTelemetry trace."),
     ] = None,
 ) -> int:
     """Write a run in the formats of other tools. Exit code 0 when all was written, whatever the run's outcome."""
-    if not any((junit, chaostoolkit, openmetrics, image, publish_to, grafana, traces)):
-        raise CommandError(
-            "say what to write: --junit, --chaostoolkit, --openmetrics, --image, --publish-to, --grafana or --traces"
-        )
+    if not any((junit, openmetrics, publish_to, traces)):
+        raise CommandError("say what to write: --junit, --openmetrics, --publish-to or --traces")
     if (folder / "arms.json").is_file():
-        if not publish_to or any((junit, chaostoolkit, openmetrics, image, grafana, traces)):
+        if not publish_to or any((junit, openmetrics, traces)):
             raise CommandError("of a comparison there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
         return ExitCode.PASSED
-    if (
-        openmetrics
-        and not any((junit, chaostoolkit, image, publish_to, grafana, traces))
-        and not (folder / "history.jsonl").exists()
-    ):
+    if openmetrics and not any((junit, publish_to, traces)) and not (folder / "history.jsonl").exists():
         _write(openmetrics, _timings_of_all(folder))
         return ExitCode.PASSED
     run = _load(folder)
-    _write_files(run, junit, chaostoolkit, openmetrics)
-    if image:
-        _write(image, _image(run))
+    if junit:
+        from gameday.report.junit import junit as as_junit
+
+        _write(junit, as_junit(run))
+    if openmetrics:
+        _write(openmetrics, _timings(run))
     if publish_to:
         _publish(folder, publish_to)
-    if grafana:
-        _annotate(run, grafana)
     if traces:
-        from gameday.cli.export_traces import send_trace  # noqa: PLC0415
-
-        send_trace(run, folder, traces)
+        _send_trace(run, traces)
     return ExitCode.PASSED
 
 
-def _write_files(run: RunFolder, junit: Path | None, chaostoolkit: Path | None, openmetrics: Path | None) -> None:
-    if junit:
-        from gameday.report.junit import junit as as_junit  # noqa: PLC0415
-
-        _write(junit, as_junit(run))
-    if chaostoolkit:
-        from gameday.report.journal_export import journal  # noqa: PLC0415
-
-        _write(chaostoolkit, journal(run))
-    if openmetrics:
-        _write(openmetrics, _timings(run))
-
-
 def _load(folder: Path) -> RunFolder:
-    from gameday.report.run_folder import load_run_folder  # noqa: PLC0415 - see the package's docstring
+    from gameday.report.run_folder import load_run_folder
 
     try:
         run = load_run_folder(folder)
@@ -117,30 +88,19 @@ def _load(folder: Path) -> RunFolder:
 
 
 def _timings(run: RunFolder) -> bytes:
-    from gameday.report.openmetrics import openmetrics  # noqa: PLC0415
-
-    return openmetrics([_summary(run)])
-
-
-def _image(run: RunFolder) -> bytes:
-    from gameday.report.summary_image import summary_image  # noqa: PLC0415
-
-    return summary_image(_summary(run))
-
-
-def _summary(run: RunFolder) -> Summary:
-    from gameday.report.summarise import summarise  # noqa: PLC0415
+    from gameday.report.openmetrics import openmetrics
+    from gameday.report.summarise import summarise
 
     summary = summarise(run)
     if summary is None:
         raise CommandError("the run's history does not say which plan it is of: there is nothing to export")
-    return summary
+    return openmetrics([summary])
 
 
 def _timings_of_all(reports: Path) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
-    from gameday.runs.run_list import list_runs  # noqa: PLC0415
-    from gameday.runs.timings import timings_of  # noqa: PLC0415
+    from gameday.runs.run_list import list_runs
+    from gameday.runs.timings import timings_of
 
     try:
         runs = list_runs(reports).runs
@@ -152,7 +112,7 @@ def _timings_of_all(reports: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    from gameday.plain_file import not_written, write_whole  # noqa: PLC0415
+    from gameday.plain_file import not_written, write_whole
 
     try:
         write_whole(path, content)
@@ -162,8 +122,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _publish(folder: Path, url: str) -> None:
-    from gameday.errors import PublishError  # noqa: PLC0415
-    from gameday.runs.publish import publish  # noqa: PLC0415
+    from gameday.errors import PublishError
+    from gameday.runs.publish import publish
 
     try:
         console().print(f"published: {publish(folder, url)}", soft_wrap=True)
@@ -171,24 +131,27 @@ def _publish(folder: Path, url: str) -> None:
         raise CommandError(printable(str(error))) from None
 
 
-def _annotate(run: RunFolder, profile: str) -> None:
-    from gameday.cluster.grafana import Grafana  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError  # noqa: PLC0415
-    from gameday.report.annotation import annotation_of  # noqa: PLC0415
+def _send_trace(run: RunFolder, url: str) -> None:
+    from opentelemetry.trace import format_trace_id
 
-    found = annotation_of(run)
-    if found is None:
-        from gameday.checks.fault_state import fault_state  # noqa: PLC0415
+    from gameday.cluster.otlp import send_spans
+    from gameday.cluster.profile import PLAIN_URL
+    from gameday.errors import AdapterError
+    from gameday.report.traces import trace_of
 
-        raise CommandError(f"{fault_state(run.history)} during this run: there is no window to mark")
+    if not re.fullmatch(PLAIN_URL, url):
+        raise CommandError(
+            "--traces takes a receiver's base URL, such as --traces http://tempo:4318, without user, password and "
+            "query; credentials go into $OTEL_EXPORTER_OTLP_HEADERS"
+        )
+    spans = trace_of(run)
+    if not spans:
+        raise CommandError("the run's history does not say which run it is of: there is nothing to trace")
     try:
-        endpoint = load_profile(profile).grafana
-        if endpoint is None:
-            named = profile or "the environment (GAMEDAY_…)"
-            raise CommandError(f"{named} names no grafana: add its url and bearer_token_env")
-        with Grafana(endpoint) as server:
-            drawn = server.annotate(found.start, found.end, found.text, found.tags)
+        send_spans(url, spans)
     except AdapterError as error:
         raise CommandError(printable(str(error))) from None
-    console().print("marked in Grafana" if drawn else "Grafana has this run's annotation already")
+    root = spans[0].get_span_context()
+    assert root is not None
+    sent = f"sent: trace {format_trace_id(root.trace_id)}, {len(spans)} spans, to {url}"
+    console().print(sent, soft_wrap=True, markup=False)

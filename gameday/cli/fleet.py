@@ -77,7 +77,7 @@ def fleet(
 
     Exit code 0 when no GPU is named, 1 when one is, 2 when there are too few to judge.
     """
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults
 
     out = console()
     if unlabel:
@@ -104,8 +104,8 @@ def fleet(
         command += ["--profile", profile] if profile else []
         with prefect_server(out):
             return _probe(out, profile, at_once, lasts, against, reports, "manual", shlex.join(command))
-    from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
-    from gameday.rehearsal.slow_gpus import choose_slow  # noqa: PLC0415
+    from gameday.rehearsal.nodes.exporter_release import ExporterRelease
+    from gameday.rehearsal.slow_gpus import choose_slow
 
     made_slow = choose_slow(slow, nodes, gpus, seed)
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--slow", str(slow), "--seed", str(seed)]
@@ -140,7 +140,7 @@ def _load_of(written: str) -> timedelta:
 
 
 def _check_earlier(folder: Path) -> None:
-    from gameday.fleet.record import FleetRecord  # noqa: PLC0415
+    from gameday.fleet.record import FleetRecord
 
     try:
         FleetRecord.load(folder)
@@ -159,13 +159,13 @@ def _probe(
     command: str,
 ) -> ExitCode:
     """Run the flow in this thread, and show what it found."""
-    from gameday.cli.fleet_view import FleetView  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
-    from gameday.fleet.page import render_fleet  # noqa: PLC0415
-    from gameday.flows.fleet import fleet as flow  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.runs.run_list import FLEET_FILE  # noqa: PLC0415
-    from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
+    from gameday.cli.fleet_view import FleetView
+    from gameday.cli.prefect_client import give_events_up_at_once, gone_message
+    from gameday.fleet.page import render_fleet
+    from gameday.flows.fleet import fleet as flow
+    from gameday.run.record import new_run_id
+    from gameday.runs.run_list import FLEET_FILE
+    from gameday.runs.season_record import SeasonResult
 
     id = f"fleet-{new_run_id()}"
     folder = reports / id
@@ -200,9 +200,9 @@ def _probe(
 
 def _unlabel(out: Console, profile: str | None) -> ExitCode:
     """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
-    from gameday.fleet.labels import take_labels_off  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.runs.play import open_season  # noqa: PLC0415
+    from gameday.fleet.labels import take_labels_off
+    from gameday.run.record import new_run_id
+    from gameday.runs.play import open_season
 
     cluster = cluster_profile(profile)
     try:
@@ -219,7 +219,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
 
 def _print_labels(out: Console, fleet: Fleet) -> None:
     """Show how many nodes each class has, and what became of the labels."""
-    from gameday.values.gpu_class import GpuClass  # noqa: PLC0415
+    from gameday.values.gpu_class import GpuClass
 
     counts = Counter(str(one.gpu_class) for one in fleet.classes)
     if counts:
@@ -238,7 +238,7 @@ def _print_labels(out: Console, fleet: Fleet) -> None:
 
 
 def _print_left_alone(out: Console, labels: Labelled) -> None:
-    from gameday.values.gpu_class import GPU_CLASS_LABEL  # noqa: PLC0415
+    from gameday.values.gpu_class import GPU_CLASS_LABEL
 
     for node, value in list(labels.left_alone.items())[:_MOST_NAMED]:
         out.print(
@@ -250,7 +250,7 @@ def _print_left_alone(out: Console, labels: Labelled) -> None:
 
 
 def _draw_again(out: Console, folder: Path) -> ExitCode:
-    from gameday.fleet.page import render_fleet  # noqa: PLC0415
+    from gameday.fleet.page import render_fleet
 
     try:
         return _print(out, render_fleet(folder, datetime.now(UTC)))
@@ -262,7 +262,7 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
 
 
 def _print(out: Console, rendered: RenderedFleet) -> ExitCode:
-    from gameday.fleet.spread import TITLES  # noqa: PLC0415
+    from gameday.fleet.spread import TITLES
 
     judged = rendered.fleet
     for model in judged.models:

@@ -32,9 +32,8 @@ class FleetView(BackgroundView):
         """Zero until the run's record is there."""
 
     def follow(self) -> None:
-        while not self.stopped.wait(_LOOKS_EVERY_S):
+        for _ in self.looks(_LOOKS_EVERY_S):
             self._look()
-        self._look()
 
     def _look(self) -> None:
         with suppress(OSError):  # the page says so

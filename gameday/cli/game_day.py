@@ -78,9 +78,9 @@ def run(
     ] = False,
 ) -> int:
     """Run a game-day on a real cluster or on a running rehearsal. A plan with arms plays all of its arms."""
-    from gameday.cli.dry_run import dry_run as print_dry_run  # noqa: PLC0415
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.cli.dry_run import dry_run as print_dry_run
+    from gameday.cli.prefect_client import prefect_server, set_defaults
+    from gameday.cluster.profile import load_profile
 
     set_defaults()
     cluster = load_profile(profile)
@@ -100,7 +100,7 @@ def run(
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
     """A Prefect server that lasts a run has no page on which anybody could say yes."""
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL
 
     if approved_by is not None and not approved_by.strip():
         raise CommandError("--approved-by needs the name of the person who says yes")
@@ -139,13 +139,13 @@ def report(
         return _compare(*compare)
     if folder is None:
         raise CommandError("give a run's folder: gameday report reports/RUN")
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.report.notes import write_form  # noqa: PLC0415
-    from gameday.runs.run_row import render_run  # noqa: PLC0415
+    from gameday.report.notes import write_form
+    from gameday.runs.run_row import render_run
 
     if (folder / "arms.json").is_file():
-        from gameday.cli.arms import draw, print_comparison  # noqa: PLC0415
+        from gameday.cli.arms import draw, print_comparison
 
         return print_comparison(console(), draw(folder, redact=redact))
     if not (folder / "history.jsonl").is_file():
@@ -166,9 +166,9 @@ def report(
 
 def refuse_running(folder: Path) -> None:
     """Raise CommandError for a run that is not over: what is said of it now would be read later as its end."""
-    from gameday.checks.outcome import still_running  # noqa: PLC0415
-    from gameday.history.journal import read_history  # noqa: PLC0415
-    from gameday.history.written_now import is_written_now  # noqa: PLC0415
+    from gameday.checks.outcome import still_running
+    from gameday.history.journal import read_history
+    from gameday.history.written_now import is_written_now
 
     path = folder / "history.jsonl"
     if is_written_now(path) and (history := read_history(path)).is_running:
@@ -177,10 +177,10 @@ def refuse_running(folder: Path) -> None:
 
 
 def _compare(first: Path, second: Path) -> int:
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.errors import RefusedError  # noqa: PLC0415
-    from gameday.report.side_by_side import render_side_by_side  # noqa: PLC0415
+    from gameday.errors import RefusedError
+    from gameday.report.side_by_side import render_side_by_side
 
     for folder in (first, second):
         if not (folder / "history.jsonl").is_file():
@@ -197,8 +197,8 @@ def _compare(first: Path, second: Path) -> int:
 
 def _render_redacted(folder: Path, now: datetime) -> Rendered:
     """Render a run without the site's names; those of a comparison have the same neutral names."""
-    from gameday.report.render import render  # noqa: PLC0415
-    from gameday.runs.comparison_page import cleaner_of_member  # noqa: PLC0415
+    from gameday.report.render import render
+    from gameday.runs.comparison_page import cleaner_of_member
 
     try:
         clean = cleaner_of_member(folder)
@@ -216,9 +216,9 @@ def reap(
 
     Exit code 0 when all of it is undone, 2 when that is unknown, 4 when something is known to be left.
     """
-    from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import AdapterError  # noqa: PLC0415
+    from gameday.cluster.kubernetes import Kubernetes
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import AdapterError
 
     try:
         cluster = load_profile(profile)
@@ -241,15 +241,15 @@ def play(
 
     `loaded` is the plan, or the one arm of it, to play; a plan that has arms is played as a comparison.
     """
-    from gameday.checks.outcome import RunOutcome, RunResult  # noqa: PLC0415
-    from gameday.cli.live import LiveView  # noqa: PLC0415
-    from gameday.cli.prefect_client import give_events_up_at_once  # noqa: PLC0415
-    from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.flows.game_day import game_day  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
+    from gameday.checks.outcome import RunOutcome, RunResult
+    from gameday.cli.live import LiveView
+    from gameday.cli.prefect_client import give_events_up_at_once
+    from gameday.cli.verdicts import print_result
+    from gameday.flows.game_day import game_day
+    from gameday.run.record import new_run_id
 
     if loaded.arms:
-        from gameday.cli.arms import play_arms  # noqa: PLC0415
+        from gameday.cli.arms import play_arms
 
         with _warnings_of_publishing(out):
             return play_arms(out, loaded, plan, profile, reports, trigger, command, approved_by)
@@ -290,11 +290,11 @@ def play(
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
     """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
-    from gameday.cli.verdicts import print_result  # noqa: PLC0415
-    from gameday.runs.run_row import render_run  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message
+    from gameday.cli.verdicts import print_result
+    from gameday.runs.run_row import render_run
 
     prefect = gone_message(error)
     if not (folder / "history.jsonl").is_file():
@@ -310,8 +310,8 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
 
 
 def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> int:
-    from gameday.reaper.reap import reap as reap_once  # noqa: PLC0415
-    from gameday.values.results import Cleanliness  # noqa: PLC0415
+    from gameday.reaper.reap import reap as reap_once
+    from gameday.values.results import Cleanliness
 
     result = reap_once(kubernetes, observe_holder=False)
     if result.alive and wait:
@@ -338,17 +338,17 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    from gameday.run.record import folder_of_run  # noqa: PLC0415
-    from gameday.runs.run_list import ARMS_FILE  # noqa: PLC0415
+    from gameday.run.record import folder_of_run
+    from gameday.runs.run_list import ARMS_FILE
 
     folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
     compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}
     here = compared | {run_id for run_id, folder in folders.items() if (folder / "history.jsonl").is_file()}
     if here:  # the CronJob's pod has neither reports nor Prefect's home
-        from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
+        from gameday.cli.prefect_client import set_defaults
 
         set_defaults()
-        from gameday.tasks.reaped_runs import report_reaped  # noqa: PLC0415
+        from gameday.tasks.reaped_runs import report_reaped
 
         with _warnings_of_publishing(out):
             report_reaped(profile, result, reports)
@@ -366,8 +366,8 @@ def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, re
 @contextmanager
 def _warnings_of_publishing(out: Console) -> Iterator[None]:
     """Print the warnings of publishing after the output of the block."""
-    from gameday.tasks.publish import OUTSIDE_PREFECT  # noqa: PLC0415
-    from gameday.text import printable  # noqa: PLC0415
+    from gameday.tasks.publish import OUTSIDE_PREFECT
+    from gameday.text import printable
 
     unprinted = MemoryHandler(capacity=100, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
     OUTSIDE_PREFECT.addHandler(unprinted)
@@ -389,9 +389,9 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
     Raises DocumentError.
     """
-    from gameday.detectors.resolve import load_complete_plan  # noqa: PLC0415
-    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.runs.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+    from gameday.detectors.resolve import load_complete_plan
+    from gameday.plan.catalogue import find_plan
+    from gameday.runs.arm_checks import refuse_unknown_checks
 
     loaded = load_complete_plan(find_plan(plan), detector_profiles, watching)
     if loaded.arms:  # only they name checks, which take half a second to load
@@ -401,8 +401,8 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
 def check_reports(reports: Path) -> None:
     """A run whose history cannot be written must not begin."""
-    from gameday.history.durable import RESERVE_BYTES  # noqa: PLC0415
-    from gameday.history.room import room_in  # noqa: PLC0415
+    from gameday.history.durable import RESERVE_BYTES
+    from gameday.history.room import room_in
 
     try:
         reports.mkdir(parents=True, exist_ok=True)

@@ -52,8 +52,8 @@ def exporter_for(name: str | None, plans: Sequence[Plan]) -> ExporterRelease:
     Raises:
         CommandError: There is no release of this name.
     """
-    from gameday.rehearsal.nodes.counters import release_for  # noqa: PLC0415
-    from gameday.rehearsal.nodes.exporter_release import ExporterRelease  # noqa: PLC0415
+    from gameday.rehearsal.nodes.counters import release_for
+    from gameday.rehearsal.nodes.exporter_release import ExporterRelease
 
     if name is None:
         return release_for(field for plan in plans for field in _injected(plan.fault))
@@ -65,9 +65,9 @@ def exporter_for(name: str | None, plans: Sequence[Plan]) -> ExporterRelease:
 
 def _injected(fault: FaultParameters) -> Iterator[str]:
     """Yield the DCGM fields that a fault injects, and those that it is made of."""
-    from gameday.faults.compound import CompoundParameters  # noqa: PLC0415
-    from gameday.faults.dcgm_field import DcgmFieldParameters  # noqa: PLC0415
-    from gameday.faults.repeated import RepeatedParameters  # noqa: PLC0415
+    from gameday.faults.compound import CompoundParameters
+    from gameday.faults.dcgm_field import DcgmFieldParameters
+    from gameday.faults.repeated import RepeatedParameters
 
     if isinstance(fault, DcgmFieldParameters):
         yield str(fault.field)
@@ -80,7 +80,7 @@ def _injected(fault: FaultParameters) -> Iterator[str]:
 
 def operator_of(name: str) -> GpuOperator:
     """Return the way of this name. Raises CommandError."""
-    from gameday.rehearsal.nodes.gpu_operator import GpuOperator  # noqa: PLC0415
+    from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 
     try:
         return GpuOperator(name)

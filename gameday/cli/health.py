@@ -55,23 +55,23 @@ def repair(
 
     Several can run at the same time: one works, and another takes over when it dies.
     """
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415
+    from prometheus_client import CollectorRegistry
 
-    from gameday.cli.prefect_client import give_events_up_at_once, prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
-    from gameday.cluster.metrics_server import serve_metrics  # noqa: PLC0415
-    from gameday.health.episodes.metrics import RepairMetrics  # noqa: PLC0415
-    from gameday.health.episodes.repairer import Repairer  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once, prefect_server, set_defaults
+    from gameday.cluster.kubernetes import Kubernetes
+    from gameday.cluster.metrics_server import serve_metrics
+    from gameday.health.episodes.metrics import RepairMetrics
+    from gameday.health.episodes.repairer import Repairer
 
     set_defaults()
     logging.basicConfig(level=logging.WARNING, format="repair: %(levelname)s %(message)s")
     settings = _settings(profile, policy, taint)
 
     def work_off(node: str, episode: str) -> None:
-        from prefect import tags  # noqa: PLC0415 - seconds, which nothing but an episode has to wait for
+        from prefect import tags  # seconds, which nothing but an episode has to wait for
 
-        from gameday.flows.remediate_node import ENDS, remediate_node  # noqa: PLC0415
-        from gameday.flows.server_turns import TURNS  # noqa: PLC0415
+        from gameday.flows.remediate_node import ENDS, remediate_node
+        from gameday.flows.server_turns import TURNS
 
         give_events_up_at_once()
         with TURNS.turn(), tags("gameday-repair", episode):
@@ -114,11 +114,11 @@ def _load_flow() -> None:
 
 def status(profile: Profile = None, policy: PolicyName = "default", taint: TaintOption = DEFAULT_TAINT) -> int:
     """Show every node with a repair: its state, since when, the evidence, the rung, and what comes next."""
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
-    from gameday.cluster.kubernetes import Kubernetes  # noqa: PLC0415
-    from gameday.health.episodes.api import RepairApi  # noqa: PLC0415
-    from gameday.health.episodes.status import status as rows_of  # noqa: PLC0415
+    from gameday.cluster.kubernetes import Kubernetes
+    from gameday.health.episodes.api import RepairApi
+    from gameday.health.episodes.status import status as rows_of
 
     settings = _settings(profile, policy, taint)
     try:
@@ -139,10 +139,10 @@ def status(profile: Profile = None, policy: PolicyName = "default", taint: Taint
 
 
 def _settings(profile: str | None, policy: str, taint: str) -> Settings:
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.health.episodes.work import Settings  # noqa: PLC0415
-    from gameday.health.model import Taint  # noqa: PLC0415
-    from gameday.health.policy_files import load_policy  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile
+    from gameday.health.episodes.work import Settings
+    from gameday.health.model import Taint
+    from gameday.health.policy_files import load_policy
 
     try:
         return Settings(load_profile(profile), load_policy(policy).policy.repair, Taint.parse(taint))

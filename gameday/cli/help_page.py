@@ -69,9 +69,9 @@ class _Command(TyperCommand):
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only for help: other commands start without it
-        from rich.padding import Padding  # noqa: PLC0415
-        from rich.panel import Panel as Frame  # noqa: PLC0415
+        from rich.console import Console  # only for help: other commands start without it
+        from rich.padding import Padding
+        from rich.panel import Panel as Frame
 
         console = Console(markup=False, highlight=False)
         title, *examples = (self.epilog or "").splitlines()
@@ -94,8 +94,8 @@ def _paragraphs(docstring: str) -> Iterator[str]:
 
 def _table(rows: list[_Row], width: int) -> Table:
     """Return a table in which a name that is too long goes on in the next line."""
-    from rich.table import Table  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415
+    from rich.table import Table
+    from rich.text import Text
 
     longest = max(len(names) for names, _ in rows)
     table = Table(box=None, show_header=False, expand=True, pad_edge=False)

@@ -86,9 +86,9 @@ def up(
     dra: Dra = False,
 ) -> int:
     """Start a lab and keep it running until Ctrl-C or `gameday lab down`. What crashes is started again."""
-    from gameday.rehearsal.lab.lab import Lab  # noqa: PLC0415
-    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
-    from gameday.rehearsal.watch import Watch, check_memory  # noqa: PLC0415
+    from gameday.rehearsal.lab.lab import Lab
+    from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
+    from gameday.rehearsal.watch import Watch, check_memory
 
     out = console()
     options = LabOptions(
@@ -124,7 +124,7 @@ def down(folder: Folder = _FOLDER) -> int:
 
 def status(folder: Folder = _FOLDER) -> int:
     """Ask each component whether it is ready: JSON, a table on a terminal. Exit code 0 when all are, else 1."""
-    from gameday.rehearsal.lab.status import ask  # noqa: PLC0415
+    from gameday.rehearsal.lab.status import ask
 
     state = running_state(folder, "lab")
     if state is None:
@@ -145,8 +145,8 @@ def _asks(verb: str) -> Callable[..., int]:
         component: Annotated[str, typer.Argument(help="A component's name, as `gameday lab status` shows it.")],
         folder: Folder = _FOLDER,
     ) -> int:
-        from gameday.cluster.lab_control import SOCKET, Verb, ask_lab  # noqa: PLC0415
-        from gameday.errors import ControlError  # noqa: PLC0415
+        from gameday.cluster.lab_control import SOCKET, Verb, ask_lab
+        from gameday.errors import ControlError
 
         try:
             pid = ask_lab(folder / "control-plane" / SOCKET, Verb(verb), component)
@@ -172,7 +172,7 @@ def _print_how_to(out: Console, lab: Lab, nodes: int) -> None:
 
 
 def _print_table(out: Console, components: Sequence[ComponentStatus]) -> None:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("component", "version", "ready", "pid", "restarts", "up", "log"):

@@ -85,9 +85,9 @@ class LabOptions:
 
         Raises CommandError for what the lab does not take, naming the option.
         """
-        from pydantic import ValidationError  # noqa: PLC0415
+        from pydantic import ValidationError
 
-        from gameday.rehearsal.lab.settings import LabSettings  # noqa: PLC0415
+        from gameday.rehearsal.lab.settings import LabSettings
 
         asked = (
             defaults.model_dump(exclude={"cluster", "held_api_servers", "training"}, exclude_none=True)

@@ -68,9 +68,9 @@ def listen(
     Name its address under `webhook_configs` of Alertmanager (docs/prefect.md). The deployment post-mortem/incident runs
     the post-mortems.
     """
-    from gameday.cli.prefect_client import require_server, set_defaults  # noqa: PLC0415
-    from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile, reachable  # noqa: PLC0415
+    from gameday.cli.prefect_client import require_server, set_defaults
+    from gameday.cluster.alert_receiver import AlertReceiver, ReceiverOptions
+    from gameday.cluster.profile import load_profile, reachable
 
     set_defaults()
     _check_token(token_file)
@@ -106,11 +106,11 @@ def _check_token(file: Path) -> None:
 
 
 def _require_deployment() -> None:
-    import httpx  # noqa: PLC0415
-    from prefect.client.orchestration import get_client  # noqa: PLC0415
-    from prefect.exceptions import ObjectNotFound  # noqa: PLC0415
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
 
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
+    from gameday.cli.prefect_client import gone_message
 
     try:
         with get_client(sync_client=True) as client:
@@ -144,9 +144,9 @@ class PostMortems:
 
     def take(self, alerts: Sequence[ReceivedAlert]) -> bool:
         """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""
-        import httpx  # noqa: PLC0415
-        from prefect.client.orchestration import get_client  # noqa: PLC0415
-        from prefect.exceptions import ObjectNotFound  # noqa: PLC0415
+        import httpx
+        from prefect.client.orchestration import get_client
+        from prefect.exceptions import ObjectNotFound
 
         wanted = [window for alert in alerts if (window := window_of(alert, self.cluster))]
         # Alerts of one node that began and ended together are one incident, and its folder is collected once.
@@ -187,7 +187,7 @@ def window_of(alert: ReceivedAlert, cluster: ClusterProfile) -> Window | None:
         alert: The alert, which is text from outside.
         cluster: The profile, which names the labels that hold a node.
     """
-    from gameday.post_mortem.times import LONGEST_WINDOW  # noqa: PLC0415
+    from gameday.post_mortem.times import LONGEST_WINDOW
 
     node = alert.labels.get(cluster.alert_node_label) or alert.labels.get(cluster.prometheus_node_label) or ""
     if alert.status != "resolved" or alert.ends_at is None or alert.ends_at <= alert.starts_at:

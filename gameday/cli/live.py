@@ -44,16 +44,14 @@ class LiveView(BackgroundView):
 
     def follow(self) -> None:
         if not self._console.is_terminal:
-            while not self.stopped.wait(_REFRESH_S):
+            for _ in self.looks(_REFRESH_S):
                 self._read()
-            self._read()
             self._print(self._lines.rest())
             return
         with Live(self._table(), console=self._console, auto_refresh=False, transient=False) as live:
-            while not self.stopped.wait(_REFRESH_S):
+            for _ in self.looks(_REFRESH_S):
                 self._read()
                 live.update(self._table(), refresh=True)
-            self._read()
             self._print(self._lines.rest())
             self._waiting = None
             live.update(self._table(), refresh=True)

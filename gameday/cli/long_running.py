@@ -20,7 +20,7 @@ _ENDS_WITHIN_S = 20.0
 
 def end_holder(folder: Path, what: str) -> int:
     """End the process that holds the folder and wait for it; the exit code is 0 also where there is none."""
-    from gameday.cluster.virtual_cluster import holder  # noqa: PLC0415
+    from gameday.cluster.virtual_cluster import holder
 
     pid = holder(folder)
     if pid is None:
@@ -44,8 +44,8 @@ def end_holder(folder: Path, what: str) -> int:
 
 def running_state(folder: Path, what: str) -> dict[str, Any] | None:
     """Return what the folder's running cluster wrote about itself; None, with a line on stdout, without one."""
-    from gameday.cluster.virtual_cluster import holder  # noqa: PLC0415
-    from gameday.rehearsal.folder import STATE  # noqa: PLC0415
+    from gameday.cluster.virtual_cluster import holder
+    from gameday.rehearsal.folder import STATE
 
     pid = holder(folder)
     if pid is None:

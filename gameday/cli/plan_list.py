@@ -64,9 +64,9 @@ def plans(
     They are grouped by the layer where the fault goes in. A plan marked `dangerous` runs only where the cluster's
     profile allows its fault.
     """
-    from gameday.faults.base import Layer  # noqa: PLC0415 - see the package's docstring
-    from gameday.faults.registry import known_faults, parameter_models  # noqa: PLC0415
-    from gameday.plan.catalogue import find_plan, load_shipped  # noqa: PLC0415
+    from gameday.faults.base import Layer
+    from gameday.faults.registry import known_faults, parameter_models
+    from gameday.plan.catalogue import find_plan, load_shipped
 
     _refuse_unknown("layer", layer, [*Layer, _SCHEDULING])
     _refuse_unknown("fault", fault, known_faults())
@@ -97,20 +97,20 @@ def _refuse_unknown(option: str, value: str | None, known: Collection[str]) -> N
 
 
 def _detector(name: str | None) -> DetectorProfile | None:
-    from gameday.detectors.load import load_detector  # noqa: PLC0415
+    from gameday.detectors.load import load_detector
 
     return load_detector(name) if name else None
 
 
 def _sees(profile: DetectorProfile, plan: Plan) -> bool:
-    from gameday.detectors.facts import rule_for  # noqa: PLC0415
+    from gameday.detectors.facts import rule_for
 
     rule = rule_for(profile, plan.fault)
     return rule is not None and not rule.cannot_see
 
 
 def _layer(plan: Plan) -> str:
-    from gameday.faults.registry import fault_for  # noqa: PLC0415
+    from gameday.faults.registry import fault_for
 
     return _SCHEDULING if plan.expect.device_taints or plan.expect.placement else fault_for(plan.fault).layer
 
@@ -121,8 +121,8 @@ def _types(fault: FaultParameters) -> set[str]:
 
 
 def _parts(fault: FaultParameters) -> tuple[FaultParameters, ...]:
-    from gameday.faults.compound import CompoundParameters  # noqa: PLC0415
-    from gameday.faults.repeated import RepeatedParameters  # noqa: PLC0415
+    from gameday.faults.compound import CompoundParameters
+    from gameday.faults.repeated import RepeatedParameters
 
     match fault:
         case CompoundParameters(parts=parts):
@@ -133,9 +133,9 @@ def _parts(fault: FaultParameters) -> tuple[FaultParameters, ...]:
 
 
 def _print(found: list[Plan], profile: DetectorProfile | None, *, long: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.padding import Padding  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
 
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -161,7 +161,7 @@ def _print(found: list[Plan], profile: DetectorProfile | None, *, long: bool) ->
 
 
 def _layer_position(plan: Plan) -> int:
-    from gameday.faults.base import Layer  # noqa: PLC0415
+    from gameday.faults.base import Layer
 
     return [*Layer, _SCHEDULING].index(_layer(plan))
 
@@ -198,7 +198,7 @@ def _pair(item: tuple[str, Any]) -> str:
 
 
 def _expected(plan: Plan) -> Iterator[str]:
-    from gameday.documents.fields import format_duration  # noqa: PLC0415
+    from gameday.documents.fields import format_duration
 
     expect = plan.expect
     bounded = (

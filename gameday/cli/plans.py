@@ -58,8 +58,8 @@ def validate(
 
     Exit code 0 when all are good, 64 when any is not.
     """
-    from rich.console import Console  # noqa: PLC0415 - see the package's docstring
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
 
     out, err = Console(), Console(stderr=True)
     code = ExitCode.PASSED
@@ -83,9 +83,9 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write to, instead of stdout.")] = None,
 ) -> None:
     """Print the plans' JSON schema, which editors complete and check plans with."""
-    from gameday.faults.registry import known_faults  # noqa: PLC0415
-    from gameday.plan.schema import schema_text  # noqa: PLC0415
-    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
+    from gameday.faults.registry import known_faults
+    from gameday.plan.schema import schema_text
+    from gameday.remediations.registry import known_remediations
 
     summaries = {name: fault.summary for name, fault in known_faults().items()}
     text = schema_text(_parameter_models(), summaries, known_remediations())
@@ -99,22 +99,22 @@ def schema(
 
 
 def _parameter_models() -> dict[str, type[FaultParameters]]:
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models
 
     return parameter_models()
 
 
 def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
     """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
-    from gameday.detectors.load import KIND, parse_detector  # noqa: PLC0415
-    from gameday.detectors.resolve import completed  # noqa: PLC0415
-    from gameday.documents.read import decode, read  # noqa: PLC0415
-    from gameday.documents.source import parse  # noqa: PLC0415
-    from gameday.guests import load as guests  # noqa: PLC0415
-    from gameday.health import policy_files  # noqa: PLC0415
-    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.plan.load import parse_plan  # noqa: PLC0415
-    from gameday.remediations.registry import known_remediations  # noqa: PLC0415
+    from gameday.detectors.load import KIND, parse_detector
+    from gameday.detectors.resolve import completed
+    from gameday.documents.read import decode, read
+    from gameday.documents.source import parse
+    from gameday.guests import load as guests
+    from gameday.health import policy_files
+    from gameday.plan.catalogue import find_plan
+    from gameday.plan.load import parse_plan
+    from gameday.remediations.registry import known_remediations
 
     path = find_plan(name)
     source = read(path)
@@ -136,7 +136,7 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
     loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
     for one in (loaded, *loaded.scales.values()):
         if one.arms:
-            from gameday.runs.arm_checks import refuse_unknown_checks  # noqa: PLC0415
+            from gameday.runs.arm_checks import refuse_unknown_checks
 
             refuse_unknown_checks(one, path)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)
@@ -148,8 +148,8 @@ def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile |
 
     It loads Kubernetes' client, which the check of a plan does without.
     """
-    from gameday.cluster.profile import ClusterProfile, load_profile  # noqa: PLC0415
-    from gameday.plan.models import Plan  # noqa: PLC0415
+    from gameday.cluster.profile import ClusterProfile, load_profile
+    from gameday.plan.models import Plan
 
     own = ClusterProfile.model_fields.keys() - Plan.model_fields.keys() - {"guest"}
     return None if own.isdisjoint(data) else load_profile(path)

@@ -36,9 +36,9 @@ class AskedSeason:
 
 def duration_of(option: str, written: str | None) -> timedelta | None:
     """Return the value of an option that is a duration; raises CommandError where it is none."""
-    from pydantic_core import PydanticCustomError  # noqa: PLC0415
+    from pydantic_core import PydanticCustomError
 
-    from gameday.documents.fields import parse_duration  # noqa: PLC0415
+    from gameday.documents.fields import parse_duration
 
     if written is None:
         return None
@@ -52,8 +52,8 @@ def duration_of(option: str, written: str | None) -> timedelta | None:
 
 def cluster_profile(profile: str | None) -> ClusterProfile:
     """Return the profile of the cluster of a season without --rehearse; raises CommandError."""
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import ProfileError
 
     try:
         return load_profile(profile)
@@ -76,9 +76,9 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
 
     Raises as `play`.
     """
-    from gameday.flows.season import season  # noqa: PLC0415
-    from gameday.run.record import new_run_id  # noqa: PLC0415
-    from gameday.runs.season_record import SEASON_FILE  # noqa: PLC0415
+    from gameday.flows.season import season
+    from gameday.run.record import new_run_id
+    from gameday.runs.season_record import SEASON_FILE
 
     if asked.random:
         out.print(f"seed {asked.seed}; the same season again: {command}", style="dim", markup=False, soft_wrap=True)
@@ -124,9 +124,9 @@ def play(
         CommandError: It was refused.
         Exception: The flow broke off, and not because Prefect's server is gone.
     """
-    from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
-    from gameday.cli.season_view import SeasonView  # noqa: PLC0415
-    from gameday.runs.season_record import SeasonResult  # noqa: PLC0415
+    from gameday.cli.prefect_client import give_events_up_at_once, gone_message
+    from gameday.cli.season_view import SeasonView
+    from gameday.runs.season_record import SeasonResult
 
     result: object
     give_events_up_at_once()
@@ -150,7 +150,7 @@ def play(
 
 
 def _print_season(out: Console, folder: Path) -> ExitCode:
-    from gameday.cli.coverage_table import print_coverage  # noqa: PLC0415
-    from gameday.runs.season_page import render_season  # noqa: PLC0415
+    from gameday.cli.coverage_table import print_coverage
+    from gameday.runs.season_page import render_season
 
     return print_coverage(out, render_season(folder, datetime.now(UTC)))

@@ -61,11 +61,11 @@ def post_mortem(
 
 
 def _collect(node: str, start: str, end: str, profile: str | None, reports: Path) -> Path:
-    from datetime import UTC, datetime  # noqa: PLC0415 - see the package's docstring
+    from datetime import UTC, datetime
 
-    from gameday.cli.game_day import check_reports  # noqa: PLC0415
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
-    from gameday.errors import (  # noqa: PLC0415
+    from gameday.cli.game_day import check_reports
+    from gameday.cluster.profile import load_profile
+    from gameday.errors import (
         AdapterError,
         CollectedAlreadyError,
         NothingReadError,
@@ -73,9 +73,9 @@ def _collect(node: str, start: str, end: str, profile: str | None, reports: Path
         UnknownNodeError,
         WindowError,
     )
-    from gameday.post_mortem.collect import collect_incident  # noqa: PLC0415
-    from gameday.post_mortem.incident import command_line  # noqa: PLC0415
-    from gameday.post_mortem.times import parse_window  # noqa: PLC0415
+    from gameday.post_mortem.collect import collect_incident
+    from gameday.post_mortem.incident import command_line
+    from gameday.post_mortem.times import parse_window
 
     try:
         first, last = parse_window(start, end, datetime.now(UTC))
@@ -90,13 +90,13 @@ def _collect(node: str, start: str, end: str, profile: str | None, reports: Path
 
 def render_again(folder: Path) -> PostMortem:
     """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from datetime import UTC, datetime
 
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
-    from gameday.plan.catalogue import load_shipped  # noqa: PLC0415
-    from gameday.post_mortem.page import render_post_mortem  # noqa: PLC0415
-    from gameday.report.notes import write_form  # noqa: PLC0415
-    from gameday.runs.run_list import list_runs  # noqa: PLC0415
+    from gameday.faults.registry import parameter_models
+    from gameday.plan.catalogue import load_shipped
+    from gameday.post_mortem.page import render_post_mortem
+    from gameday.report.notes import write_form
+    from gameday.runs.run_list import list_runs
 
     try:
         plans = [loaded.plan for loaded in load_shipped(parameter_models())]
@@ -113,7 +113,7 @@ def render_again(folder: Path) -> PostMortem:
 
 
 def _print(out: Console, made: PostMortem) -> int:
-    from gameday.report.summary import Noticed  # noqa: PLC0415
+    from gameday.report.summary import Noticed
 
     story = made.story
     for finding in story.findings:

@@ -48,7 +48,7 @@ def set_defaults() -> None:
 
 def require_server() -> None:
     """Refuse to go on where Prefect's settings name no server. Raises CommandError."""
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
         raise CommandError(
@@ -62,8 +62,8 @@ def give_events_up_at_once() -> None:
 
     Prefect would start its own server for an event after the end of ours, and no setting forbids it; this does.
     """
-    from prefect.events.clients import PrefectEventsClient  # noqa: PLC0415
-    from prefect.events.worker import (  # noqa: PLC0415
+    from prefect.events.clients import PrefectEventsClient
+    from prefect.events.worker import (
         EventsWorker,
         emit_events_to_cloud,
         should_emit_events_to_running_server,
@@ -88,7 +88,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
     Raises:
         CommandError: None starts.
     """
-    from prefect.settings import get_current_settings  # noqa: PLC0415
+    from prefect.settings import get_current_settings
 
     settings = get_current_settings()
     if settings.api.url:
@@ -117,7 +117,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
 @contextmanager
 def client_of(server: Mapping[str, str]) -> Iterator[None]:
     """Set the environment of a client of this server for the block, also where Prefect has read its settings before."""
-    from prefect.context import refresh_global_settings_context  # noqa: PLC0415
+    from prefect.context import refresh_global_settings_context
 
     before = {name: os.environ[name] for name in server if name in os.environ}
     os.environ.update(server)
@@ -143,7 +143,7 @@ def own_server(child: Child) -> Iterator[None]:
 
 def gone_message(error: BaseException) -> str:
     """Return what to do where Prefect's server, or its database, did not answer or asks for a password; else empty."""
-    import httpx  # noqa: PLC0415
+    import httpx
 
     if isinstance(error, httpx.HTTPStatusError):
         url, status = error.request.url, error.response.status_code
@@ -161,7 +161,7 @@ def gone_message(error: BaseException) -> str:
 
 
 def _no_server() -> str:
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL
 
     if own := _OWN_SERVER.get():
         if not own.alive:

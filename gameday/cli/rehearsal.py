@@ -145,8 +145,8 @@ def rehearse(
     checked_plan(plan, watching=watching_profile(detector, watching))
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
-    from gameday.plan.catalogue import find_plan  # noqa: PLC0415
-    from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL  # noqa: PLC0415
+    from gameday.plan.catalogue import find_plan
+    from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL
 
     chosen_by = checked.targets.selector
     flow = "gameday.flows.arms" if loaded.arms else "gameday.flows.game_day"
@@ -216,9 +216,9 @@ def up(
     kube_state_metrics: KubeStateMetrics = None,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
-    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
-    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
-    from gameday.rehearsal.lab.settings import STOCK  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size
+    from gameday.rehearsal.cluster import RehearsalCluster
+    from gameday.rehearsal.lab.settings import STOCK
 
     out = console()
     repaired = is_repaired(repair)
@@ -275,7 +275,7 @@ def status(folder: Folder = _FOLDER) -> int:
 
 
 def _print_how_to(out: Console, cluster: RehearsalCluster) -> None:
-    from gameday.rehearsal.observability import ALERTMANAGER_USER  # noqa: PLC0415 - it costs a start
+    from gameday.rehearsal.observability import ALERTMANAGER_USER  # it costs a start
 
     profile = shlex.quote(str(cluster.profile))
     lines = [

@@ -38,7 +38,7 @@ def nodes_at(plan: Plan, scale: str) -> int:
         CommandError: This machine has too little memory for the scale.
         HostError: How much memory is free cannot be read.
     """
-    from gameday.host.memory import why_too_large  # noqa: PLC0415
+    from gameday.host.memory import why_too_large
 
     asked = plan.scales[scale]
     if why := why_too_large(asked.memory):
@@ -53,8 +53,8 @@ def check_memory(nodes: int) -> None:
         CommandError: It has too little.
         HostError: How much is free cannot be read.
     """
-    from gameday.host.memory import why_too_large  # noqa: PLC0415
-    from gameday.rehearsal.scrape_pace import LARGE  # noqa: PLC0415
+    from gameday.host.memory import why_too_large
+    from gameday.rehearsal.scrape_pace import LARGE
 
     if nodes > LARGE and (why := why_too_large(nodes * _BYTES_OF_A_NODE)):
         raise CommandError(f"--nodes {nodes} does not fit this machine: {why}; take fewer nodes", ExitCode.REFUSED)
@@ -62,8 +62,8 @@ def check_memory(nodes: int) -> None:
 
 def check_release(plan: Plan) -> None:
     """Refuse a plan whose API servers' release is not built. Raises CommandError."""
-    from gameday.errors import ProgramMissingError  # noqa: PLC0415
-    from gameday.rehearsal.lab.programs import find_api_server  # noqa: PLC0415
+    from gameday.errors import ProgramMissingError
+    from gameday.rehearsal.lab.programs import find_api_server
 
     if release := plan.rehearsal.api_server_release:
         try:

@@ -84,8 +84,8 @@ def guest_of(value: str | None, cluster: str, detector: str | None) -> LoadedGue
             program.
         DocumentError: Its file cannot be used.
     """
-    from gameday.errors import ProgramMissingError  # noqa: PLC0415
-    from gameday.guests.load import load_guest  # noqa: PLC0415
+    from gameday.errors import ProgramMissingError
+    from gameday.guests.load import load_guest
 
     if value is None:
         return None
@@ -109,13 +109,13 @@ def detector_of(name: str, guest: LoadedGuest | None = None) -> tuple[Detector, 
 
     It is off beside a guest, too. Raises DocumentError for a detector that nobody knows, or whose file cannot be used.
     """
-    from gameday.rehearsal.blueprint import Detector  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Detector
 
     if guest:
         return Detector.OFF, None
     if name in list(Detector):
         return Detector(name), None
-    from gameday.detectors.load import find_detector, read_detector  # noqa: PLC0415
+    from gameday.detectors.load import find_detector, read_detector
 
     profile = read_detector(find_detector(name, others=list(Detector)))
     if profile.name == _OURS:
@@ -132,7 +132,7 @@ def watching_profile(detector: str, guest: LoadedGuest | None) -> str | None:
 
 def control_plane_of(name: str) -> ControlPlane:
     """Return the control plane of this name. Raises CommandError."""
-    from gameday.rehearsal.blueprint import ControlPlane  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import ControlPlane
 
     try:
         return ControlPlane(name)
@@ -142,7 +142,7 @@ def control_plane_of(name: str) -> ControlPlane:
 
 def lab_settings_of(cluster: str, options: LabOptions, defaults: RehearsalSettings | None = None) -> LabSettings | None:
     """Return the lab's settings, None for a cluster that is none; raises CommandError."""
-    from gameday.rehearsal.blueprint import ControlPlane  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import ControlPlane
 
     if control_plane_of(cluster) is ControlPlane.LAB:
         return options.settings(defaults)

@@ -84,10 +84,10 @@ def season(
 
     A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
     """
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
-    from gameday.cli.season_preview import print_preview  # noqa: PLC0415
-    from gameday.plan.catalogue import shipped_plans  # noqa: PLC0415
-    from gameday.runs.draw import SEEDS, random_season_command  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults
+    from gameday.cli.season_preview import print_preview
+    from gameday.plan.catalogue import shipped_plans
+    from gameday.runs.draw import SEEDS, random_season_command
 
     if not random:
         raise CommandError("add --random to draw game-days, or play each plan once: gameday coverage")
@@ -119,8 +119,8 @@ def season(
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:
     """Return of the profile of a cluster that is still to be started what a draw asks of it."""
-    from gameday.cluster.profile import ClusterProfile  # noqa: PLC0415
-    from gameday.faults.registry import parameter_models  # noqa: PLC0415
+    from gameday.cluster.profile import ClusterProfile
+    from gameday.faults.registry import parameter_models
 
     name, lab = ("lab", Path()) if control_plane == "lab" else ("rehearsal", None)
     dangers = tuple(parameter_models())
@@ -129,9 +129,9 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
     """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
-    from gameday.errors import RefusedError  # noqa: PLC0415
-    from gameday.runs.draw import plans_to_draw, refuse_settings  # noqa: PLC0415
-    from gameday.runs.timings import usual_durations  # noqa: PLC0415
+    from gameday.errors import RefusedError
+    from gameday.runs.draw import plans_to_draw, refuse_settings
+    from gameday.runs.timings import usual_durations
 
     assert asked.random is not None
     before = usual_durations(asked.reports, cluster.name)
@@ -143,7 +143,7 @@ def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) ->
 
 
 def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
-    from gameday.runs.season_record import RandomSettings  # noqa: PLC0415
+    from gameday.runs.season_record import RandomSettings
 
     time, gap = duration_of("--budget", budget), duration_of("--mean-gap", mean_gap)
     if time is None or gap is None:

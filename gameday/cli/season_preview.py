@@ -27,8 +27,8 @@ def print_preview(out: Console, asked: AskedSeason, profile: str | None, command
     Raises:
         CommandError: Nothing can be drawn, or the cluster does not answer.
     """
-    from gameday.runs.preview import preview_random_season  # noqa: PLC0415
-    from gameday.runs.timings import usual_durations  # noqa: PLC0415
+    from gameday.runs.preview import preview_random_season
+    from gameday.runs.timings import usual_durations
 
     assert asked.random is not None
     try:

@@ -47,9 +47,8 @@ class SeasonView(BackgroundView):
         """Empty until the record of the season, or of the comparison, is there."""
 
     def follow(self) -> None:
-        while not self.stopped.wait(_LOOKS_EVERY_S):
+        for _ in self.looks(_LOOKS_EVERY_S):
             self._look()
-        self._look()
 
     def _look(self) -> None:
         with suppress(OSError):  # most seasons have nothing to ask

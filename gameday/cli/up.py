@@ -133,8 +133,8 @@ def up(
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
     the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
     """
-    from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
-    from gameday.cluster.profile import block_name  # noqa: PLC0415
+    from gameday.cli.prefect_client import set_defaults
+    from gameday.cluster.profile import block_name
 
     out, ended, watch = console(), threading.Event(), None
     try:
@@ -190,7 +190,7 @@ def deploy(
     Run it again when plans or profiles come or go: what people have set in Prefect stays, and is said. A worker runs
     the flows in the folder where you call this.
     """
-    from gameday.cli.prefect_client import require_server  # noqa: PLC0415
+    from gameday.cli.prefect_client import require_server
 
     require_server()
     _check_profiles(profile or [])
@@ -205,16 +205,16 @@ def deploy(
 
 
 def _check_profiles(profiles: Sequence[str]) -> None:
-    from gameday.cluster.profile import load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import load_profile
 
     for profile in profiles:
         load_profile(profile)
 
 
 def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bool) -> RehearsalCluster:
-    from gameday.rehearsal.blueprint import Blueprint, Size  # noqa: PLC0415
-    from gameday.rehearsal.cluster import RehearsalCluster  # noqa: PLC0415
-    from gameday.rehearsal.ports import PREFECT_PORT  # noqa: PLC0415
+    from gameday.rehearsal.blueprint import Blueprint, Size
+    from gameday.rehearsal.cluster import RehearsalCluster
+    from gameday.rehearsal.ports import PREFECT_PORT
 
     watcher, fake_detector = detector_of(detector)
     # A spare for each node: a season breaks several at once, and what they evict finds room.
@@ -226,7 +226,7 @@ def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bo
 
 @contextmanager
 def _server_for(out: Console) -> Iterator[Path | None]:
-    from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
+    from gameday.cli.prefect_client import prefect_server, set_defaults
 
     set_defaults()
     with prefect_server(out, whole=True) as password_file:
@@ -244,16 +244,16 @@ def _register(
     pool_per_cluster: bool = False,
 ) -> Registered:
     """Register the deployments and the automations. Raises CommandError and DocumentError."""
-    import httpx  # noqa: PLC0415
-    from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
+    import httpx
+    from prefect.deployments.runner import DeploymentApplyError
+    from prefect.settings import PREFECT_API_URL
 
-    from gameday.cli.automations import update_automations  # noqa: PLC0415
-    from gameday.cli.deployment_form import Choices, offered  # noqa: PLC0415
-    from gameday.cli.deployments import declared, per_cluster  # noqa: PLC0415
-    from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
-    from gameday.cli.register_deployments import register_deployments  # noqa: PLC0415
-    from gameday.cluster.profile import reachable  # noqa: PLC0415
+    from gameday.cli.automations import update_automations
+    from gameday.cli.deployment_form import Choices, offered
+    from gameday.cli.deployments import declared, per_cluster
+    from gameday.cli.prefect_client import gone_message
+    from gameday.cli.register_deployments import register_deployments
+    from gameday.cluster.profile import reachable
 
     given, blocks = [reachable(profile) for profile in profiles], _blocks()
     clusters = list(_named_clusters(given or blocks)) if pool_per_cluster else []
@@ -277,9 +277,9 @@ def _register(
 
 def _blocks() -> list[str]:
     """Return the clusters' blocks as profiles; raises CommandError where Prefect does not say which there are."""
-    from gameday.cluster.profile import BLOCK  # noqa: PLC0415
-    from gameday.cluster.profile_block import block_names  # noqa: PLC0415
-    from gameday.errors import ProfileError  # noqa: PLC0415
+    from gameday.cluster.profile import BLOCK
+    from gameday.cluster.profile_block import block_names
+    from gameday.errors import ProfileError
 
     try:
         return [f"{BLOCK}{name}" for name in block_names()]
@@ -289,7 +289,7 @@ def _blocks() -> list[str]:
 
 def _by_name(sources: Sequence[str]) -> dict[str, str]:
     """Return profiles by what the form calls their clusters; the second of one name is called by its source."""
-    from gameday.cluster.profile import block_name, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import block_name, load_profile
 
     named: dict[str, str] = {}
     for source in dict.fromkeys(sources):
@@ -300,7 +300,7 @@ def _by_name(sources: Sequence[str]) -> dict[str, str]:
 
 def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
     """Return the profiles by their clusters' names: a block's own name, or the name that a file gives its cluster."""
-    from gameday.cluster.profile import BLOCK_NAME, block_name, load_profile  # noqa: PLC0415
+    from gameday.cluster.profile import BLOCK_NAME, block_name, load_profile
 
     named: dict[str, str] = {}
     for source in dict.fromkeys(sources):
@@ -321,8 +321,8 @@ def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
 
 def _plans(folder: Path) -> dict[str, Path]:
     """Return the files of the plans to offer: the folder's own by their paths, then the shipped ones by name."""
-    from gameday.plan.catalogue import control_plane_plans, shipped_plans  # noqa: PLC0415
-    from gameday.shipped import shipped  # noqa: PLC0415
+    from gameday.plan.catalogue import control_plane_plans, shipped_plans
+    from gameday.shipped import shipped
 
     own = [] if folder.resolve() == shipped("plans").resolve() else sorted(folder.glob("*.yaml"))
     return {str(path.resolve()): path for path in own} | shipped_plans() | control_plane_plans()
@@ -341,9 +341,9 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
         ChildError: It did not start.
         StartError: Its log cannot be written.
     """
-    from gameday.cli.prefect_runs import end_cancelled, is_heard  # noqa: PLC0415
-    from gameday.rehearsal.children import Child  # noqa: PLC0415
-    from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE  # noqa: PLC0415
+    from gameday.cli.prefect_runs import end_cancelled, is_heard
+    from gameday.rehearsal.children import Child
+    from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE
 
     argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", _POOL, "--type", "process", "--name", _WORKER]
     environment = {
@@ -369,9 +369,9 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
 
 def _end_runs(out: Console, worker: Child) -> None:
     """Cancel what the worker runs, and wait until each has undone its fault and written its report."""
-    import httpx  # noqa: PLC0415
+    import httpx
 
-    from gameday.cli.prefect_runs import cancel_all  # noqa: PLC0415
+    from gameday.cli.prefect_runs import cancel_all
 
     again = threading.Event()
     for which in _SIGNALS:
@@ -388,7 +388,7 @@ def _end_runs(out: Console, worker: Child) -> None:
 def _print_how_to(
     out: Console, password_file: Path | None, reports: str, done: Registered, profile: str, notify: str | None
 ) -> None:
-    from gameday.rehearsal.ports import PREFECT_PORT, REPORTS_PORT  # noqa: PLC0415
+    from gameday.rehearsal.ports import PREFECT_PORT, REPORTS_PORT
 
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
     # A server of one's own has whichever port it has.

@@ -24,10 +24,10 @@ LARGEST_BODY_BYTES = 16 * 1024 * 1024
 """Alertmanager sends all alerts of a group in one request: 20,000 of 800 bytes, which take 80 MB here."""
 _LARGEST_LENGTH_DIGITS = len(str(LARGEST_BODY_BYTES))
 _LARGE_BODY_BYTES = 1024 * 1024
-"""Bodies beyond this are read one at a time."""
+"""Larger bodies are read one at a time."""
 _TURN_WITHIN_S = 10.0
 _WARN_EVERY_S = 60.0
-"""A sender must not fill the log: the same trouble is told once a minute."""
+"""The same trouble is logged once a minute, so that a sender cannot fill the log."""
 
 
 class ReceivedAlert(BaseModel):
@@ -40,7 +40,7 @@ class ReceivedAlert(BaseModel):
     annotations: dict[str, str] = Field(default_factory=dict)
     starts_at: Annotated[AwareDatetime, Field(alias="startsAt")]
     ends_at: Annotated[AwareDatetime | None, Field(alias="endsAt")] = None
-    """A moment of the year 1 while it fires."""
+    """The end of the alert; in the year 1 while it fires."""
     fingerprint: str = ""
     """Alertmanager's hash of the labels."""
 
@@ -50,21 +50,21 @@ class _Notification(BaseModel):
 
     alerts: tuple[Any, ...]
     truncated: Annotated[int, Field(alias="truncatedAlerts")] = 0
-    """Alerts of the group that Alertmanager left out, because of its receiver's max_alerts."""
+    """Alerts of the group that Alertmanager left out because of its receiver's max_alerts."""
 
 
 class Trouble(StrEnum):
-    """The reasons why alerts may be missing from what a webhook brings."""
+    """The reasons why a webhook may lack alerts."""
 
     TRUNCATED = "truncated"
     """Alertmanager left some out."""
     TOO_LARGE = "too large"
     NO_ALERT = "no alert"
-    """An entry of the notification is none."""
+    """An entry of the notification is not an alert."""
     NOT_ALLOWED = "not allowed"
-    """The token is missing or another one, or ours cannot be read."""
+    """The token is missing or wrong, or ours cannot be read."""
     NOT_TAKEN = "not taken"
-    """It is sent again."""
+    """It will be sent again."""
     NO_NOTIFICATION = "no notification"
 
 
@@ -76,14 +76,14 @@ class ReceiverOptions:
     port: int
     """0: any free port."""
     token_file: Path | None = None
-    """File with the bearer token that senders must show, read anew for every request. None: anybody may send."""
+    """File with the bearer token that senders must show, read again for every request. None: anybody may send."""
 
 
 class AlertReceiver:
     """The server.
 
-    It answers 200 once every alert in the request has been taken, and 503 where it helps to send it again: Alertmanager
-    does so after each 5xx, and never after a 4xx (docs/sources.md, Alertmanager's webhook).
+    It answers 200 once every alert in the request has been taken, and 503 if it should be sent again: Alertmanager
+    repeats a request after each 5xx, and never after a 4xx (docs/sources.md, Alertmanager's webhook).
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class AlertReceiver:
 
         Args:
             options: The address, and who may send.
-            take: Takes the alerts of one notification, in a thread of its own; False: they are to be sent again.
-            on_trouble: Called, by that thread, where alerts may be missing.
+            take: Takes the alerts of one notification, in its own thread; returns False if they have to be sent again.
+            on_trouble: Called, by that thread, if alerts may be missing.
 
         Raises:
             OSError: The port cannot be bound.
@@ -110,7 +110,7 @@ class AlertReceiver:
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """The bound port."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
@@ -121,7 +121,7 @@ class AlertReceiver:
 
 
 class _Refused(Exception):
-    """A request that is not taken."""
+    """A request that is refused."""
 
     def __init__(self, status: HTTPStatus, why: str, trouble: Trouble = Trouble.NO_NOTIFICATION) -> None:
         super().__init__(why)
@@ -130,7 +130,7 @@ class _Refused(Exception):
 
 
 class _Troubles:
-    """The troubles of a receiver, told to the log once a minute, and to a counter."""
+    """The troubles of a receiver, logged once a minute and passed on to a counter."""
 
     def __init__(self, on_trouble: Callable[[Trouble], object]) -> None:
         self._on_trouble = on_trouble
@@ -174,7 +174,7 @@ class _Handler(QuietHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Content-Length is missing")
-        # Python refuses to read a number of thousands of digits.
+        # Python refuses to parse a number of thousands of digits.
         if len(length) > _LARGEST_LENGTH_DIGITS or int(length) > LARGEST_BODY_BYTES:
             why = f"more than {LARGEST_BODY_BYTES} bytes, and it would be as large again: set the receiver's max_alerts"
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why, Trouble.TOO_LARGE)
@@ -204,7 +204,7 @@ class _Handler(QuietHandler):
             raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE, why, Trouble.NOT_TAKEN) from None
 
     def _alerts_of(self, notification: _Notification) -> list[ReceivedAlert]:
-        """Return the alerts; one that cannot be read must not cost the others."""
+        """Return the alerts; an unreadable one must not cost the others."""
         if notification.truncated > 0:
             text = (
                 f"{notification.truncated} alerts were left out of a notification: set the receiver's max_alerts to 0"

@@ -22,7 +22,7 @@ class _AlertStatus(Answer):
 
 
 class NotifiedAlert(Answer):
-    """An alert as Alertmanager holds it. `ends_at` lies in the future while it is active."""
+    """An alert as Alertmanager holds it. `ends_at` is in the future while it is active."""
 
     labels: dict[str, str]
     annotations: dict[str, str] = Field(default={})
@@ -43,12 +43,12 @@ class NotifiedAlert(Answer):
 
     @property
     def silenced(self) -> bool:
-        """A silence mutes it."""
+        """True if a silence mutes it."""
         return bool(self.status.silenced_by)
 
     @property
     def inhibited(self) -> bool:
-        """Another alert mutes it by an inhibition rule: Alertmanager holds it and notifies nobody."""
+        """True if another alert mutes it by an inhibition rule: Alertmanager holds it but notifies nobody."""
         return bool(self.status.inhibited_by)
 
 
@@ -61,10 +61,10 @@ class Matcher(Answer):
     is_equal: bool = Field(default=True, alias="isEqual")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if it matches, as Alertmanager does it.
+        """Return True if it matches, by Alertmanager's rules.
 
-        An absent label is an empty one; an expression matches the whole value. An expression that Python cannot
-        compile (RE2 knows a few more) is taken to match.
+        A missing label counts as empty; an expression has to match the whole value. An expression that Python cannot
+        compile (RE2 knows a few more) counts as a match.
         """
         value = labels.get(self.name, "")
         try:
@@ -106,14 +106,14 @@ class AlertmanagerStatus(Answer):
 
 
 class Alertmanager(HttpAdapter):
-    """The Alertmanager of a cluster; methods raise AdapterError when it cannot be asked or refuses."""
+    """The Alertmanager of a cluster; methods raise AdapterError if it cannot be asked or refuses."""
 
     def alerts(self, matchers: Sequence[Matcher] = ()) -> list[NotifiedAlert]:
-        """Return the alerts that match all of `matchers`, muted ones included; the server keeps no resolved ones."""
+        """Return the alerts that match all of `matchers`, even muted ones; the server keeps no resolved ones."""
         return self.http.get_as(list[NotifiedAlert], "api/v2/alerts", _filter(matchers))
 
     def silences(self) -> list[Silence]:
-        """Return all silences, expired ones included as long as the server keeps them."""
+        """Return all silences, even expired ones as long as the server keeps them."""
         return self.http.get_as(list[Silence], "api/v2/silences")
 
     def status(self) -> AlertmanagerStatus:

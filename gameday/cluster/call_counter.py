@@ -1,4 +1,4 @@
-"""The count of requests and bytes that a run costs the servers it asks."""
+"""The number of requests and bytes that a run costs the servers it asks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class CallCost:
-    """The cost of calls to one server: heads and bodies in bytes as they went over the wire, without TLS and TCP."""
+    """The cost of calls to one server: heads and bodies in bytes as sent over the wire, without TLS and TCP."""
 
     requests: int
     bytes_received: int
     bytes_sent: int
     by_call: dict[str, int]
-    """Requests by the name of their call, such as `LIST nodes` or `GET api/v1/query`."""
+    """Requests by the name of their call, e.g. `LIST nodes` or `GET api/v1/query`."""
     failed: int = 0
     """Requests to Kubernetes that were unanswered, throttled (429), or failed by the server (5xx)."""
 
@@ -43,12 +43,12 @@ class CallCounter:
             self._failed += 1
 
     def add_bytes(self, received: int) -> None:
-        """Count bytes of an answer that is read long after its request was counted, as a watch is."""
+        """Count bytes of an answer that is read long after its request was counted, such as a watch."""
         with self._lock:
             self._received += received
 
     def cost(self) -> CallCost:
-        """Return all that was counted until now."""
+        """Return everything counted so far."""
         with self._lock:
             requests = dict(self._requests)
             return CallCost(sum(requests.values()), self._received, self._sent, requests, self._failed)

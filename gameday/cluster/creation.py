@@ -1,4 +1,4 @@
-"""Creation of an object under its own name, also while the API server loses its answers or its store."""
+"""Create an object under a fixed name, even while the API server loses its answers or its store."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from gameday.cluster.back_off import pause_s
 from gameday.cluster.kube_errors import is_store_away
 
 _TRIES = 6
-# 0.2 s doubling to 3 s: about 6 s in all, as for what the transport tries again (gameday.cluster.kube_transport).
+# 0.2 s doubling to 3 s: about 6 s in all, like the transport's repetitions (gameday.cluster.kube_transport).
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
-# 429: too busy to begin. 502 to 504: a proxy in front of it, or the API server itself as it starts and stops.
+# 429: too busy to begin. 502 to 504: a proxy in front of it, or the API server itself while it starts or stops.
 _TRIED_AGAIN = (429, 502, 503, 504)
 _CONFLICT = 409
 
 
 def create(clock: Clock, post: Callable[[], Any]) -> Any | None:
-    """Create an object, and try again where nobody can say whether it was created.
+    """Create an object, and try again if it is not known whether it was created.
 
     Args:
         clock: Waits between two attempts.
-        post: Sends the object, whose name nobody else gives.
+        post: Sends the object; its name must be unique.
 
     Returns:
-        The object as it is stored; None where an attempt whose answer was lost had created it.
+        The object as it is stored; None if an earlier attempt had created it, but its answer was lost.
 
     Raises:
         ApiException: The server refuses it, or still fails at the sixth attempt.

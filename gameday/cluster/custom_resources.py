@@ -1,4 +1,4 @@
-"""List and watch resources that the official client has no methods for."""
+"""List and watch resources for which the official client has no methods."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def list_call(api: client.ApiClient, api_version: str, plural: str) -> Callable[
 
     Args:
         api: The client to send it through.
-        api_version: Group and version, such as `janitor.dgxc.nvidia.com/v1alpha1`; only a version for the core group.
-        plural: The resource's plural name, such as `rebootnodes`.
+        api_version: Group and version, e.g. `janitor.dgxc.nvidia.com/v1alpha1`; only a version for the core group.
+        plural: The resource's plural name, e.g. `rebootnodes`.
     """
     path = f"/apis/{api_version}/{plural}" if "/" in api_version else f"/api/{api_version}/{plural}"
 
@@ -29,7 +29,7 @@ def list_call(api: client.ApiClient, api_version: str, plural: str) -> Callable[
 
 
 def field_at(resource: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path, such as `spec.nodeName`; None where there is none."""
+    """Return the value at a dotted path, e.g. `spec.nodeName`; None if there is none."""
     found: Any = resource
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None

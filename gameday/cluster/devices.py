@@ -1,4 +1,4 @@
-"""Devices of dynamic resource allocation (resource.k8s.io/v1): their taints, and the pods that have them."""
+"""Devices of dynamic resource allocation (resource.k8s.io/v1): their taints, and the pods that hold them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.values.nodes import Taint
 
 
 def follow_slices(kubernetes: Kubernetes, node: str, changed: Callable[[str, Any], None]) -> Follower:
-    """Return a watch of a node's own ResourceSlices, not begun yet; `changed` is called as Follower says."""
+    """Return a watch of a node's own ResourceSlices, not started yet; `changed` is called as in Follower."""
     calls = client.ResourceV1Api(kubernetes.api)
     return kubernetes.follow(calls.list_resource_slice, changed, field_selector=f"spec.nodeName={node}")
 
@@ -35,7 +35,7 @@ def tainted_devices(slices: Sequence[Any]) -> dict[TaintedDevice, datetime | Non
 
 
 def devices_held(kubernetes: Kubernetes, node: str) -> tuple[HeldDevice, ...]:
-    """Return the devices of a node that claims have for pods, by pod and device. Raises KubernetesError."""
+    """Return the devices of a node that claims hold for pods, by pod and device. Raises KubernetesError."""
     calls = client.ResourceV1Api(kubernetes.api)
     with kubernetes.explained("list resourceclaims"):
         claims = calls.list_resource_claim_for_all_namespaces().items
@@ -45,7 +45,7 @@ def devices_held(kubernetes: Kubernetes, node: str) -> tuple[HeldDevice, ...]:
 
 
 def _pools_of(kubernetes: Kubernetes, calls: Any, node: str) -> dict[str, str]:
-    """Return the pool of each driver that publishes slices for the node; most name the pool after it."""
+    """Return the pool of each driver that publishes slices for the node; most drivers name the pool after it."""
     with kubernetes.explained("list resourceslices"):
         slices = calls.list_resource_slice(field_selector=f"spec.nodeName={node}").items
     return {one.spec.driver: one.spec.pool.name for one in slices}

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which pods each guards, and how many of them may be evicted now."""
+"""PodDisruptionBudgets: which pods each covers, and how many of them may be evicted now."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DisruptionBudget(BaseModel):
     """Pods that may be evicted now."""
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Return True if it guards a pod of its namespace that carries these labels."""
+        """Return True if it covers a pod of its namespace with these labels."""
         if self.selects_nothing or any(labels.get(key) != value for key, value in self.match_labels.items()):
             return False
         return all(_holds(labels.get(key), operator, values) for key, operator, values in self.expressions)
@@ -43,7 +43,7 @@ def disruption_budget(budget: client.V1PodDisruptionBudget) -> DisruptionBudget:
 
 
 def _holds(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
-    """Evaluate one of matchExpressions as the API server does; `value` is None where the label is absent."""
+    """Evaluate one of matchExpressions like the API server; `value` is None if the label is missing."""
     match operator:
         case "In":
             return value in values

@@ -1,7 +1,7 @@
 """Generator of docs/profile.md from the cluster profile's own models: every key, its default, values and meaning.
 
-`python -m gameday.cluster.docs` writes it. A test fails when the page on disk differs, another when the example does
-not load.
+`python -m gameday.cluster.docs` writes it. A test fails if the page on disk differs, another if the example does not
+load.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.documents.key_table import key_table
+from gameday.documents.key_list import key_list
 from gameday.documents.schema import DocumentSchema
 
 EXAMPLE = """\
@@ -34,11 +34,7 @@ opt_in_label: gameday.dev/opt-in=true
 quarantine_taint_keys: [trainy.konduktor.ai/faulty]
 agent_image: registry.example.com/gpu-gameday/agent:1.4.0
 agent_runtime_class: nvidia
-grafana:
-  url: https://grafana.example.com
-  bearer_token_env: GRAFANA_TOKEN
-traces:
-  url: http://otel-collector.example.com:4318
+traces: http://otel-collector.example.com:4318
 openmetrics: /var/lib/node_exporter/game-days.prom
 publish_to: s3://gpu-gamedays/prod-eu-1
 notify: [slack-webhook/gpu-oncall]
@@ -88,7 +84,7 @@ This page is made from the profile's own classes by `make docs`. An unknown key 
 A profile with most of them:
 """
 
-# By the definition's name: the heading of its section, and what a key that holds one takes.
+# By the definition's name: the heading of its section, and the values of a key with that type.
 _SECTIONS = {
     "Endpoint": ("Servers", "a [server](#servers)"),
     "ClusterGuardrails": ("Guardrails", "[guardrails](#guardrails)"),
@@ -100,15 +96,15 @@ _SECTIONS = {
 
 
 def page() -> str:
-    """Return the whole page; the same bytes for the same classes."""
+    """Return the whole page; it depends only on the classes."""
     schema = ClusterProfile.model_json_schema(schema_generator=DocumentSchema)
     definitions = schema["$defs"]
     references = {name: takes for name, (_, takes) in _SECTIONS.items()}
     lines = [_HEAD, "```yaml", f"{EXAMPLE}```\n", "## Keys\n"]
-    lines += key_table(schema, definitions, title="key", references=references)
+    lines += key_list(schema, definitions, references=references)
     for name, (heading, _) in _SECTIONS.items():
         lines += [f"\n## {heading}\n", " ".join(definitions[name]["description"].split()) + "\n"]
-        lines += key_table(definitions[name], definitions, title="key", references=references)
+        lines += key_list(definitions[name], definitions, references=references)
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Move pods off a node by the eviction API, so that PodDisruptionBudgets are asked."""
+"""Move pods off a node by the eviction API, which respects PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def is_bound_to_node(pod: Any) -> bool:
 
 
 def leaving_pods(pods: Iterable[Any], *, all_leave: bool) -> list[GpuPod]:
-    """Return the pods (V1Pod) that have to leave a node: those with GPUs, and with `all_leave` all with a controller.
+    """Return the pods (V1Pod) that have to leave a node: those with GPUs; with `all_leave` all with a controller.
 
-    Without a controller no other node would start an evicted pod again, but the kubelet does so after the boot: only
-    one with GPUs has to go.
+    No other node would start a pod without a controller again after an eviction, but its own kubelet does after the
+    boot. So without a controller only pods with GPUs have to go.
     """
     leaving = []
     for pod in pods:
@@ -36,14 +36,14 @@ def leaving_pods(pods: Iterable[Any], *, all_leave: bool) -> list[GpuPod]:
 
 
 class Evictions:
-    """The evictions of one drain: each pod is asked once, and again only after a budget refused it."""
+    """The evictions of one drain: each pod is evicted once, and again only after a budget refused it."""
 
     def __init__(self, kubernetes: Kubernetes) -> None:
         self._kubernetes = kubernetes
         self._ask_at: dict[str, float] = {}
 
     def ask(self, pods: Iterable[GpuPod]) -> None:
-        """Ask for the eviction of the pods that were not asked yet, or whose refusal is five seconds old.
+        """Request the eviction of the pods that have not been tried yet, or were refused at least five seconds ago.
 
         Raises:
             KubernetesError: The server refuses for another reason than a budget, or does not answer.

@@ -1,4 +1,4 @@
-"""The field managers that wrote an object, as its managedFields record them."""
+"""The field managers that wrote an object, from its managedFields."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 
 def last_writer(managed_fields: Iterable[Any] | None, *path: str) -> str | None:
-    """Return the manager that last wrote a field; None where managedFields name none.
+    """Return the manager that last wrote a field; None if managedFields name none.
 
     Args:
         managed_fields: The object's `metadata.managedFields`, as the client's models or as plain JSON.
-        path: Keys of fieldsV1, such as `f:spec`, `f:unschedulable`.
+        path: Keys of fieldsV1, e.g. `f:spec`, `f:unschedulable`.
     """
     writers = [(at, manager) for manager, at, fields in _entries(managed_fields) if has_field(fields, path)]
     return max(writers, key=lambda writer: writer[0])[1] if writers else None
 
 
 def creator(managed_fields: Iterable[Any] | None) -> str | None:
-    """Return the manager of the oldest write that managedFields record; None where they record none."""
+    """Return the manager of the oldest write in managedFields; None if there is none."""
     writers = [(at, manager) for manager, at, _ in _entries(managed_fields)]
     return min(writers, key=lambda writer: writer[0])[1] if writers else None
 
@@ -37,7 +37,7 @@ def _entries(managed_fields: Iterable[Any] | None) -> Iterator[tuple[str, str, M
 
 
 def has_field(fields: Mapping[str, Any], path: Iterable[str]) -> bool:
-    """Return whether a fieldsV1 names the field at a path of keys such as `f:spec`, `f:unschedulable`."""
+    """Return True if a fieldsV1 has the field at a path of keys, e.g. `f:spec`, `f:unschedulable`."""
     found: Any = fields
     for key in path:
         if not isinstance(found, Mapping) or key not in found:

@@ -16,7 +16,7 @@ from gameday.plan.settings import FlowControl
 
 
 class FlowControlKind(StrEnum):
-    """The two kinds of objects, as the official client's methods name them."""
+    """The two kinds of objects, by the names of the official client's methods."""
 
     SCHEMA = "flow_schema"
     LEVEL = "priority_level_configuration"
@@ -31,12 +31,12 @@ class Shares:
     spare: int
     """Shares of a second level that takes no requests and lends all its seats; 0: it is not needed.
 
-    The API server rounds seats up, so that one share of a few hundred may be worth three seats, and no number of shares
-    two. Spare shares make each share worth less, and nobody loses seats by them."""
+    The API server rounds seats up, so one share of a few hundred may be worth three seats, and no number of shares
+    two. Spare shares make each share worth less, and cost nobody seats."""
 
 
 def total_seats(nominal: dict[str, int], shares: dict[str, int]) -> int:
-    """Return the seats of an API server, from the nominal seats of its levels, each of which is rounded up.
+    """Return the seats of an API server, from the nominal seats of its levels, each rounded up.
 
     It may be a few more than the server has, never fewer.
 
@@ -55,7 +55,7 @@ def total_seats(nominal: dict[str, int], shares: dict[str, int]) -> int:
 
 
 _FIRST_GENERATION = 1
-"""The API server counts changes of an object's spec from here in metadata.generation, and no other changes."""
+"""The first metadata.generation; the API server increases it with each change of the spec, and with no other."""
 
 
 class FlowControlApi:
@@ -76,22 +76,22 @@ class FlowControlApi:
         }
 
     def level_names(self) -> dict[str, str]:
-        """Return the names of all priority levels by their UIDs, which answers of the API server carry."""
+        """Return the names of all priority levels by their UIDs, which the API server's answers carry."""
         with self._kubernetes.explained("list priority levels"):
             levels = self._api.list_priority_level_configuration().items
         return {level.metadata.uid: level.metadata.name for level in levels}
 
     def owner(self, kind: FlowControlKind, name: str) -> str | None:
-        """Return the run that an object belongs to, "" for one that no run made; None where it is not there."""
+        """Return the run that owns an object, "" if no run created it; None if it does not exist."""
         with self._kubernetes.explained(f"read {kind} {name}"), absent_is_none():
             labels: dict[str, str] = getattr(self._api, f"read_{kind}")(name).metadata.labels or {}
             return labels.get(RUN_LABEL, "")
         return None
 
     def change(self, kind: FlowControlKind, name: str, run_id: str) -> str | None:
-        """Return what somebody else did to an object that a run made, in words; None where nobody changed its spec.
+        """Return in words what somebody else did to a run's object; None if nobody changed its spec.
 
-        A change that was taken back counts as well.
+        A change that was reverted counts as well.
         """
         words, found = f"{kind} {name}", None
         with self._kubernetes.explained(f"read {words}"), absent_is_none():
@@ -110,13 +110,13 @@ class FlowControlApi:
             getattr(self._api, f"create_{kind}")(manifest, field_manager=MANAGER)
 
     def delete(self, kind: FlowControlKind, name: str) -> None:
-        """Delete an object; one that is already gone is fine."""
+        """Delete an object, if it exists."""
         with self._kubernetes.explained(f"delete {kind} {name}"), absent_is_none():
             getattr(self._api, f"delete_{kind}")(name)
 
 
 def level_names(wanted: FlowControl, shares: Shares) -> tuple[str, ...]:
-    """Return the names of the priority levels that `manifests` makes."""
+    """Return the names of the priority levels that `manifests` creates."""
     return (wanted.name, _spare_name(wanted)) if shares.spare else (wanted.name,)
 
 

@@ -1,7 +1,7 @@
-"""The label by which schedulers know how fast a node's GPUs are; only labels that we have set are ever changed.
+"""The label that tells schedulers how fast a node's GPUs are; we change only labels that we have set.
 
-A label is ours where managedFields name our field manager as the last writer of it. One that somebody else has set, or
-whose writer nobody knows, is left alone.
+A label is ours if managedFields name our field manager as its last writer. A label that somebody else has set, or
+without a known writer, is left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 
 def gpu_class_of(metadata: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a node's label, and whether it may be changed; empty where there is none.
+    """Return a node's label, and whether it may be changed; empty if there is none.
 
     Args:
         metadata: The node's metadata as plain JSON.
@@ -28,18 +28,18 @@ def gpu_class_of(metadata: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def change_gpu_class(kubernetes: Kubernetes, node: str, change: Callable[[str], str]) -> tuple[str, bool]:
-    """Change a node's label where it is ours, or not there.
+    """Change a node's label if it is ours, or missing.
 
     Args:
         kubernetes: The cluster.
         node: The node's name.
-        change: Returns the label's new value for the present one; empty: no label.
+        change: Returns the label's new value from the current one; empty: no label.
 
     Returns:
-        The label as it is stored afterwards, and whether it is ours, or not there.
+        The label as it is stored afterwards, and whether it is ours or missing.
 
     Raises:
-        KubernetesError: The node cannot be written; its status is 404 where it is gone.
+        KubernetesError: The node cannot be written; its status is 404 if it is gone.
     """
 
     def patch(now: Any) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ _DEFAULT_GRACE_S = 30
 
 
 class GpuPod(BaseModel):
-    """A pod and the GPUs that it holds of its node."""
+    """A pod and the GPUs that it holds on its node."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -23,27 +23,28 @@ class GpuPod(BaseModel):
     uid: str
     phase: str
     gpus: int
-    """Whole GPUs: what the node's allocatable nvidia.com/gpu counts."""
+    """Whole GPUs, as in the node's allocatable nvidia.com/gpu."""
     partial: bool
-    """True if it has MIG slices or shares of GPUs, which are resources of other names."""
+    """True if it has MIG slices or shares of GPUs, which have other resource names."""
     claims: bool
-    """True if it has ResourceClaims: with dynamic resource allocation GPUs are no resource of its containers."""
+    """True if it has ResourceClaims: with dynamic resource allocation, GPUs are not a resource of its containers."""
     run: str | None
-    """The run that made it; None for a pod of nobody's game-day."""
+    """The run that created it; None if no game-day did."""
     grace_s: int
     """terminationGracePeriodSeconds."""
     terminating: bool
     disruption: str
-    """The reason of its condition DisruptionTarget: evicted, preempted, or deleted for a taint; empty without."""
+    """The reason of its condition DisruptionTarget: evicted, preempted, or deleted for a taint; empty if it has
+    none."""
 
     @property
     def holds_gpu(self) -> bool:
-        """The pod may hold a GPU. A ResourceClaim counts as one: only the claim itself says which device it is for."""
+        """True if the pod may hold a GPU. A ResourceClaim counts as one, because only the claim names its device."""
         return bool(self.gpus or self.partial or self.claims)
 
 
 def gpu_pod(pod: client.V1Pod) -> GpuPod:
-    """Return what a pod holds, and the state that decides how it can be moved."""
+    """Return a pod's GPUs, and the state that decides how it can be moved."""
     conditions = (pod.status.conditions if pod.status else None) or []
     disrupted = [found.reason for found in conditions if found.type == "DisruptionTarget" and found.status == "True"]
     grace_s = pod.spec.termination_grace_period_seconds
@@ -63,14 +64,14 @@ def gpu_pod(pod: client.V1Pod) -> GpuPod:
 
 
 def is_ended_by_somebody(pod: dict[str, Any]) -> bool:
-    """Return whether a pod, given as its JSON, is being deleted, or was evicted or preempted."""
+    """Return True if a pod, given as JSON, is being deleted, or was evicted or preempted."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     disrupted = any(one["type"] == "DisruptionTarget" and one["status"] == "True" for one in conditions)
     return disrupted or "deletionTimestamp" in pod["metadata"]
 
 
 def _whole_gpus(spec: client.V1PodSpec) -> int:
-    """Count as the scheduler does: init containers run one after the other, before the rest; sidecars beside it."""
+    """Count like the scheduler: init containers run one after the other, before the rest; sidecars beside it."""
     first = spec.init_containers or []
     sidecars = [container for container in first if container.restart_policy == "Always"]
     return max(sum(map(_gpu_limit, [*spec.containers, *sidecars])), *map(_gpu_limit, first), 0)

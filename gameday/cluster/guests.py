@@ -1,4 +1,4 @@
-"""The guest of a rehearsal: the state and the output of a real detector's programs, as the rehearsal shows them."""
+"""The guest of a rehearsal: the state and the output of a real detector's programs, from the rehearsal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gameday.cluster.http import Answer, HttpServer
 from gameday.cluster.profile import Endpoint, GuestAddress
 
 CLUSTER_INSTANCE = "cluster"
-"""The name of the one program of a guest that watches the whole cluster."""
+"""The name of a guest's program that watches the whole cluster."""
 _TIMEOUT_S = 5.0
 _NEXT = "X-Next"
 
@@ -22,7 +22,7 @@ class GuestProgram(Answer):
     """A program of the guest: a node's, or the cluster's."""
 
     state: Literal["running", "down", "waiting"]
-    """`down`: its node is down. `waiting`: it ended by itself, and is to be started again."""
+    """`down`: its node is down. `waiting`: it ended by itself, and will be started again."""
     started: AwareDatetime | None = None
     ended_by_itself: int = 0
     last_exit: str | None = None
@@ -43,7 +43,7 @@ class OutputLine:
 
 
 class Guest:
-    """The guest behind an address, to be closed."""
+    """The guest at an address, to be closed."""
 
     def __init__(self, address: GuestAddress) -> None:
         self.address = address
@@ -59,11 +59,11 @@ class Guest:
         return self._http.get_as(_Guests, self._path, call="GET guests").instances
 
     def programs_of(self, nodes: Collection[str]) -> dict[str, GuestProgram]:
-        """Return those programs that watch one of these nodes. Raises AdapterError."""
+        """Return the programs that watch one of these nodes. Raises AdapterError."""
         return {name: one for name, one in self.programs().items() if name in (*nodes, CLUSTER_INSTANCE)}
 
     def output(self, instance: str, start: int) -> tuple[str, int]:
-        """Return a page of a program's output from a byte on, and the byte at which the next page begins.
+        """Return a page of a program's output from a byte on, and the first byte of the next page.
 
         Raises AdapterError.
         """
@@ -73,7 +73,7 @@ class Guest:
         return text, int(asked_next) if asked_next.isdecimal() else start + len(page.content)
 
     def last_line(self, instance: str) -> str:
-        """Return the last line that a program wrote; empty for one that wrote none. Raises AdapterError."""
+        """Return a program's last line; empty if it wrote none. Raises AdapterError."""
         last, start = "", 0
         while True:
             text, behind = self.output(instance, start)
@@ -83,7 +83,7 @@ class Guest:
             start = behind
 
     def troubles(self, nodes: Collection[str]) -> Iterator[str]:
-        """Yield why the guest does not watch a node, with its last words, for each one it does not watch.
+        """Yield, for each node that the guest does not watch, why not, with the guest's last line.
 
         Raises AdapterError.
         """
@@ -101,7 +101,7 @@ class Guest:
 
 
 def stamped(line: str, otherwise: datetime) -> OutputLine:
-    """Return a line of output with the time that the rehearsal put in front; `otherwise` where it put none."""
+    """Return a line of output with the time that the rehearsal put in front, or with `otherwise` if there is none."""
     stamp, _, text = line.partition(" ")
     try:
         at = datetime.fromisoformat(stamp)

@@ -1,15 +1,14 @@
-"""HTTP for the adapters of Prometheus, Alertmanager, Loki, Grafana and receivers of traces.
+"""HTTP for the adapters of Prometheus, Alertmanager and Loki.
 
 The adapters differ in what they ask, not in how: each holds one `HttpServer`. Only GET is retried, because only GET
-is safe to repeat; an adapter whose other requests are, too, says so. What a run costs these servers is counted per
-attempt, so that retries count too.
+is safe to repeat. What a run costs these servers is counted per attempt, so that retries count too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -29,15 +28,12 @@ M = TypeVar("M")
 class HttpServer:
     """A server behind an `Endpoint`, to be closed; `client` is for requests beyond this class, such as websockets."""
 
-    def __init__(
-        self, endpoint: Endpoint, counter: CallCounter | None = None, retried: Collection[str] = ("GET",)
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
         """Open a client; nothing is sent yet.
 
         Args:
             endpoint: The server and, by reference, the credentials for it.
             counter: Counts the requests; None starts a count of its own.
-            retried: Methods whose requests are safe to repeat.
 
         Raises:
             AdapterError: The endpoint's `ca_file` cannot be used.
@@ -57,7 +53,7 @@ class HttpServer:
             # A proxy of the environment must not come between us and a server on this machine.
             trust_env=not _is_loopback(endpoint.url),
         )
-        self._transport = retrying(self.client, self.counter, retried)
+        self._transport = retrying(self.client, self.counter)
 
     def close(self) -> None:
         """Close all connections to the server."""
@@ -126,12 +122,9 @@ class HttpAdapter:
     Every method of an adapter raises AdapterError, and nothing else, when the server cannot be asked or refuses.
     """
 
-    retried: ClassVar[frozenset[str]] = frozenset({"GET"})
-    """The methods whose requests are safe to repeat."""
-
     def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
         """Open the server. Arguments and errors as for `HttpServer`."""
-        self.http = HttpServer(endpoint, counter, self.retried)
+        self.http = HttpServer(endpoint, counter)
 
     def __enter__(self) -> Self:
         return self

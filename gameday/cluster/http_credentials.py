@@ -1,4 +1,4 @@
-"""Credentials and certificates of an HTTP server, resolved from the references in its `Endpoint`."""
+"""Credentials and certificates of an HTTP server, from the references in its `Endpoint`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Credentials(httpx.Auth):
         yield request
 
     def secrets(self) -> dict[str, str]:
-        """Return the bearer token and the password that the endpoint has or refers to, by the endpoint's own keys.
+        """Return the endpoint's bearer token and password by the endpoint's keys; references are read.
 
         Raises:
             AdapterError: A referenced file or variable is missing or holds no usable secret.
@@ -81,7 +81,7 @@ class Credentials(httpx.Auth):
 
 @cache
 def _public_certificates() -> ssl.SSLContext:
-    """Return httpx's own TLS context; it takes some 40 ms to make, so that all clients of a process share one."""
+    """Return httpx's own TLS context. It takes about 40 ms to make, so all clients of a process share one."""
     return httpx.create_ssl_context()
 
 
@@ -89,7 +89,7 @@ def trusted_certificates(endpoint: Endpoint) -> ssl.SSLContext:
     """Return the TLS context with the endpoint's `ca_file`, or the one with the public certificates.
 
     Raises:
-        AdapterError: The file cannot be read or is no PEM bundle.
+        AdapterError: The file cannot be read or is not a PEM bundle.
     """
     if endpoint.ca_file is None:
         return _public_certificates()

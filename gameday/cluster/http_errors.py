@@ -1,4 +1,4 @@
-"""Errors of HTTP requests in words a person can act on."""
+"""Errors of HTTP requests in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXCERPT_CHARACTERS = 200
 
 
 def status_error(response: httpx.Response) -> httpx.HTTPStatusError:
-    """Return the error of an answer that is no success; its text is the beginning of the body."""
+    """Return the error of an answer that is not a success; its text is the beginning of the body."""
     return httpx.HTTPStatusError(excerpt(response.content), request=response.request, response=response)
 
 
@@ -36,7 +36,7 @@ def explain(error: httpx.HTTPError, endpoint: Endpoint, path: str) -> AdapterErr
 
 
 def _cause_and_hint(root: BaseException) -> tuple[str, str]:
-    """Return why no connection came about, and what to do."""
+    """Return why a connection failed, and what to do."""
     match root:
         case ssl.SSLCertVerificationError():
             return f"certificate not trusted: {root.verify_message}", "set ca_file to its CA bundle"
@@ -76,7 +76,7 @@ def _credentials_hint(status: int, endpoint: Endpoint) -> str:
 
 
 def excerpt(body: bytes) -> str:
-    """Return the beginning of a body as one printable line: a server's words are hostile input."""
+    """Return the beginning of a body as one printable line; a server's text is hostile input."""
     text = body[: _EXCERPT_CHARACTERS * 4].decode("utf-8", "replace")
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return (line[:_EXCERPT_CHARACTERS] + "…" if len(line) > _EXCERPT_CHARACTERS else line) or "empty body"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
 
 import httpx
 from httpx_retries import Retry, RetryTransport
@@ -33,20 +32,20 @@ _TRANSIENT_ERRORS = (
     httpx.RemoteProtocolError,
     httpx.ProxyError,
 )
-# An answer beyond this is refused rather than held in memory (our aim for a whole run is 200 MB, docs/measured.md).
+# An answer beyond this is refused rather than held in memory: a run whole takes about 300 MB (docs/measured.md).
 _LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 # Headers that describe the body on the wire, which is decoded here.
 _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
-def retrying(client: httpx.Client, counter: CallCounter, methods: Collection[str]) -> RetryTransport:
-    """Return a transport that sends requests through `client` and tries those of `methods` again where that may help.
+def retrying(client: httpx.Client, counter: CallCounter) -> RetryTransport:
+    """Return a transport that sends requests through `client` and tries a GET again if that may help.
 
     It asks at most four times. What comes back is the last answer, whatever its status, with its body read.
     """
     retry = _JitteredRetry(
         total=_RETRIES,
-        allowed_methods=methods,
+        allowed_methods=("GET",),
         status_forcelist=(429, 502, 503, 504),
         retry_on_exceptions=_TRANSIENT_ERRORS,
         backoff_factor=_BACK_OFF_S,

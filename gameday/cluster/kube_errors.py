@@ -1,4 +1,4 @@
-"""Failures of requests to the API server in words a person can act on."""
+"""Failures of requests to the API server in words that a person can act on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gameday.errors import KubernetesError
 from gameday.text import printable
 from gameday.values.etcd_full import ETCD_FULL_HINT, is_etcd_full
 
-# The API server's longest messages list every invalid field of an object; the first dozen are enough to mend it.
+# The API server's longest messages list every invalid field of an object; the first dozen are enough to correct it.
 _MESSAGE_CHARACTERS = 1000
 _ANONYMOUS = "system:anonymous"
 _HINTS = {
@@ -26,8 +26,8 @@ _HINTS = {
     409: "somebody else has written it meanwhile: `kubectl get --show-managed-fields -o yaml` says who",
 }
 _UNREACHED_HINT = "is the API server up, and the kubeconfig its own?"
-# What an API server passes on as a 500 while etcd restarts or elects a leader (etcd, api/v3rpc/rpctypes, and gRPC).
-# Any other 500, such as that of a webhook or of a kubelet that does not answer, is not mended by asking again.
+# Messages that an API server passes on as a 500 while etcd restarts or elects a leader (etcd, api/v3rpc/rpctypes, and
+# gRPC). Any other 500, e.g. of a webhook or of a kubelet that does not answer, stays the same when repeated.
 _STORE_IS_AWAY = re.compile(r"code = Unavailable|etcdserver: (no leader|leader changed|request timed out)")
 
 
@@ -46,7 +46,7 @@ def reason_of(error: Exception) -> str:
 
 
 def is_store_away(status: int | None, body: str) -> bool:
-    """Return True for the answer of an API server whose etcd does not answer, and may in a moment.
+    """Return True for an API server's answer that etcd does not answer now, but may in a moment.
 
     Args:
         status: The HTTP status.
@@ -56,12 +56,12 @@ def is_store_away(status: int | None, body: str) -> bool:
 
 
 def is_outcome_unknown(error: KubernetesError) -> bool:
-    """Return True where nobody can say whether the server has carried the request out."""
+    """Return True if it is not known whether the server has carried the request out."""
     return error.status is None or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def hint_of(error: ApiException) -> str:
-    """Return what a person can do about a refusal; empty where that is not known."""
+    """Return what a person can do about a refusal; empty if that is not known."""
     reason = reason_of(error)
     if is_etcd_full(reason):
         return ETCD_FULL_HINT
@@ -73,7 +73,7 @@ def hint_of(error: ApiException) -> str:
 
 
 def _hint_of_absence(error: ApiException) -> str:
-    """Return what to do where the server knows no such object, or no such kind of object."""
+    """Return what to do if the server knows no such object, or no such kind of object."""
     try:
         details = json.loads(error.body or "").get("details") or {}
         kind, name = str(details.get("kind") or ""), printable(str(details.get("name") or ""))
@@ -100,7 +100,7 @@ def explained(server: str, act: str) -> Iterator[None]:
         hint = CREDENTIALS_HINT if isinstance(error, NoCredentialsError) else _UNREACHED_HINT
         raise KubernetesError(server, f"{act}: {reason_of(error)}", hint) from None
     except (ValueError, TypeError) as error:
-        if "header value" in str(error):  # http.client repeats what it does not send, which is a token here
+        if "header value" in str(error):  # http.client repeats the header, which is a token here
             why = (
                 "a header cannot be sent; an exec plugin or a renewed token gave more than one line of printable ASCII"
             )

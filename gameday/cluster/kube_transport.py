@@ -1,7 +1,7 @@
 """The official Kubernetes client with counting, time-outs and honest retries.
 
-The cost of a game-day to the API server is counted here, under every call that the client makes, watches included, so
-that the report cannot forget one.
+The cost of a game-day to the API server is counted here, below every call of the client, watches included, so that the
+report cannot miss one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from gameday.cluster.profile import ClusterProfile
 
 
 class ApiRetry(urllib3.Retry):
-    """The library's policy, but a TLS connection that ends under a request is a lost answer.
+    """The library's policy, except that a TLS connection which ends during a request counts as a lost answer.
 
-    urllib3 tries no TLS error again. That is right for a wrong certificate. It is wrong for a killed server, whose end
-    OpenSSL may report before the socket does.
+    urllib3 never repeats after a TLS error. That is right for a wrong certificate, but wrong for a killed server:
+    OpenSSL may report its end before the socket does.
     """
 
     def increment(
@@ -48,12 +48,12 @@ class ApiRetry(urllib3.Retry):
         return super().increment(method, url, response, error, *where, **named)
 
 
-# Seconds to connect, with the TLS handshake that a starting server takes its time for, and to wait for the next byte.
+# Seconds to connect, including the slow TLS handshake of a starting server, and to wait for the next byte.
 _TIMEOUTS_S = (5.0, 15.0)
-# A refused connection is safe to try again whatever the verb: nothing was sent. A lost answer is only asked for
-# again where asking twice is harmless: our patches either set a value or carry the version they were made
-# from, and our deletes name what they delete. Six tries, 0.2 s doubling to 3 s, span about 6 s of a restarting
-# API server. It asks for pauses of 1 to 32 s itself; without the bound, urllib3 would sleep six hours for a proxy.
+# After a refused connection any verb is safe to repeat, because nothing was sent. After a lost answer only harmless
+# requests are repeated: our patches either set a value or carry the version they were made from, and our deletes name
+# their object. Six tries, 0.2 s doubling to 3 s, cover about 6 s of a restarting API server. The server itself asks for
+# pauses of 1 to 32 s; without the bound, urllib3 would sleep six hours for a proxy.
 _HARMLESS_TWICE = frozenset({"GET", "PATCH", "DELETE"})
 _RETRIES = ApiRetry(
     connect=6,
@@ -72,7 +72,7 @@ _RETRIES = ApiRetry(
 )
 # As for a lost answer: gameday.cluster.creation does it for POST.
 _STORE_TRIES, _STORE_FIRST_PAUSE_S, _STORE_LONGEST_PAUSE_S = 6, 0.2, 3.0
-# An API server that has just started answers before it knows its roles, and forbids everything for that long; a load
+# An API server that has just started answers before it knows its roles, and forbids everything until then; a load
 # balancer would ask /readyz first. Measured here: 1 to 3 s, on two busy cores.
 _MAYBE_NOT_READY = (401, 403)
 _THROTTLED, _SERVER_ERROR = 429, 500
@@ -85,7 +85,7 @@ _PATH = re.compile(
 
 
 def connect(profile: ClusterProfile, counter: CallCounter, clock: Clock) -> client.ApiClient:
-    """Return an API client for the profile's cluster. Raises AdapterError where no configuration can be loaded."""
+    """Return an API client for the profile's cluster. Raises AdapterError if no configuration can be loaded."""
     content = profile.kubeconfig_content
     configuration = load_configuration(profile.kubeconfig, profile.context, profile.in_cluster, content)
     configuration.retries = _RETRIES
@@ -105,14 +105,14 @@ def send(
     body: object = None,
     timeouts_s: tuple[float, float] | None = None,
 ) -> Any:
-    """Send one request past the client's typed methods, whose import and models cost more than a plain read.
+    """Send one request without the client's typed methods; their import and models cost more than a plain read.
 
     Args:
         api: The client to send it through.
         method: The HTTP verb.
         path: The URL's path, quoted.
         query: Parameters by their names on the wire.
-        headers: Headers beside the client's own.
+        headers: Headers besides the client's own.
         body: Sent as JSON.
         timeouts_s: Seconds to connect and to wait for the next byte; None for the transport's own.
 
@@ -138,7 +138,7 @@ def send(
 
 
 def call_name(method: str, url: str) -> str:
-    """Return the name a request is counted under, such as 'LIST nodes' or 'PATCH nodes/status'."""
+    """Return the name under which a request is counted, e.g. 'LIST nodes' or 'PATCH nodes/status'."""
     path, _, query = url.partition("?")
     found = _PATH.search(path)
     if not found:
@@ -150,7 +150,7 @@ def call_name(method: str, url: str) -> str:
 
 
 class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
-    """The client's transport, which counts requests when they are made and bytes as they are read."""
+    """The client's transport; it counts requests when they are made, and bytes as they are read."""
 
     def __init__(self, configuration: Any, counter: CallCounter, clock: Clock) -> None:
         super().__init__(configuration)
@@ -189,7 +189,7 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
         return answer
 
     def _ask(self, call: str, sent: int, method: str, *request: Any) -> Any:
-        """Send a request, again while the server's store is away, and count it under this name each time it is sent."""
+        """Send a request, repeated while the server's store is away, and count it under this name each time."""
         for failures in range(1, _STORE_TRIES + 1):
             self._counter.add(call, sent=sent, received=0)
             answer = super().request(method, *request)
@@ -205,8 +205,8 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
     def _await_ready(self, url: str) -> None:
         """Wait until the server of this URL says that it is ready, or _READY_WITHIN_S have passed.
 
-        The question carries no token: a wrong one would be refused for ever by a server that lets anybody ask. Where
-        /readyz stays forbidden, no later request waits for it.
+        The request carries no token, because a server that lets anybody ask would refuse a wrong one for ever. If
+        /readyz stays forbidden, later requests do not wait for it.
         """
         if self._readyz_is_forbidden:
             return
@@ -225,13 +225,13 @@ class _CountingRest(rest.RESTClientObject):  # type: ignore[misc]
 
 
 def _refusals(answer: Any) -> list[int]:
-    """Return the statuses after which the transport asked again, before the answer that came at last."""
+    """Return the statuses after which the transport asked again, before the final answer."""
     history = answer.response.retries.history if answer.response.retries else ()
     return [attempt.status for attempt in history if attempt.status]
 
 
 class _CountedResponse:
-    """A urllib3 response that counts the bytes read from it; everything else is passed on."""
+    """A urllib3 response that counts the bytes read from it and passes on everything else."""
 
     def __init__(self, response: Any, counter: CallCounter) -> None:
         self._response = response

@@ -1,7 +1,7 @@
 """The way to the API server: a kubeconfig's file, a kubeconfig kept as a secret, or a pod's own service account.
 
-No error here repeats what a kubeconfig holds, but the name of an exec plugin's program. The client's own errors do:
-they name the entry that they cannot use, and the name that they give it is the whole entry, with its token.
+Errors here repeat nothing of a kubeconfig except the name of an exec plugin's program. The client's own errors do: they
+name the entry that they cannot use, and that name is the whole entry, with its token.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ _UNUSABLE = (
     IndexError,
     yaml.YAMLError,
 )
-"""Errors of the client about a broken kubeconfig: it looks at little before it uses it."""
+"""Errors of the client about a broken kubeconfig, which it hardly checks before using it."""
 _MISSING_KEY = re.compile(r"Expected key ([\w-]+) in ")
 _MISSING_ENTRY = re.compile(r"\b(contexts|clusters|users) list$")
 _FILES = {
     "cluster": {"certificate-authority": "certificate-authority-data"},
     "user": {"client-certificate": "client-certificate-data", "client-key": "client-key-data"},
 }
-"""Keys that name a file, by section, and the key that holds the same content as base64."""
+"""Keys that name a file, by section, each with the key for the same content as base64."""
 
 
 _PROXIES = {"http", "https", "socks5h"}
 _WAYS = ("auth-provider", "tokenFile", "token", "username")
 CREDENTIALS_HINT = "log in again as for kubectl: `kubectl auth whoami` with the same kubeconfig has to work"
 _WORDS_CHARACTERS = 400
-"""The length of the end that is kept of what a plugin says: its last line says why it failed."""
+"""Characters that are kept of the end of a plugin's output: its last line says why it failed."""
 
 
 _OPAQUE = re.compile(r"(?=[A-Za-z+_=-]*[0-9])[A-Za-z0-9+_=-]{24,}")
-"""A run of letters and digits that is longer than a word: a token more likely than not."""
+"""A run of letters and digits that is longer than a word, and so probably a token."""
 _SHORT = 6
-"""Characters of a value of the plugin's environment that is no secret, such as a region or a profile."""
+"""Longest value of the plugin's environment that is not taken for a secret, such as a region or a profile."""
 
 
 class NoCredentialsError(HTTPError):
-    """The kubeconfig names a way to credentials which gives none; no request goes out without them.
+    """The kubeconfig's way to credentials gives none; no request is sent without them.
 
-    It counts among the errors of a server that does not answer: a renewal that failed may work in a moment.
+    It counts as an error of a server that does not answer, because a failed renewal may work in a moment.
     """
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]
-    """The client's loader, but credentials that cannot be had are an error, as in kubectl.
+    """The client's loader, except that missing credentials are an error, as in kubectl.
 
-    The client itself logs it, and goes on as system:anonymous. This holds for the first credentials and for each
+    The client itself would log that and go on as system:anonymous. This holds for the first credentials and for each
     renewal.
     """
 
@@ -82,7 +82,7 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
             raise NoCredentialsError(f"its {way} gives no token")
 
     def _set_config(self, client_configuration: client.Configuration) -> None:
-        super()._set_config(client_configuration)  # before each request anew
+        super()._set_config(client_configuration)  # before each request again
         client_configuration.proxy = _resolving(client_configuration.proxy)
 
     def _load_auth_provider_token(self) -> Any:
@@ -92,7 +92,7 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
             raise
         except config.ConfigException as error:
             why = _why_refused(str(error))
-        except Exception as error:  # of requests, oauthlib, urllib3 or the client, by what fails
+        except Exception as error:  # of requests, oauthlib, urllib3 or the client, depending on what fails
             why = _words(f"{type(error).__name__}: {error}")
         raise NoCredentialsError(f"its auth-provider gives no token: {why}")
 
@@ -121,7 +121,7 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]
 
 
 def _run_plugin(plugin: Any, folder: str, cluster: Any) -> dict[str, Any]:
-    """Return the credentials that the exec plugin prints. Raises NoCredentialsError with its own words."""
+    """Return the credentials that the exec plugin prints. Raises NoCredentialsError with the plugin's output."""
     program = printable(str(plugin.safe_get("command")), 80)
     secrets = [str(one["value"]) for one in plugin.safe_get("env") or () if len(str(one["value"])) > _SHORT]
     try:
@@ -136,15 +136,15 @@ def _run_plugin(plugin: Any, folder: str, cluster: Any) -> dict[str, Any]:
             f"its exec plugin {program} gave no credentials: {_words(str(error), secrets)}"
         ) from None
     except (AttributeError, TypeError, KeyError):
-        # On a terminal the client leaves the plugin's words to it, and stumbles over their absence.
-        raise NoCredentialsError(f"its exec plugin {program} failed; what it said stands above, if anything") from None
+        # On a terminal the client leaves the plugin's output there, and then fails because it has none itself.
+        raise NoCredentialsError(f"its exec plugin {program} failed; its output, if any, is above") from None
     if not isinstance(status, dict):
         raise NoCredentialsError(f"its exec plugin {program} printed no ExecCredential")
     return status
 
 
 def _words(said: str, secrets: Collection[str] = ()) -> str:
-    """Return what a program of the user's own says, on one line, without `secrets` and what looks like one."""
+    """Return the output of a user's program on one line, without `secrets` and anything that looks like one."""
     line = " ".join(without_secrets(said.removeprefix("exec: ")).split())
     for secret in secrets:
         line = line.replace(secret, "(hidden)")
@@ -160,7 +160,7 @@ def load_configuration(
         kubeconfig: None for KUBECONFIG or ~/.kube/config.
         context: None for the kubeconfig's current one.
         in_cluster: Use the pod's own service account instead.
-        content: The text of a kubeconfig, which is used in place of a file and written to no disk.
+        content: The text of a kubeconfig, used instead of a file and never written to a disk.
 
     Raises:
         AdapterError: No configuration can be loaded.
@@ -195,7 +195,7 @@ def load_configuration(
 
 
 def embedded_kubeconfig(file: Path, context: str | None) -> str:
-    """Return one context of a kubeconfig as text that names no file: what `kubectl config view` minifies and flattens.
+    """Return one context of a kubeconfig as text without file names, like `kubectl config view --minify --flatten`.
 
     Args:
         file: The kubeconfig.
@@ -204,7 +204,7 @@ def embedded_kubeconfig(file: Path, context: str | None) -> str:
     Raises:
         AdapterError: It cannot be used, or a file that it names cannot be read.
     """
-    load_configuration(file, context, in_cluster=False)  # refuses all that the client would refuse later
+    load_configuration(file, context, in_cluster=False)  # refuses everything that the client would refuse later
     found = yaml.safe_load(file.read_text(encoding="utf-8"))
     name = context or found["current-context"]
     chosen = _entry(found, "contexts", name)
@@ -234,7 +234,7 @@ def _embed(entry: dict[str, Any], section: str, folder: Path) -> None:
 
 
 def _without_files(found: Any) -> Any:
-    """Return the kubeconfig with its certificates and keys in memory: the client would write each to a file."""
+    """Return the kubeconfig with its certificates and keys in memory; the client would write each to a file."""
     for section, entry in (("cluster", one) for one in found.get("clusters") or ()):
         _hold_in_memory(entry.get(section), section)
     for section, entry in (("user", one) for one in found.get("users") or ()):
@@ -250,14 +250,14 @@ def _hold_in_memory(entry: Any, section: str) -> None:
 
 @cache
 def _in_memory(content: bytes) -> str:
-    """Return the path of a file that is in this process' memory alone, for as long as the process lives."""
+    """Return the path of a file that exists only in this process' memory, for as long as the process lives."""
     descriptor = os.memfd_create("kubeconfig")
     os.write(descriptor, content)
     return f"/proc/self/fd/{descriptor}"
 
 
 def _why(error: Exception, kubeconfig: Path | None) -> str:
-    """Return why a kubeconfig cannot be used, in words that hold nothing of it."""
+    """Return why a kubeconfig cannot be used, without quoting it."""
     match error:
         case yaml.MarkedYAMLError() if error.problem_mark:
             return f"line {error.problem_mark.line + 1} is not YAML"
@@ -271,11 +271,11 @@ def _why(error: Exception, kubeconfig: Path | None) -> str:
 
 
 def _why_refused(said: str) -> str:
-    """Return what one of the client's own errors says, without the entries that it repeats."""
+    """Return the message of one of the client's own errors, without the entries that it repeats."""
     if missing := _MISSING_KEY.search(said):
         return f"it has no key {missing[1]} where one is needed"
     if "Expected object with name " in said and (missing := _MISSING_ENTRY.search(said)):
-        return f"its {missing[1]} lack an entry of the name that is asked for"
+        return f"its {missing[1]} lack an entry of the requested name"
     if said.startswith("File does not exist"):
         return "a file that it names is not there (certificate-authority, client-certificate or client-key)"
     if "No configuration found" in said or "file is empty" in said:
@@ -284,12 +284,12 @@ def _why_refused(said: str) -> str:
 
 
 def _resolving(proxy: str | None) -> str | None:
-    """Return a SOCKS proxy's URL so that it resolves the API server's name itself, as it does for kubectl."""
+    """Return a SOCKS proxy's URL that makes the proxy resolve the API server's name, as for kubectl."""
     return re.sub(r"^socks5://", "socks5h://", proxy, flags=re.IGNORECASE) if proxy else None
 
 
 def _check_proxy(configuration: client.Configuration, where: str) -> None:
-    """Refuse a proxy that no client here speaks to."""
+    """Refuse a proxy type that no client here supports."""
     scheme, _, rest = (configuration.proxy or "").partition("://")
     if configuration.proxy and (scheme.lower() not in _PROXIES or not rest):
         why = "no usable Kubernetes configuration: its proxy-url (or HTTPS_PROXY) is no http, https or socks5 URL"
@@ -297,7 +297,7 @@ def _check_proxy(configuration: client.Configuration, where: str) -> None:
 
 
 def _check_token(configuration: client.Configuration, where: str, hint: str) -> None:
-    """Refuse a token that no header can hold: the HTTP client would print it in its error."""
+    """Refuse a token that no header can hold, because the HTTP client would print it in its error."""
     token = configuration.api_key.get("BearerToken") or ""
     if not (token.isascii() and token.isprintable()):
         why = "no usable Kubernetes configuration: its token is not printable ASCII alone, without a line break"

@@ -1,7 +1,7 @@
 """The Kubernetes API as a game-day needs it: few calls, selectors, pages, and errors that say what to do.
 
-Reads that grow with the cluster ask for tables without objects, so that a game-day on 5,000 nodes costs what it costs
-on 100. Everything that waits waits on a watch (`gameday.cluster.watch`), never on a repeated GET.
+Reads that grow with the cluster ask for tables without objects, so that a game-day on 5,000 nodes costs the same as on
+100. Everything that waits uses a watch (`gameday.cluster.watch`), never a repeated GET.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from gameday.values.nodes import VIRTUAL_PROVIDER, NodeReadiness, NodeSnapshot, 
 MANAGER = "gameday"
 """The field manager of all our writes."""
 CANDIDATE_PAGE = 500
-"""Candidates are chosen among the first page of opted-in nodes: 500 rows of a table are about 150 KB."""
+"""Candidates are chosen from the first page of opted-in nodes: 500 rows of a table are about 150 KB."""
 
 _OBJECT_PAGE = 500
-"""Whole objects of one answer, as client-go's pager asks for them (defaultPageSize): 5 MB of nodes."""
+"""Whole objects per answer, as in client-go's pager (defaultPageSize): 5 MB of nodes."""
 _CONFLICT_TRIES = 8
 _MERGE_PATCH = "application/merge-patch+json"
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-# The kubelet begins a new file at 10 MiB (containerLogMaxSize; it looks every 10 s) and serves the last one only.
+# The kubelet begins a new file at 10 MiB (containerLogMaxSize; it checks every 10 s) and serves only the last one.
 _LOG_BYTES = 16 << 20
 
 
 class ClusterIdentity(BaseModel):
-    """The cluster's server, version, and the uid of its namespace kube-system, which no other cluster has."""
+    """The cluster's server, version, and the uid of its namespace kube-system, which is unique to the cluster."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,15 +64,15 @@ class Candidate(BaseModel):
 
 
 class Kubernetes:
-    """The API of one cluster. Methods raise KubernetesError where the server refuses or does not answer."""
+    """The API of one cluster. Methods raise KubernetesError if the server refuses or does not answer."""
 
     def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None, clock: Clock = Clock()) -> None:
         """Prepare a client; nothing is sent yet.
 
         Args:
             profile: The cluster's.
-            counter: Counts the requests; None starts a count of its own.
-            clock: The time that its user lives by.
+            counter: Counts the requests; None starts a new count.
+            clock: The clock of its user.
 
         Raises:
             AdapterError: No configuration can be loaded.
@@ -102,7 +102,7 @@ class Kubernetes:
         /,
         **selection: Any,
     ) -> Follower:
-        """Return a watch, not begun yet, of the objects that a list call selects; arguments as for `Follower`."""
+        """Return a watch, not started yet, of the objects that a list call selects; arguments as for `Follower`."""
         return Follower(list_call, on_change, decode, clock=self.clock, **selection)
 
     def identity(self) -> ClusterIdentity:
@@ -114,16 +114,16 @@ class Kubernetes:
         return ClusterIdentity(server=self.server, version=version, uid=uid)
 
     def candidates(self, selector: dict[str, str], lacking: str = "") -> list[Candidate]:
-        """Return the first CANDIDATE_PAGE nodes by name that carry the labels.
+        """Return the first CANDIDATE_PAGE nodes with these labels, by name.
 
         Args:
             selector: The labels.
-            lacking: A label that they must not carry, whatever its value; empty: none.
+            lacking: A label that they must not carry, with any value; empty: none.
         """
         return self._page_of_candidates(selector, lacking, "")[0]
 
     def all_candidates(self, selector: dict[str, str]) -> list[Candidate]:
-        """Return all nodes that carry the labels, by name, page by page."""
+        """Return all nodes with these labels, by name, page by page."""
         found, after = self._page_of_candidates(selector, "", "")
         while after:
             more, after = self._page_of_candidates(selector, "", after)
@@ -131,7 +131,7 @@ class Kubernetes:
         return found
 
     def _page_of_candidates(self, selector: dict[str, str], lacking: str, after: str) -> tuple[list[Candidate], str]:
-        """Return a page of nodes, and the token after which the next one begins; empty after the last."""
+        """Return a page of nodes, and the token of the next page; empty after the last."""
         wanted = [f"{key}={value}" for key, value in sorted(selector.items())]
         query = {
             "labelSelector": ",".join([*wanted, *([f"!{lacking}"] if lacking else [])]),
@@ -156,17 +156,17 @@ class Kubernetes:
             return self.core.read_node(name)
 
     def node_or_none(self, name: str) -> client.V1Node | None:
-        """Read a node; return None where there is none of that name (any more)."""
+        """Read a node; return None if there is none of that name any more."""
         with self.explained(f"read node {name}"), absent_is_none():
             return self.core.read_node(name)
         return None
 
     def readiness_of_nodes(self) -> dict[str, NodeReadiness]:
-        """Return by name whether each node of the cluster is Ready, from pages of whole objects."""
+        """Return the readiness of every node by name, from pages of whole objects."""
         return {node["metadata"]["name"]: readiness(node) for node in self._pages("list the nodes", "/api/v1/nodes")}
 
     def pods_left_alone(self) -> dict[str, str]:
-        """Return UID and namespace/name of every pod on a node that nobody ends and that has not failed, from pages."""
+        """Return UID and namespace/name of every pod on a node that is not being ended and has not failed."""
         placed = "spec.nodeName!=,status.phase!=Failed"
         return {
             pod["metadata"]["uid"]: f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -188,7 +188,7 @@ class Kubernetes:
                 return
 
     def gpu_pods(self, node: str) -> list[GpuPod]:
-        """Return the pods that hold GPUs of the node; those that have ended hold none."""
+        """Return the pods that hold GPUs of the node; pods that have ended hold none."""
         running = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         with self.explained(f"list the pods of node {node}"):
             pods = self.core.list_pod_for_all_namespaces(field_selector=running).items
@@ -203,7 +203,7 @@ class Kubernetes:
     def why_forbidden(
         self, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str
     ) -> str | None:
-        """Return the API server's reason why this account may not do something; None where it may.
+        """Return the API server's reason why this account may not do something; None if it may.
 
         An empty namespace means the whole cluster, an empty name every object.
         """
@@ -221,7 +221,7 @@ class Kubernetes:
         return None if status.allowed else status.reason or "no rule grants it"
 
     def create_pod(self, manifest: dict[str, Any], *, dry_run: bool = False) -> str:
-        """Create a pod in the profile's namespace, or with `dry_run` only have it admitted; return its uid."""
+        """Create a pod in the profile's namespace, or with `dry_run` only test its admission; return its uid."""
         name, namespace = manifest["metadata"]["name"], self.profile.namespace
         only = {"dry_run": "All"} if dry_run else {}
         with self.explained(f"create pod {name}"):
@@ -232,14 +232,14 @@ class Kubernetes:
         return uid
 
     def _created_pod(self, name: str) -> client.V1Pod:
-        """Return the pod of this name, which is there and is not about to go."""
+        """Return the pod of this name if it is not about to go."""
         found = self.core.list_namespaced_pod(self.profile.namespace, field_selector=f"metadata.name={name}").items
         if not found or found[0].metadata.deletion_timestamp is not None:
             raise ApiException(status=409, reason="it was there, and is going or gone")
         return found[0]
 
     def delete_pod(self, name: str, *, grace_period_s: int | None = None) -> str | None:
-        """Ask for a pod's deletion; return its uid, or None where there is no such pod.
+        """Request a pod's deletion; return its uid, or None if there is no such pod.
 
         Args:
             name: The pod, in the profile's namespace.
@@ -252,7 +252,7 @@ class Kubernetes:
         return None
 
     def pod_log(self, name: str) -> str:
-        """Return a pod's log, at most its first 16 MiB: more than a kubelet keeps in one file."""
+        """Return a pod's log, at most its first 16 MiB, which is more than a kubelet keeps in one file."""
         with self.explained(f"read the log of pod {name}"):
             answer = self.core.read_namespaced_pod_log(
                 name, self.profile.namespace, limit_bytes=_LOG_BYTES, _preload_content=False
@@ -267,12 +267,12 @@ class Kubernetes:
             create(self.clock, lambda: self.batch.create_namespaced_job(namespace, manifest, field_manager=MANAGER))
 
     def delete_job(self, name: str) -> None:
-        """Delete a job and its pods; one that is already gone is fine."""
+        """Delete a job and its pods, if it exists."""
         with self.explained(f"delete job {name}"), absent_is_none():
             self.batch.delete_namespaced_job(name, self.profile.namespace, propagation_policy="Background")
 
     def evict(self, namespace: str, name: str) -> bool:
-        """Ask for a pod's eviction; return False where a PodDisruptionBudget does not allow it now."""
+        """Request a pod's eviction; return False if a PodDisruptionBudget does not allow it now."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
         try:
             with self.explained(f"evict pod {namespace}/{name}"), absent_is_none():
@@ -289,13 +289,13 @@ class Kubernetes:
         change: Callable[[client.V1Node], dict[str, Any] | None],
         last_seen: client.V1Node | None = None,
     ) -> client.V1Node:
-        """Write a merge patch of a node's spec or metadata, only if nobody wrote the node since it was read.
+        """Write a merge patch of a node's spec or metadata, only if the node was not written since it was read.
 
         Args:
             name: The node.
-            change: Makes the patch of the node as it was read; None where nothing is to be done.
-            last_seen: The node as a watch last showed it, which saves the first reading. That nothing is to be done
-                is believed of a reading only.
+            change: Returns the patch for the node as it was read; None if there is nothing to do.
+            last_seen: The node as a watch last showed it, which saves the first read. If there is nothing to do, it is
+                read once more to be sure.
 
         Returns:
             The node as it is stored afterwards.
@@ -334,10 +334,10 @@ class Kubernetes:
             name: The node.
             unwanted: True for the taints to remove.
             unschedulable: The cordon; None leaves it as it is.
-            last_seen: The same as for `change_node`.
+            last_seen: As for `change_node`.
 
         Returns:
-            The node as it was read before, and as it is stored after.
+            The node as it was read before, and as it is stored afterwards.
         """
         read: list[NodeSnapshot] = []
 
@@ -355,7 +355,7 @@ class Kubernetes:
         return read[0], after
 
     def cordon(self, name: str) -> None:
-        """Make the node unschedulable; one field, so that nobody else's write can be lost."""
+        """Make the node unschedulable; it writes one field, so that no other write can be lost."""
         self._patch_node(name, {"spec": {"unschedulable": True}}, f"cordon node {name}")
 
     def _patch_node(self, name: str, patch: dict[str, Any], act: str) -> client.V1Node:
@@ -365,7 +365,7 @@ class Kubernetes:
 
 @contextmanager
 def absent_is_none() -> Iterator[None]:
-    """Leave the block where the server answers that there is no such object."""
+    """Leave the block if the server answers that there is no such object."""
     try:
         yield
     except ApiException as error:

@@ -1,4 +1,4 @@
-"""The control socket of a running lab: what it can be asked, and the asking. A real cluster has none.
+"""The control socket of a running lab: its requests and its client. A real cluster has none.
 
 One JSON line is answered with one:
 
@@ -25,7 +25,7 @@ from gameday.errors import ControlError
 
 SOCKET = "control.sock"
 _LINE_BYTES = 65_536
-# A lab asked for a restart waits 2 s at most for the component's end.
+# For a restart the lab waits at most 2 s for the component's end.
 _ANSWERS_WITHIN_S = 30.0
 # A restart of five API servers, one after the other: each ends within 2 s and is ready after 4 s, on a busy machine
 # after 30 (measured on two cores).
@@ -33,17 +33,17 @@ _READY_WITHIN_S = 300.0
 
 
 class Verb(StrEnum):
-    """A thing that a lab can be asked to do with a component."""
+    """A thing that a lab can do with a component."""
 
     RESTART = "restart"
     """End it (after 2 s by force) and start it again at once."""
     KILL = "kill"
-    """SIGKILL; like any crash, the lab starts it again."""
+    """SIGKILL; as after any crash, the lab starts it again."""
     PAUSE = "pause"
     """SIGSTOP: it keeps its connections and answers nothing."""
     RESUME = "resume"
     HOLD = "hold"
-    """End it and leave it so until it is to start."""
+    """End it, and start it only when asked to."""
     START = "start"
 
 
@@ -53,30 +53,29 @@ class Request(DocumentModel):
     verb: Verb
     component: str = Field(max_length=63)
     for_s: float | None = Field(default=None, gt=0, le=3600)
-    """Length of a pause, after which the lab resumes the component by itself; None: it stays paused until it is
-    asked."""
+    """Length of a pause, after which the lab itself resumes the component; None: it stays paused until it is asked."""
 
 
 class Look(DocumentModel):
-    """A question: does one component run, and is it paused?"""
+    """A question: is one component running, and is it paused?"""
 
     verb: Literal["look"]
     component: str = Field(max_length=63)
 
 
 class Configure(DocumentModel):
-    """Settings to run with from now on; answered when every component that this restarts is ready again.
+    """New settings to run with; answered when every component that this restarts is ready again.
 
-    Every component but etcd restarts, one after the other, and etcd where the settings change it.
+    Every component except etcd restarts, one after the other; etcd only if the settings change it.
     """
 
     verb: Literal["configure"]
     rehearsal: dict[str, Any]
-    """Keys of a plan's `rehearsal`, laid over the settings that the lab was started with (a JSON Merge Patch)."""
+    """Keys of a plan's `rehearsal`, merged into the settings that the lab was started with (a JSON Merge Patch)."""
 
 
 class Fresh(DocumentModel):
-    """Restart the API servers as they are, one after the other; answered when the last is ready."""
+    """Restart the API servers unchanged, one after the other; answered when the last is ready."""
 
     verb: Literal["fresh"]
 
@@ -85,7 +84,7 @@ Order = Request | Look | Configure | Fresh
 
 
 class Answer(DocumentModel):
-    """The component's process id (None: it does not run, or several were asked for), or why nothing was done."""
+    """The component's process id (None: it is not running, or there are several), or why nothing was done."""
 
     pid: int | None = None
     paused: bool = False
@@ -93,16 +92,16 @@ class Answer(DocumentModel):
 
 
 def ask_lab(control: Path, verb: Verb, component: str, for_s: float | None = None) -> int | None:
-    """Ask for something to be done with a component.
+    """Ask the lab to do something with a component.
 
     Args:
         control: The lab's control socket.
         verb: What to do.
         component: The component's name.
-        for_s: Of a pause: seconds after which the lab resumes it by itself; None: it stays paused.
+        for_s: For a pause: seconds after which the lab itself resumes it; None: it stays paused.
 
     Returns:
-        The component's process id, None where it runs no more.
+        The component's process id; None if it is no longer running.
 
     Raises:
         ControlError: The lab refuses, or there is none.
@@ -116,7 +115,7 @@ def look_at(control: Path, component: str) -> Answer:
 
 
 def configure_lab(control: Path, rehearsal: dict[str, Any]) -> None:
-    """Let a lab run with other settings, everything but etcd started anew, and wait until it is ready.
+    """Restart a lab with other settings, except etcd, and wait until it is ready.
 
     Args:
         control: The lab's control socket.
@@ -134,7 +133,7 @@ def restart_api_servers(control: Path) -> None:
 
 
 def read_line(peer: socket.socket, within_s: float) -> bytes:
-    """Read up to a newline; raises OSError where none comes in time."""
+    """Read up to a newline; raises OSError if none comes in time."""
     line, deadline = b"", time.monotonic() + within_s
     while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
         peer.settimeout(max(0.001, deadline - time.monotonic()))
@@ -147,7 +146,7 @@ def read_line(peer: socket.socket, within_s: float) -> bytes:
 
 @contextmanager
 def short_address(control: Path) -> Iterator[str]:
-    """The socket's name, short whatever its folder's is: unix(7) leaves it 107 bytes."""
+    """Yield a short name for the socket, in any folder: unix(7) allows 107 bytes."""
     directory = os.open(control.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{control.name}"

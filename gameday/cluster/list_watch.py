@@ -1,9 +1,9 @@
 """The list-watch protocol of the API server: the state that one question selects, then its changes, resumable.
 
-It reads the official client's raw responses: the cost counter sees every byte, and another thread can end a read.
-kr8s (asyncio behind a portal; begins an expired watch again at the same version), lightkube (a third HTTP stack; a
-read that nothing ends) and the client's own SharedInformer (no bookmarks, no pages, no pause after a failed watch)
-cannot stream lists, and each would need more code around it than is here.
+It reads the official client's raw responses: the cost counter sees every byte, and another thread can end a read. kr8s
+(asyncio behind a portal; restarts an expired watch at the same version), lightkube (a third HTTP stack; its reads
+cannot be ended) and the client's own SharedInformer (no bookmarks, no pages, no pause after a failed watch) cannot
+stream lists, and each would need more code around it than this module has.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from kubernetes.client.exceptions import ApiException
 
 STATE, ADDED, MODIFIED, DELETED = "STATE", "ADDED", "MODIFIED", "DELETED"
 
-# client-go's reflectors ask for 5 to 10 minutes, too: clients that connected together do not come back together.
+# client-go's reflectors also ask for 5 to 10 minutes, so that clients that connected together do not come back
+# together.
 _WATCH_S = (300, 600)
-# To connect, TLS included, and to wait for the next byte: the API server sends a bookmark every minute
+# To connect, TLS included, and to wait for the next byte. The API server sends a bookmark every minute
 # (defaultBookmarkFrequency in its cacher.go; measured on 1.37.1: the first after two), so a stream that is silent for
 # longer is dead.
 _TIMEOUTS_S = (5.0, 180.0)
 _PAGE = 500
-# A server without streamed lists calls the parameters invalid.
+# A server without streamed lists rejects the parameters as invalid.
 _DOES_NOT_STREAM = (400, 410, 422)
 # The version is too old, or one that a server restored from a backup has not reached (504, or 500 by etcd itself).
 _READ_ANEW = (400, 410, 500, 504)
@@ -53,9 +54,9 @@ class ListWatch:
         self._selection = selection
         self._decode = decode or _model_of(list_call).from_dict
         self._version = ""
-        """The resourceVersion to go on from; empty where the state has to be read."""
+        """The resourceVersion to continue from; empty if the state has to be read."""
         self._streams = True
-        """False once the server did not stream a state to its end: it is listed from then on."""
+        """False once the server failed to stream a state to its end: from then on it is listed."""
         self._lock = threading.Lock()
         self._answer: Any = None
         self._stopped = False
@@ -64,16 +65,16 @@ class ListWatch:
         """End `changes`, from any thread."""
         with self._lock:
             self._stopped = True
-            # Not close(), which would wait for the very read that is to end.
+            # close() would wait for the read that has to end.
             if sock := getattr(getattr(self._answer, "connection", None), "sock", None):
                 with suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
     def changes(self) -> Generator[tuple[str, Key, Any]]:
-        """Yield type, key and object of what one connection brings, until it ends; a later call goes on from there.
+        """Yield type, key and object of everything that one connection brings, until it ends; a later call continues.
 
-        The first is a STATE, once the watch is up: its object is the whole state by key, or None where the connection
-        goes on from the one before it. ADDED, MODIFIED and DELETED follow.
+        The first is a STATE, once the watch is up: its object is the whole state by key, or None if the connection
+        continues the one before it. ADDED, MODIFIED and DELETED follow.
 
         Raises:
             ApiException: The server refuses, or ends the watch with an error.
@@ -94,7 +95,7 @@ class ListWatch:
                 raise
         if self._version or self._stopped:
             return
-        # Half a state cannot be gone on from: its events come in no order.
+        # Half a state cannot be continued, because its events come in no order.
         self._streams = False
         yield from self._connection()
 
@@ -153,10 +154,10 @@ class ListWatch:
 
 
 def _without_validation(list_call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a list method of the client without the check of its arguments; any other function as it is.
+    """Return a list method of the client without the check of its arguments; any other function unchanged.
 
-    The check (pydantic's `validate_call`) keeps its frames, which are Rust, under the request. A watch still asks in
-    its own thread when the process ends, and CPython before 3.14 unwinds such a thread: Rust aborts the process then.
+    The check (pydantic's `validate_call`) leaves its Rust frames below the request. If a watch is still asking in its
+    own thread when the process ends, CPython before 3.14 unwinds that thread, and Rust then aborts the process.
     """
     if inspect.ismethod(list_call) and (unchecked := getattr(list_call, "raw_function", None)):
         return partial(unchecked, list_call.__self__)
@@ -170,7 +171,7 @@ def _model_of(list_call: Callable[..., Any]) -> Any:
 
 
 def _events(answer: Any) -> Iterator[tuple[str, _Json]]:
-    """Yield type and object of a watch's events as they come; raise ApiException for an ERROR among them."""
+    """Yield type and object of a watch's events as they come. Raises ApiException for an ERROR event."""
     rest = b""
     for chunk in answer.stream():
         *lines, rest = (rest + chunk).split(b"\n")

@@ -1,8 +1,8 @@
 """Loki: lines of a time range, page by page, and a tail that loses nothing when the store restarts.
 
-Loki's tail alone is not enough: it breaks with the connection, and lines that reach the store late (a shipper that
-catches up after an outage) may carry times before those already seen. `LogFollower` therefore reads a range again at
-every connection, and now and then in between, and drops what it has delivered.
+Loki's tail alone is not enough: it breaks with the connection, and late lines (from a shipper that catches up after an
+outage) may have earlier times than lines already seen. `LogFollower` therefore reads a range again at every connection,
+and sometimes in between, and drops what it has already delivered.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _PAGE_LINES = 1000
 _BACK_OFF_S = (0.2, 5.0)
 _ENDS_WITHIN_S = 5.0
 _WITHOUT_TAIL = 2
-"""Times in a row that the tail fails and the range is read, so that it is not the store that has just come back."""
+"""Failures of the tail in a row after which the range is read; after one, the store may have just come back."""
 RANGE_EVERY_S = 5.0
-"""The pace at which a store is asked whose tail cannot be opened: a line is late by as much, and two minutes of the
-lines asked for are read each time. Our choice."""
+"""Interval of the queries to a store with a tail that cannot be opened: a line is late by as much, and each query
+reads two minutes of the wanted lines. Our choice."""
 # A frame holds the lines of one flush; a line is at most 256 KB by Loki's default limits_config.max_line_size.
 _LARGEST_FRAME_BYTES = 16 * 1024 * 1024
 _NS_DIGITS = 19  # until the year 2286
-# How far ahead a shipper's clock may run: Loki itself refuses lines 10 minutes ahead (creation_grace_period).
+# How far ahead a shipper's clock may be: Loki refuses lines 10 minutes ahead (creation_grace_period).
 _AHEAD_NS = 600 * 10**9
-# The newest lines are remembered to recognise repetitions; so many take 36 MB.
+# The newest lines are remembered to recognise repetitions; this many take 36 MB.
 _MOST_REMEMBERED = 200_000
 
 
@@ -72,7 +72,7 @@ class LogLine:
         return datetime.fromtimestamp(self.ns // 10**9, UTC).replace(microsecond=self.ns % 10**9 // 1000)
 
     def label(self, name: str) -> str | None:
-        """Return the label's value, None where the line has no such label."""
+        """Return the label's value, None if the line has no such label."""
         return next((value for key, value in self.labels if key == name), None)
 
 
@@ -88,7 +88,7 @@ class _Stream(Answer):
 def _line(labels: tuple[tuple[str, str], ...], entry: object) -> LogLine | None:
     """Return the line of an entry, [nanoseconds, line]; None for anything else.
 
-    A third member is structured metadata where that is categorised; it is in the labels otherwise.
+    A third member is structured metadata if Loki separates that; otherwise it is in the labels.
     """
     match entry:
         case [str() as ns, str() as text, *_] if ns.isascii() and ns.isdecimal() and len(ns) <= _NS_DIGITS:
@@ -119,11 +119,11 @@ class Followed(StrEnum):
     TAIL = "tail"
     """The store sends each line as it comes."""
     RANGE = "range"
-    """The store is asked for the newest lines again and again: a proxy before it does not serve the tail."""
+    """The newest lines are queried again and again, because a proxy in front of the store does not serve the tail."""
 
 
 def _uncounted(_: int) -> None:
-    """Skip what is unreadable without counting it."""
+    """Skip unreadable parts without counting them."""
 
 
 def nanoseconds(at: datetime) -> int:
@@ -142,17 +142,17 @@ class LogStore(HttpAdapter):
         page: int = _PAGE_LINES,
         on_unreadable: Callable[[int], None] = _uncounted,
     ) -> Iterator[LogLine]:
-        """Yield every line with start <= time < end, oldest first, whatever the store's limit per answer.
+        """Yield every line with start <= time < end, oldest first, even beyond the store's limit per answer.
 
         Args:
             query: LogQL without metrics.
             start_ns: Unix time.
             end_ns: Unix time.
             page: Lines to ask for at a time.
-            on_unreadable: Called with the number of streams and entries that are none, which are skipped.
+            on_unreadable: Called with the number of unreadable streams and entries, which are skipped.
 
         Raises:
-            AdapterError: Also where more lines carry one time than the store hands out.
+            AdapterError: Also if more lines have the same time than the store hands out.
         """
         delivered: set[LogLine] = set()
         while start_ns < end_ns:
@@ -178,7 +178,7 @@ class LogStore(HttpAdapter):
         return _lines_of(answer.data.result)
 
     def open_tail(self, query: str, start_ns: int) -> ClientConnection:
-        """Return a websocket whose messages are Loki's tail frames; `start_ns` is a Unix time. Raises AdapterError."""
+        """Return a websocket for Loki's tail frames; `start_ns` is a Unix time. Raises AdapterError."""
         request = self.http.client.build_request("GET", _TAIL, params={"query": query, "start": start_ns})
         request = next(self.http.credentials.auth_flow(request))
         headers = {
@@ -213,7 +213,7 @@ class LogStore(HttpAdapter):
     def read_frame(self, message: str | bytes, on_unreadable: Callable[[int], None]) -> tuple[list[LogLine], bool]:
         """Return a tail frame's lines, oldest first, and True if the store dropped some. Raises AdapterError.
 
-        `on_unreadable` is called with the number of streams and entries that are none, which are skipped.
+        `on_unreadable` is called with the number of unreadable streams and entries, which are skipped.
         """
         self.http.counter.add_bytes(len(message))
         try:
@@ -224,7 +224,7 @@ class LogStore(HttpAdapter):
 
 
 def _lines_of(streams: Iterable[object]) -> list[LogLine | None]:
-    """Return the lines of all streams; None for each stream and each entry that is none."""
+    """Return the lines of all streams; None for each stream or entry that is unreadable."""
     lines: list[LogLine | None] = []
     for stream in streams:
         try:
@@ -255,7 +255,7 @@ class LogFollower:
         on_connected: Callable[[Followed | None], None] = lambda _: None,
         on_unreadable: Callable[[int], None] = _uncounted,
     ) -> None:
-        """Prepare to follow; nothing is sent before `lines` is iterated.
+        """Prepare to follow; nothing is sent until `lines` is iterated.
 
         Args:
             store: The log store.
@@ -263,9 +263,8 @@ class LogFollower:
             since_ns: Unix time of the oldest line.
             overlap_s: Seconds by which a line may reach the store late and still be found.
             recheck_s: Seconds after which the range is read again while the tail seems well.
-            on_connected: Called with how the log is followed once all its lines so far are read, with None when it no
-                longer is.
-            on_unreadable: Called with the number of streams and entries that are none, each time some are read.
+            on_connected: Called with the way of following once all lines so far are read, and with None when it ends.
+            on_unreadable: Called with the number of unreadable streams and entries, each time there are some.
         """
         self._store = store
         self._query = query
@@ -291,7 +290,7 @@ class LogFollower:
                 socket.close()
 
     def lines(self) -> Iterator[LogLine]:
-        """Yield the lines as they come, until `stop`; outages are waited out.
+        """Yield the lines as they come, until `stop`; it waits through outages.
 
         Raises:
             AdapterError: Loki cannot parse the query.
@@ -307,7 +306,7 @@ class LogFollower:
                         self._follows(Followed.TAIL)
                         yield from self._tail(socket)
                 except (AdapterError, OSError, WebSocketException) as error:
-                    # A tail that a proxy closes at once, again and again, is none.
+                    # If a proxy closes the tail at once, again and again, the tail counts as missing.
                     if self._socket is not None and time.monotonic() - opened_at > RANGE_EVERY_S:
                         failures = self._without_tail = 0
                     failures += 1
@@ -320,7 +319,7 @@ class LogFollower:
             self._follows(None)
 
     def _read_range(self, error: Exception) -> Iterator[LogLine]:
-        """Read the newest lines from a store whose tail cannot be followed, because of `error`.
+        """Read the newest lines from a store, because following its tail failed with `error`.
 
         Raises:
             AdapterError: Loki cannot parse the query.
@@ -330,7 +329,7 @@ class LogFollower:
         try:
             yield from self._fill()
         except AdapterError as range_error:
-            # A 400 for the tail alone may be Loki's max_concurrent_tail_requests, or a proxy's.
+            # A 400 for the tail alone may come from Loki's max_concurrent_tail_requests, or from a proxy.
             if range_error.status == 400:
                 raise
             self._without_tail = 0
@@ -375,7 +374,7 @@ class LogFollower:
                 recheck_at = time.monotonic() + self._recheck_s
 
     def _fill_beside(self, socket: Connection) -> Generator[LogLine, None, bool]:
-        """Read the range, and after each page's lines what the tail has brought, as a flood has many pages.
+        """Read the range, and after each page the new lines of the tail, because a flood has many pages.
 
         Return True if the store dropped some of the tail meanwhile.
         """
@@ -395,7 +394,7 @@ class LogFollower:
         start = max(self._since_ns, self._read_until - self._overlap_ns)
         end = asked_at + _AHEAD_NS
         yield from self._fresh(self._store.query_range(self._query, start, end, on_unreadable=self._on_unreadable))
-        # Only a whole range counts as read; a broken one is asked for again.
+        # Only a whole range counts as read; a broken one is requested again.
         self._read_until = max(self._read_until, asked_at)
         self._forget()
 
@@ -416,17 +415,17 @@ class LogFollower:
 
 
 class LogTail:
-    """A follower's lines, handed over in a thread of its own until `stop`."""
+    """A follower's lines, handed over in a separate thread until `stop`."""
 
     def __init__(
         self, follower: LogFollower, on_line: Callable[[LogLine], None], on_refused: Callable[[AdapterError], None]
     ) -> None:
-        """Begin.
+        """Start the thread.
 
         Args:
             follower: Finds the lines.
             on_line: Called with every line as it comes.
-            on_refused: Called once where Loki cannot parse the query; no line comes then.
+            on_refused: Called once if Loki cannot parse the query; then no line comes.
         """
         self._follower = follower
         self._on_line = on_line
@@ -448,7 +447,7 @@ class LogTail:
 
 
 class Loki(LogStore):
-    """The kernel log of a cluster, by the labels its profile maps."""
+    """The kernel log of a cluster, by the labels in its profile."""
 
     def __init__(self, profile: ClusterProfile, counter: CallCounter | None = None) -> None:
         super().__init__(profile.loki, counter)
@@ -470,11 +469,11 @@ class Loki(LogStore):
         on_line: Callable[[LogLine], None],
         on_refused: Callable[[AdapterError], None],
     ) -> LogTail:
-        """Begin to follow the node's lines from `since` on; arguments as for `LogTail`."""
+        """Start to follow the node's lines from `since` on; arguments as for `LogTail`."""
         return LogTail(LogFollower(self, self._of_node(node), nanoseconds(since)), on_line, on_refused)
 
     def try_tail(self) -> None:
-        """Open the tail of the kernel log, as who follows it does, and close it. Raises AdapterError."""
+        """Open the tail of the kernel log like a follower, and close it. Raises AdapterError."""
         with self.open_tail(self._profile.loki_selector, time.time_ns()):
             pass
 

@@ -20,33 +20,34 @@ EPISODE_LABEL = "gameday.dev/repair-episode"
 """The label of an agent's pod that repairs a node for the node-health controller, and belongs to no run."""
 ROLE_LABEL = "gameday.dev/role"
 _STATE_DIR = "/run/gameday"
-# The agent reaches a node whatever taint it carries.
+# The agent has to reach a node with any taint.
 _TOLERATE_ALL = [{"operator": "Exists"}]
 _AGENT = "agent"
-# NVIDIA's container runtime reads these to bring NVML and CUDA into a pod whose GPUs no device plugin gave it; the GPU
+# NVIDIA's container runtime reads these to bring NVML and CUDA into a pod without GPUs from a device plugin; the GPU
 # operator's NRI plugin reads the annotation, in namespaces that it allows (docs/sources.md, GPU operator).
 _ALL_GPUS = (
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
 )
 NRI_ANNOTATION = "nvidia.cdi.k8s.io/container."
-"""The beginning of the annotation by which a container, named behind it, asks NVIDIA's NRI plugin for devices."""
+"""The prefix of the annotation by which a container, named after it, asks NVIDIA's NRI plugin for devices."""
 _ALL_GPUS_BY_NRI = {f"{NRI_ANNOTATION}{_AGENT}": "management.nvidia.com/gpu=all"}
-# Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of
-# up to 10 s (gameday/agent/inject.py), and the pauses between them.
+# Seconds an agent gets to undo after SIGTERM before the kubelet kills it: three attempts, each with host calls of up to
+# 10 s (gameday/agent/inject.py), and the pauses between them.
 AGENT_GRACE_S = 60
 
 
 @dataclass(frozen=True)
 class GpuPodTemplate:
-    """The settings of one cluster for our GPU pods that go through the scheduler; they ask for GPUs and sleep."""
+    """A cluster's settings for our GPU pods that go through the scheduler; they ask for GPUs and sleep."""
 
     image: str
     priority_class: str
-    """A class that preempts nobody: on a full node the scheduler would else delete a user's pod of lower priority."""
+    """A class that never preempts: otherwise the scheduler would delete a user's pod of lower priority on a full
+    node."""
     tolerated_taint_keys: tuple[str, ...]
     """Keys of the taints that every GPU node of the cluster may carry. A pod that asks for GPUs tolerates these by
-    itself only where the admission plugin ExtendedResourceToleration is on, which it is not by default."""
+    itself only if the admission plugin ExtendedResourceToleration is on, which is not the default."""
 
 
 def agent_pod(
@@ -70,15 +71,15 @@ def agent_pod(
         name: The pod's name.
         task: The agent's task as JSON.
         role: The task's role, as a label.
-        run_id: The run, as a label; the episode, where `owner_label` is EPISODE_LABEL.
-        node: The node; the pod goes there past the scheduler.
+        run_id: The run, as a label; the episode, if `owner_label` is EPISODE_LABEL.
+        node: The node; the pod goes there without the scheduler.
         profile: The cluster's.
         deadline: The pod's own activeDeadlineSeconds, the dead-man's switch.
         security: The privileges that the task needs on the node.
         gpus: The GPUs to ask the device plugin for.
         priority_class: None for the cluster's default.
-        owner_label: The label that names the pod's owner. Pods with RUN_LABEL whose run is dead are deleted.
-        account: The service account whose rights the pod has at the API server; None: none, as on every GPU node.
+        owner_label: The label that names the pod's owner. Pods with RUN_LABEL are deleted when their run is dead.
+        account: The service account of the pod at the API server; None: none, as on every GPU node.
     """
     takes_all_gpus = security.privileged and not gpus
     annotations = {"annotations": _ALL_GPUS_BY_NRI} if takes_all_gpus else {}
@@ -113,7 +114,7 @@ def agent_pod(
 
 
 _PROBE_GRACE_S = 10
-"""Seconds that a probe gets to end: its loads look for the end four times a second, its last measurements take one."""
+"""Seconds that a probe gets to end: its loads check for that four times a second, its last measurements take one."""
 
 
 def probe_pod(
@@ -130,8 +131,8 @@ def probe_pod(
 ) -> dict[str, Any]:
     """Return the agent's pod that measures free GPUs of exactly this node, and comes through the scheduler.
 
-    So it never gets a GPU that another pod has, takes its own off the scheduler's books while it runs, and gives way to
-    whatever pod of higher priority waits for one.
+    So it never gets another pod's GPU, the scheduler counts its own as used, and it gives way to any pod of higher
+    priority that waits for one.
 
     Args:
         name: The pod's name.
@@ -165,11 +166,11 @@ def probe_pod(
 
 
 def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str, node: str) -> dict[str, Any]:
-    """Return the container of an agent's pod; an empty `node` leaves out the node's name."""
+    """Return the container of an agent's pod; an empty `node` leaves the node's name out."""
     return {
         "name": _AGENT,
         "image": image,
-        # The agent that undoes must not need the registry: the first one brought the image.
+        # The agent that undoes must not need the registry: the first agent brought the image.
         "imagePullPolicy": "IfNotPresent",
         "args": ["-m", "gameday.agent"],
         "env": [
@@ -194,9 +195,9 @@ def _agent(image: str, task: str, security: PodSecurity, gpus: int, *, pod: str,
 
 
 def _security_context(security: PodSecurity) -> dict[str, Any]:
-    """Return the container's security context; root in any case, as the host's files and daemons are root's.
+    """Return the container's security context; always root, because the host's files and daemons belong to root.
 
-    AppArmor's default profile forbids what the capabilities are granted for, so it goes with them.
+    AppArmor's default profile forbids the uses for which the capabilities are granted, so it is off with them.
     """
     if security.privileged:
         return {"privileged": True, "runAsUser": 0}
@@ -223,7 +224,7 @@ def misaligned_pod(
 ) -> dict[str, Any]:
     """Return a pod of QoS Guaranteed for exactly this node, with whole CPUs, so that a static CPU Manager pins it.
 
-    It comes through the scheduler: only that distinguishes "no room" from "not from one NUMA node".
+    It comes through the scheduler, because only that tells "no room" from "not from one NUMA node".
     """
     spec = _gpu_sleeper(template) | _only_on(node)
     asked = {GPU_RESOURCE: str(gpus), "cpu": str(cpus), "memory": "16Mi"}
@@ -237,7 +238,7 @@ def misaligned_pod(
 
 
 def gpu_job(name: str, *, run_id: str, selector: dict[str, str], template: GpuPodTemplate) -> dict[str, Any]:
-    """Return a job of one GPU pod that any matching node may take, as a user's controller would resubmit it."""
+    """Return a job of one GPU pod that any matching node may take, like one that a user's controller resubmits."""
     spec = _gpu_sleeper(template) | {"nodeSelector": selector}
     pod = {"metadata": {"labels": _labels(run_id, "resubmitted")}, "spec": spec}
     return {
@@ -257,8 +258,8 @@ def gang_pod(
         name: The pod's name.
         run_id: The run, as a label.
         selector: Labels of the nodes that may take it.
-        template: The settings of the cluster.
-        prefers_fast: It has the node affinity by GPU classes that docs/fleet.md shows.
+        template: The cluster's settings.
+        prefers_fast: Give it the node affinity by GPU classes in docs/fleet.md.
     """
     spec = _gpu_sleeper(template) | {"nodeSelector": selector} | (_prefers_fast() if prefers_fast else {})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(name, run_id, "gang"), "spec": spec}
@@ -316,7 +317,7 @@ def probe_job(name: str, *, run_id: str, job: ProbeJob, template: GpuPodTemplate
         "metadata": _metadata(name, run_id, "probe"),
         "spec": {
             "backoffLimit": 0,
-            # The pod's own deadline comes first, and leaves a failed pod; this one takes one away that found no place.
+            # The pod's own deadline comes first, and leaves a failed pod; this one removes a pod that found no place.
             "activeDeadlineSeconds": seconds + _JOB_OUTLASTS_POD_S,
             "ttlSecondsAfterFinished": 600,
             "template": {"metadata": {"labels": _labels(run_id, "probe")}, "spec": spec},
@@ -325,9 +326,9 @@ def probe_job(name: str, *, run_id: str, job: ProbeJob, template: GpuPodTemplate
 
 
 def _only_on(node: str) -> dict[str, Any]:
-    """Return an affinity as DaemonSet pods have it: the scheduler then judges, and speaks of, this node alone.
+    """Return an affinity like that of DaemonSet pods: the scheduler then judges and names only this node.
 
-    With a node selector its message would name other nodes' taints, too, such as a control plane's.
+    With a node selector the message would name other nodes' taints, too, such as a control plane's.
     """
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [named]}}
@@ -341,7 +342,7 @@ def _gpu_sleeper(template: GpuPodTemplate) -> dict[str, Any]:
         "tolerations": [{"key": key, "operator": "Exists"} for key in template.tolerated_taint_keys],
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
-        # It ends by itself within ten minutes, should everybody who could delete it be dead.
+        # It ends by itself within ten minutes, even if everybody who could delete it is dead.
         "activeDeadlineSeconds": 600,
         "containers": [
             {

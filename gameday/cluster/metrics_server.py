@@ -1,4 +1,4 @@
-"""Prometheus metrics of a process of ours, on a port of its own."""
+"""Prometheus metrics of one of our processes, on its own port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gameday.cluster.quiet_http import QuietHandler, QuietServer
 
 
 class _Handler(QuietHandler, MetricsHandler):
-    """Not the library's own server, which has neither a limit to its threads nor a timeout."""
+    """A handler with a limit of threads and a timeout, which the library's own server lacks."""
 
 
 def serve_metrics(registry: CollectorRegistry, address: str, port: int) -> int:

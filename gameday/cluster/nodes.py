@@ -1,4 +1,4 @@
-"""Nodes as a game-day reads them: what it may change, or may be blamed for changing, and who wrote it."""
+"""Nodes as a game-day reads them: the parts that it may change or be blamed for, and who wrote them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gameday.values.nodes import VIRTUAL_PROVIDER, NodeReadiness, NodeSnapshot, 
 GPU_RESOURCE = "nvidia.com/gpu"
 """The device plugin's name for whole GPUs, in a node's allocatable and in a container's limits."""
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
-"""GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and shares of time."""
+"""GPU feature discovery's count of physical GPUs; `allocatable` also counts MIG slices and time-sliced shares."""
 GPU_PART_RESOURCES = (f"{GPU_RESOURCE}.", "nvidia.com/mig-")
-"""Beginnings of the device plugin's names for shares of time (nvidia.com/gpu.shared) and, under the mixed strategy, for
-MIG slices."""
+"""Prefixes of the device plugin's names for time-sliced shares (nvidia.com/gpu.shared) and, under the mixed
+strategy, for MIG slices."""
 REASON_ANNOTATION = "gameday.dev/faulty-reason"
 """The annotation in which our node-health controller says why and when it quarantined a node."""
 _KWOK = "kwok.x-k8s.io/node"  # kwok keeps the nodes that carry this annotation
@@ -45,13 +45,13 @@ def snapshot(node: client.V1Node) -> NodeSnapshot:
 
 
 def _is_virtual(node: client.V1Node) -> bool:
-    """Return whether no machine is behind a node: one of a rehearsal's, or one that kwok keeps."""
+    """Return True if no machine is behind a node: one of a rehearsal, or one that kwok keeps."""
     annotations = node.metadata.annotations or {}
     return (node.spec.provider_id or "").startswith(VIRTUAL_PROVIDER) or _KWOK in annotations
 
 
 def readiness(node: dict[str, Any]) -> NodeReadiness:
-    """Return whether a node, given as its JSON, is Ready, and since when."""
+    """Return the readiness of a node, given as JSON, and since when it has it."""
     conditions = (node.get("status") or {}).get("conditions") or []
     ready: dict[str, str] = next((one for one in conditions if one["type"] == "Ready"), {})
     return NodeReadiness(ready=ready.get("status") == "True", since=ready.get("lastTransitionTime"))
@@ -63,40 +63,39 @@ def taints_of(node: client.V1Node) -> tuple[Taint, ...]:
 
 
 def to_taint(taint: client.V1Taint) -> Taint:
-    """Return the client's taint as ours; an absent value is an empty one, as for the API server."""
+    """Return the client's taint as ours; a missing value counts as empty, as for the API server."""
     return Taint(key=taint.key, value=taint.value or "", effect=taint.effect)
 
 
 def taint_manager(node: client.V1Node) -> str | None:
-    """Return the field manager that last wrote spec.taints; None where managedFields name none.
+    """Return the field manager that last wrote spec.taints; None if managedFields name none.
 
-    The API server owns spec.taints as one field (it is an atomic list), so this names the last writer of the whole
-    list.
+    The API server owns spec.taints as one field (an atomic list), so this is the last writer of the whole list.
     """
     write = _last_write(node, "f:spec", "f:taints")
     return write.manager if write else None
 
 
 def taints_written_at(node: client.V1Node) -> datetime | None:
-    """Return the second at which spec.taints was last written; None where managedFields name none."""
+    """Return the second in which spec.taints was last written; None if managedFields name none."""
     write = _last_write(node, "f:spec", "f:taints")
     return write.time if write else None
 
 
 def cordon_written_at(node: client.V1Node) -> datetime | None:
-    """Return the second at which the cordon's writer last wrote the node; None where managedFields name none."""
+    """Return the second in which the cordon's writer last wrote the node; None if managedFields name none."""
     write = _last_write(node, "f:spec", "f:unschedulable")
     return write.time if write else None
 
 
 def label_written_at(node: client.V1Node, label: str) -> datetime | None:
-    """Return the second at which the label's writer last wrote the node; None where managedFields name none."""
+    """Return the second in which the label's writer last wrote the node; None if managedFields name none."""
     write = _last_write(node, "f:metadata", "f:labels", f"f:{label}")
     return write.time if write else None
 
 
 def cordon_manager(node: client.V1Node) -> str | None:
-    """Return the field manager that last wrote the cordon; None where managedFields name none."""
+    """Return the field manager that last wrote the cordon; None if managedFields name none."""
     write = _last_write(node, "f:spec", "f:unschedulable")
     return write.manager if write else None
 
@@ -108,9 +107,9 @@ def _last_write(node: client.V1Node, *path: str) -> client.V1ManagedFieldsEntry 
 
 
 def decided_at(node: client.V1Node) -> datetime | None:
-    """Return the moment at which our node-health controller decided to quarantine the node.
+    """Return when our node-health controller decided to quarantine the node.
 
-    None for other detectors, which leave no such annotation, and for one that cannot be read.
+    None for other detectors, which leave no such annotation, and for an unreadable one.
     """
     try:
         reason = json.loads((node.metadata.annotations or {})[REASON_ANNOTATION])

@@ -1,7 +1,7 @@
 """The GPU operator's operands on one node: sent away by its labels before a GPU reset, and brought back by them.
 
-Each operand is a DaemonSet that runs where a label `nvidia.com/gpu.deploy.NAME` is `true`. The operator leaves any
-other value alone (docs/sources.md, GPU operator).
+Each operand is a DaemonSet for the nodes on which a label `nvidia.com/gpu.deploy.NAME` is `true`. The operator leaves
+any other value alone (docs/sources.md, GPU operator).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _OPEN_GPUS = (
     "node-status-exporter",
     "nvsm",
 )
-"""The operands that keep GPUs open, or open them now and then. Driver, toolkit, validator, MIG manager and DRA driver
-do not, and stay."""
+"""The operands that keep GPUs open, or open them now and then. Driver, toolkit, validator, MIG manager and DRA
+driver do not, and stay."""
 _RUNS = "true"
 _KEEP_PODS_AWAY = ("NoSchedule", "NoExecute")
 AWAY = "paused-for-gameday"
-"""The value of the label of an operand that we sent away."""
+"""The label's value for an operand that we sent away."""
 
 
 def running_operands(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the labels of a node's operands that keep GPUs open; empty where the operator has none there.
+    """Return the labels of a node's operands that keep GPUs open; empty if the operator has none there.
 
     Raises:
         ForeignPauseError: One of them is neither on nor off, as during a driver upgrade.
@@ -52,15 +52,15 @@ def pods_of(pods: Iterable[Any], labels: Collection[str]) -> list[Any]:
 
 
 def keeps_away(pods: Iterable[Any], taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """Return the taints under which a successor of one of these pods would not be made.
+    """Return the taints that would keep away a successor of one of these pods.
 
-    The DaemonSet controller makes none for a node with a NoSchedule or NoExecute taint that the pod does not tolerate;
-    the tolerations that it adds itself are in the pods. As shipped, the operator's operands tolerate nvidia.com/gpu
-    beside these, and nothing else (docs/sources.md, GPU operator).
+    The DaemonSet controller creates none for a node with a NoSchedule or NoExecute taint that the pod does not
+    tolerate; the tolerations that it adds itself are in the pods. As shipped, the operator's operands tolerate
+    nvidia.com/gpu besides these, and nothing else (docs/sources.md, GPU operator).
 
     Args:
         pods: Pods (V1Pod) of operands.
-        taints: The node's, as it is or as it is expected to be.
+        taints: The node's current or expected taints.
     """
     there = [pod.spec.tolerations or () for pod in pods]
     hard = [taint for taint in taints if taint.effect in _KEEP_PODS_AWAY]
@@ -68,7 +68,7 @@ def keeps_away(pods: Iterable[Any], taints: Iterable[Taint]) -> tuple[Taint, ...
 
 
 def let_return(taints: Sequence[Taint]) -> str:
-    """Return how to let operands return to nodes with these taints: a command, and where it has to be kept."""
+    """Return how to let operands return to nodes with these taints: a command, and whether it has to be kept."""
     added = [
         {
             "op": "add",
@@ -92,15 +92,15 @@ def _tolerated(taint: Taint, tolerations: Iterable[Any]) -> bool:
 
 
 def send_away(kubernetes: Kubernetes, node: str, labels: Collection[str]) -> None:
-    """Have the operator's DaemonSets take these operands off the node. Raises KubernetesError."""
+    """Make the operator's DaemonSets remove these operands from the node. Raises KubernetesError."""
     kubernetes.change_node(node, lambda now: _relabelled(now, labels, _RUNS, AWAY))
 
 
 def bring_back(kubernetes: Kubernetes, node: str, labels: Collection[str]) -> dict[str, str]:
-    """Put back the labels that are as we left them, and return what they all are afterwards; empty: not there.
+    """Put back the labels that are as we left them, and return all their values afterwards; empty if missing.
 
     Raises:
-        KubernetesError: The node cannot be written; its status is 404 where it is gone.
+        KubernetesError: The node cannot be written; its status is 404 if it is gone.
     """
     after = kubernetes.change_node(node, lambda now: _relabelled(now, labels, AWAY, _RUNS))
     found = after.metadata.labels or {}

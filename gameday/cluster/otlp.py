@@ -1,89 +1,78 @@
-"""A receiver of OpenTelemetry traces over OTLP/HTTP: a collector, Tempo, Jaeger and others."""
+"""A receiver of OpenTelemetry traces over OTLP/HTTP: a collector, Tempo, Jaeger and others.
+
+OpenTelemetry's own exporter sends, by its own environment variables (OTEL_EXPORTER_OTLP_…): headers, certificates,
+timeout, compression.
+"""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
-from urllib.parse import unquote
+import logging
+from collections.abc import Sequence
+from typing import Any
 
-from pydantic import Field, ValidationError
+import requests
+from google.protobuf.message import DecodeError
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.trace import ReadableSpan
 
-from gameday.cluster.http import Answer, HttpAdapter
 from gameday.cluster.http_errors import excerpt
-from gameday.cluster.profile import Endpoint
 from gameday.errors import AdapterError
+from gameday.text import without_secrets
 
-PATH = "v1/traces"
-HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
-"""The variables that hold a receiver's headers, credentials among them; the first that is set counts.
+_PATH = "/v1/traces"
+_HEADERS = "$OTEL_EXPORTER_OTLP_HEADERS"
+_HINTS = {
+    401: f"it wants credentials: set {_HEADERS} to Authorization=Bearer%20TOKEN",
+    403: f"it does not accept the credentials in {_HEADERS}",
+    404: f"a path before {_PATH} belongs into the URL; OTLP/HTTP has port 4318 by default, and 4317 is gRPC's",
+}
 
-Both are OpenTelemetry's own (docs/sources.md, OTLP traces).
-"""
-
-# A header's name by RFC 9110 5.6.2.
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
-class PartialSuccess(Answer):
-    """The number of spans that a receiver did not take, and its word on it."""
-
-    rejected_spans: int = Field(default=0, alias="rejectedSpans")
-    error_message: str = Field(default="", alias="errorMessage")
+# Both log headers that they cannot read, and those are credentials; what the exporter says of a failure is said here.
+for _name in ("opentelemetry.exporter", "opentelemetry.util.re"):
+    logging.getLogger(_name).propagate = False
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
-class _Answer(Answer):
-    partial_success: PartialSuccess | None = Field(default=None, alias="partialSuccess")
+def send_spans(url: str, spans: Sequence[ReadableSpan]) -> None:
+    """Send spans to a receiver.
+
+    Args:
+        url: The receiver's base URL; the path /v1/traces at its end may be there or not.
+        spans: The spans.
+
+    Raises:
+        AdapterError: The receiver cannot be asked, refuses, or leaves spans out.
+    """
+    url = url.rstrip("/").removesuffix(_PATH) + _PATH
+    answers: list[requests.Response] = []
+
+    def keep(answer: requests.Response, **_: Any) -> None:
+        answers.append(answer)
+
+    with requests.Session() as session:
+        session.hooks["response"].append(keep)
+        OTLPSpanExporter(endpoint=url, session=session).export(spans)
+    if not answers:
+        hint = "check host, port (4318 by default), and $OTEL_EXPORTER_OTLP_CERTIFICATE for a CA of your own"
+        raise AdapterError(url, "no answer", hint)
+    answer = answers[-1]
+    if answer.status_code != requests.codes.ok:
+        hint = _HINTS.get(answer.status_code, "see the receiver's own log")
+        raise AdapterError(url, f"{answer.status_code}: {_words(answer.content)}", hint, answer.status_code)
+    _insist_on_all(url, answer.content, len(spans))
 
 
-class TraceReceiver(HttpAdapter):
-    """A receiver of traces; methods raise AdapterError when it cannot be asked or refuses."""
-
-    # The ids in a request are the same every time, so that repeating it makes no second trace.
-    retried: ClassVar[frozenset[str]] = frozenset({"POST"})
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        """Open the receiver; nothing is sent yet.
-
-        Args:
-            endpoint: The receiver; its URL may end in the path of traces, as other exporters want it.
-
-        Raises:
-            AdapterError: A variable of HEADERS is set and cannot be read.
-        """
-        super().__init__(endpoint.model_copy(update={"url": endpoint.url.removesuffix(f"/{PATH}")}))
-        self.http.client.headers.update(_headers(endpoint))
-
-    def send(self, request: Mapping[str, Any]) -> PartialSuccess:
-        """Send an ExportTraceServiceRequest in OTLP's JSON encoding; return what the receiver says of it."""
-        body = self.http.post(PATH, request)
-        try:
-            # Nothing at all is what the binary encoding makes of "all was taken", and some receivers say that.
-            answer = _Answer.model_validate_json(body) if body else _Answer()
-        except ValidationError:
-            raise self.http.error(
-                PATH,
-                f"the answer is not that of an OTLP receiver: {excerpt(body)}",
-                "is it another service's, or a login page's?",
-            ) from None
-        return answer.partial_success or PartialSuccess()
+def _insist_on_all(url: str, body: bytes, spans: int) -> None:
+    try:
+        left_out = ExportTraceServiceResponse.FromString(body).partial_success
+    except DecodeError:
+        cause = f"the answer is not that of an OTLP receiver: {_words(body)}"
+        raise AdapterError(url, cause, "is it another service's, or a login page's?") from None
+    if left_out.rejected_spans > 0:
+        words = _words(left_out.error_message.encode())
+        raise AdapterError(url, f"it left out {left_out.rejected_spans} of {spans} spans: {words}", "see its limits")
 
 
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    """Return the headers that the environment names: `key=value`, separated by commas, values percent-encoded."""
-    variable = next((name for name in HEADERS if os.environ.get(name)), None)
-    if variable is None:
-        return {}
-    headers: dict[str, str] = {}
-    for pair in os.environ[variable].split(","):
-        name, separator, value = (part.strip() for part in pair.partition("="))
-        value = unquote(value)
-        if not separator or not _TOKEN.fullmatch(name) or not (value.isascii() and value.isprintable()):
-            raise AdapterError(
-                f"{endpoint.url}/{PATH}",
-                f"${variable} cannot be read",
-                f"write it as {variable}='Authorization=Bearer%20TOKEN,other=value'",
-            )
-        headers[name] = value
-    return headers
+def _words(body: bytes) -> str:
+    return without_secrets(excerpt(body))

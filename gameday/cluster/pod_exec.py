@@ -1,7 +1,7 @@
 """A command in a pod, over the API server's websocket: an argument list, no shell, no terminal, no input.
 
-The official client buffers all output and has no time-out for the handshake. A pod's output is hostile input, so
-this reads frames itself, of the protocol v4.channel.k8s.io (docs/sources.md, Commands in pods).
+The official client buffers all output and has no time-out for the handshake. A pod's output is hostile input, so this
+module itself reads the frames of the protocol v4.channel.k8s.io (docs/sources.md, Commands in pods).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gameday.text import printable
 _PROTOCOL = Subprotocol("v4.channel.k8s.io")
 _STDOUT, _STDERR, _ERROR = 1, 2, 3
 OUTPUT_BYTES = 64 << 10
-"""The most output that is kept; what comes after it is read and dropped."""
+"""The most output that is kept; the rest is read and dropped."""
 _FRAME_BYTES = 1 << 20
 _MESSAGE_CHARACTERS = 200
 _HINT = "grant it with `kubectl apply -n {} -k deploy/probes`"
@@ -52,9 +52,9 @@ def run_in_pod(
         kubernetes: The cluster.
         namespace: The pod's namespace.
         pod: The pod.
-        container: None: the pod's only one.
+        container: The container; None: the pod's only one.
         argv: The program and its arguments.
-        timeout_s: Seconds for all of it. The command itself is not ended when they are over.
+        timeout_s: Seconds for everything. The command itself goes on after them.
 
     Raises:
         KubernetesError: The API server or the kubelet refuses, or there is no exit status in time.
@@ -118,7 +118,7 @@ def _tls(settings: Any) -> ssl.SSLContext:
 
 
 def _read(socket: Connection, deadline: float) -> CommandResult:
-    """Read frames, each of one channel's number and its bytes, until the one that has the exit status."""
+    """Read frames, each with a channel's number and bytes, until the one with the exit status."""
     output = b""
     while True:
         frame = socket.recv(timeout=max(0.0, deadline - time.monotonic()))
@@ -151,7 +151,7 @@ class _Status(Answer):
 
 
 def _exit_status(content: bytes) -> int:
-    """Return the exit status of a Status object; raises ValueError where the command did not run."""
+    """Return the exit status of a Status object; raises ValueError if the command did not run."""
     status = _Status.model_validate_json(content)
     if status.status == "Success":
         return 0
@@ -162,7 +162,7 @@ def _exit_status(content: bytes) -> int:
 
 
 def _message(body: bytes | bytearray) -> str:
-    """Return a Status object's message, or what else the answer says."""
+    """Return a Status object's message, or the rest of the answer."""
     try:
         message = _Status.model_validate_json(bytes(body)).message
     except ValueError:

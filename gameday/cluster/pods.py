@@ -1,7 +1,7 @@
 """Follow our own pods by one watch, and remember the termination messages of those that are gone.
 
-A pod's termination message can only be read until the kubelet removes the pod; a watch sees it in passing, a later
-GET does not.
+A pod's termination message is only readable until the kubelet removes the pod; a watch sees it in passing, a later GET
+does not.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class PodSeen:
     gone: bool
     """True once the API server has deleted it."""
     unschedulable: str | None
-    """The scheduler's own message where it found no place; None where it found one or has not looked yet."""
+    """The scheduler's own message if it found no place; None if it found one or has not looked yet."""
     termination: str | None
-    """The termination message of the container that ended; empty without one, None while all run."""
+    """The termination message of the container that ended; empty if it left none, None while all run."""
     owner_job: str | None
     gpus: int = 0
     waiting: str = ""
-    """The kubelet's reason why its container waits, such as ContainerCreating or ImagePullBackOff."""
+    """The kubelet's reason why its container waits, e.g. ContainerCreating or ImagePullBackOff."""
 
     @property
     def ended(self) -> bool:
@@ -47,7 +47,7 @@ class PodSeen:
 
     @property
     def why_not_running(self) -> str:
-        """The scheduler's words, or the kubelet's; empty before either has looked at the pod."""
+        """The scheduler's message, or the kubelet's; empty before either has looked at the pod."""
         if self.unschedulable or not self.node:
             return self.unschedulable or ""
         return f"{self.phase} on {self.node}: {self.waiting or self.reason or 'the kubelet says nothing of it'}"
@@ -65,13 +65,13 @@ class PodFollower:
         of_every_run: bool = False,
         label: str = RUN_LABEL,
     ) -> None:
-        """Prepare the watch; nothing is sent before the context is entered.
+        """Prepare the watch; nothing is sent until the context is entered.
 
         Args:
             kubernetes: The cluster.
-            run_id: The run, or whatever else `label` names.
-            on_change: Called with a pod of the run, in the watch's thread, whenever one has changed.
-            of_every_run: The same watch brings the pods of all other runs, for `pods_of_other_runs`.
+            run_id: The run, or another owner if `label` says so.
+            on_change: Called in the watch's thread with each pod of the run that has changed.
+            of_every_run: Also watch the pods of all other runs, for `pods_of_other_runs`.
             label: The label that names the pods' owner.
         """
         self.clock = kubernetes.clock
@@ -96,7 +96,7 @@ class PodFollower:
         self._follower.stop()
 
     def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
-        """Wait until the first state has been read or was refused; return whether it has been read."""
+        """Wait until the first state has been read or refused; return True if it has been read."""
         return self._follower.wait_synced(timeout_s)
 
     def require_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> None:
@@ -104,7 +104,7 @@ class PodFollower:
         self._follower.require_synced(timeout_s)
 
     def seen(self, name: str) -> PodSeen | None:
-        """Return the run's pod of that name as it was last seen, gone or not; None where none ever was."""
+        """Return the run's pod of that name as last seen, even if it is gone; None if it was never seen."""
         return self._seen.get(name)
 
     def present(self) -> list[PodSeen]:
@@ -112,12 +112,12 @@ class PodFollower:
         return [pod for pod in list(self._seen.values()) if not pod.gone]
 
     def gpu_pods_on(self, node: str) -> list[GpuPod]:
-        """Return the run's pods that hold GPUs of a node, as they were last seen."""
+        """Return the run's pods that hold GPUs of a node, as last seen."""
         found = [gpu_pod(pod) for pod in self._objects(own=True) if pod.spec.node_name == node]
         return [pod for pod in found if pod.holds_gpu]
 
     def pods_of_other_runs(self) -> list[Any]:
-        """Return the pods (V1Pod) of other runs, as they were last seen."""
+        """Return the pods (V1Pod) of other runs, as last seen."""
         return self._objects(own=False)
 
     def _objects(self, *, own: bool) -> list[Any]:
@@ -127,7 +127,7 @@ class PodFollower:
         return bool(pod.metadata.labels[self._label] == self._run_id)
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until `condition` is true, which is evaluated at every change; return False after `timeout_s`."""
+        """Wait until `condition` is true; it is evaluated at every change. Return False after `timeout_s`."""
         return self.clock.wait_changed(self._follower.changed, condition, timeout_s)
 
     def wait_gone(self, name: str, uid: str | None, timeout_s: float) -> bool:
@@ -135,8 +135,8 @@ class PodFollower:
 
         Args:
             name: The pod.
-            uid: The server's answer to the pod's deletion. With a uid, a pod that this watch has not met yet is not
-                gone. None means that there was no such pod; only one that is still seen is then waited for.
+            uid: The server's answer to the pod's deletion. With a uid, a pod that this watch has not seen yet is not
+                gone. None: there was no such pod, so only one that the watch still shows is waited for.
             timeout_s: The longest wait.
         """
 
@@ -161,7 +161,7 @@ class PodFollower:
 
 
 def pod_seen(pod: Any, *, gone: bool) -> PodSeen:
-    """Return a V1Pod as it is seen; `gone` for one that the watch reported as deleted."""
+    """Return a V1Pod as a PodSeen; `gone` for one that the watch reported as deleted."""
     status = pod.status
     conditions = {condition.type: condition for condition in (status.conditions if status else None) or []}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")

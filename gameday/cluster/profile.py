@@ -32,6 +32,8 @@ from gameday.values.pricing import OutageTerms
 KERNEL_LOG_SELECTOR = '{k8s_namespace_name="dmesg-logging", k8s_daemonset_name="dmesg"}'
 """The streams of deploy/dmesg-shipper and of Konduktor's stack (docs/sources.md, Konduktor). Anybody may call a
 DaemonSet so in a namespace of his own."""
+PLAIN_URL = r"^https?://[^\s@?#]+$"
+"""A URL without user, password and query: those are secrets, or lead elsewhere."""
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -307,10 +309,10 @@ class ClusterProfile(BaseSettings):
     """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
 
     Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
-    grafana: Endpoint | None = None
-    """Grafana: each run's fault window becomes an annotation with the tag `gameday`. None: no annotation."""
-    traces: Endpoint | None = None
-    """OTLP/HTTP receiver that each ended run is sent to as an OpenTelemetry trace, at /v1/traces. None: no trace."""
+    traces: str | None = Field(default=None, pattern=PLAIN_URL)
+    """Base URL of an OTLP/HTTP receiver that each ended run is sent to as an OpenTelemetry trace. None: no trace.
+
+    Credentials and certificates come from OpenTelemetry's own environment variables: docs/exports.md."""
     openmetrics: Path | None = None
     """File that each ended run renews with the newest timings of all plans, for node-exporter's textfile collector.
 

@@ -1,6 +1,6 @@
 """The cluster profile as a block of a Prefect server: typed, in one place for every worker, its secrets encrypted.
 
-The block's fields are those of the profile's own model. Prefect checks a block's types when it is saved, or edited in
+The block's fields are those of the profile's own model. Prefect checks a block's types when it is saved or edited in
 its pages; the profile's own validators check it each time it is read.
 """
 
@@ -50,7 +50,7 @@ ClusterBlock = create_model("ClusterBlock", __base__=_ClusterBlock, __module__=_
 
 
 def read_block(name: str) -> dict[str, Any]:
-    """Return what a block of the Prefect server says, secrets included and not validated yet.
+    """Return the content of a block of the Prefect server, with its secrets and not validated yet.
 
     Raises:
         ProfileError: There is none of that name, or the server cannot be asked.
@@ -68,22 +68,22 @@ def read_block(name: str) -> dict[str, Any]:
 
 
 def block_names() -> list[str]:
-    """Return the names of the clusters' blocks at the Prefect server. Raises ProfileError where it cannot be asked."""
+    """Return the names of the clusters' blocks on the Prefect server. Raises ProfileError if it cannot be asked."""
     with _asked("the clusters' blocks"), get_client(sync_client=True) as client:
         return _names(client)
 
 
 def save_block(name: str, file: Path, kubeconfig: Path | None) -> BaseModel:
-    """Store a profile's file as a block of the Prefect server, in place of one of the same name.
+    """Store a profile's file as a block of the Prefect server; a block of the same name is replaced.
 
     Files and variables that the profile names for a secret are read now: the block holds the secrets themselves, in
-    fields that Prefect encrypts and shows to nobody.
+    fields that Prefect encrypts and never shows.
 
     Args:
         name: Lower-case letters, digits and dashes.
         file: The profile.
-        kubeconfig: The kubeconfig whose chosen context is stored with it; None: the one that the profile names, and
-            where it names none, the block has none, either.
+        kubeconfig: The kubeconfig, of which the chosen context is stored with it; None: the one that the profile names,
+            if any.
 
     Returns:
         The block; a secret in it shows as `**********`.
@@ -132,7 +132,7 @@ def _names(client: SyncPrefectClient) -> list[str]:
 
 @contextmanager
 def _asked(what: str) -> Iterator[None]:
-    """Turn errors of the Prefect server into words. Raises ProfileError, also where the settings name no server."""
+    """Turn errors of the Prefect server into messages. Raises ProfileError, also if the settings name no server."""
     url = PREFECT_API_URL.value()
     other = "`export PREFECT_API_URL=http://HOST:4200/api` names another one"
     if not url:
@@ -150,5 +150,5 @@ def _asked(what: str) -> Iterator[None]:
             f"{what}: {why}; `prefect block ls` tells whether it takes your credentials (PREFECT_API_AUTH_STRING, "
             "PREFECT_API_KEY)"
         ) from None
-    except ValueError:  # JSON that is none, and models that it does not fit
+    except ValueError:  # invalid JSON, or JSON that does not fit the models
         raise ProfileError(f"{what}: {url} does not answer as a Prefect server; {other}") from None

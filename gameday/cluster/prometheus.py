@@ -1,6 +1,6 @@
 """Prometheus' HTTP API v1, as far as a game-day needs it: queries, rules, alerts, its version.
 
-Its methods return plain frozen models; the frames are made in `gameday.observe.metrics`.
+Its methods return plain frozen models; `gameday.observe.metrics` makes the frames.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from gameday.errors import AdapterError
 
 T = TypeVar("T")
 
-# OpenMetrics' suffixes of a family's samples: targets describe the family, without them.
+# OpenMetrics' suffixes of a family's samples; a target's metadata has the family's name, without them.
 _OF_FAMILY = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 
 
 def _none_if_never(moment: object) -> object:
-    """Return None for Go's zero time, which stands for an evaluation that never was."""
+    """Return None for Go's zero time, which stands for an evaluation that never happened."""
     return None if str(moment).startswith("0001-01-01") else moment
 
 
 def _in_milliseconds(moment: datetime) -> datetime:
-    """Cut a moment as Prometheus cuts the time of samples: `activeAt` would lie after the evaluation's own ones."""
+    """Cut a moment to milliseconds, like samples' times; otherwise `activeAt` would be later than its evaluation."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
@@ -58,7 +58,7 @@ class ActiveAlert(Answer):
     annotations: dict[str, str] = Field(default={})
     state: Literal["pending", "firing"]
     active_at: Annotated[AwareDatetime, AfterValidator(_in_milliseconds)] = Field(alias="activeAt")
-    """The moment at which the expression first held, as in the samples of that evaluation; pending comes after it."""
+    """The moment when the expression first held, as in the samples of that evaluation; pending comes after it."""
     value: str
 
     @property
@@ -67,7 +67,7 @@ class ActiveAlert(Answer):
 
 
 class AlertingRule(Answer):
-    """An alerting rule, with the alerts that are pending or firing by it."""
+    """An alerting rule, with its pending and firing alerts."""
 
     type: Literal["alerting"]
     name: str
@@ -93,7 +93,7 @@ class RuleGroup(Answer):
     last_evaluation: Annotated[AwareDatetime | None, BeforeValidator(_none_if_never)] = Field(
         default=None, alias="lastEvaluation"
     )
-    """The begin of the last evaluation; None before the first, and where the server does not say it."""
+    """Start of the last evaluation; None before the first, and if the server does not report it."""
 
 
 class RecordingRule(Answer):
@@ -102,7 +102,7 @@ class RecordingRule(Answer):
     type: Literal["recording"]
     name: str
     query: str
-    """The expression as Prometheus prints what it parsed."""
+    """The expression as Prometheus prints it after parsing."""
 
 
 class _RecordingGroup(Answer):
@@ -118,21 +118,21 @@ class _Envelope(Answer, Generic[T]):
     data: T
     warnings: tuple[str, ...] = ()
     is_partial: bool = Field(default=False, alias="isPartial")
-    """True where VictoriaMetrics misses some of its storage."""
+    """True if VictoriaMetrics misses some of its storage."""
 
     @property
     def missing(self) -> str:
-        """The reason for which the answer lacks a part of the data; empty for a whole one.
+        """The reason why the answer lacks a part of the data; empty for a whole one.
 
-        Prometheus' remote reads, Thanos, Mimir and Cortex say it as a warning. A remark on the expression is one, too,
-        which Prometheus begins with its name.
+        Prometheus' remote reads, Thanos, Mimir and Cortex report it as a warning. A remark on the expression is a
+        warning, too, and begins with Prometheus' name.
         """
         lost = [text for text in self.warnings if not text.startswith("PromQL ")]
         return "; ".join(lost) or ("isPartial is true" if self.is_partial else "")
 
 
 class _Element(Answer):
-    """An element of a vector or matrix; native histograms, which no rule of ours makes, have neither value."""
+    """An element of a vector or matrix; native histograms, which none of our rules creates, have neither value."""
 
     metric: dict[str, str] = Field(default={})
     value: tuple[float, float] | None = None
@@ -180,13 +180,13 @@ _Range = _Envelope[_Matrix]
 
 
 class Prometheus(HttpAdapter):
-    """The Prometheus of a cluster; methods raise AdapterError when it cannot be asked, refuses, or answers in part.
+    """The Prometheus of a cluster; methods raise AdapterError if it cannot be asked, refuses, or answers in part.
 
-    What is not in a partial answer may be there all the same, so that nothing could be judged by it.
+    A partial answer is an error because the missing part may hold the data in question.
     """
 
     def query(self, promql: str, at: datetime | None = None) -> list[Sample]:
-        """Evaluate an expression at one moment; a scalar comes as one sample without labels.
+        """Evaluate an expression at one moment; a scalar becomes one sample without labels.
 
         Args:
             promql: The expression.
@@ -208,7 +208,7 @@ class Prometheus(HttpAdapter):
         return _series(self._ask(_Range, "api/v1/query_range", params).data)
 
     def stored_samples(self, selector: str, window: timedelta, end: datetime) -> list[Series]:
-        """Return the samples of a plain selector as they are stored, with their own times.
+        """Return the stored samples of a plain selector, with their own times.
 
         Args:
             selector: A metric's name and label matchers.
@@ -219,13 +219,13 @@ class Prometheus(HttpAdapter):
         return _series(self._ask(_Range, "api/v1/query", params).data)
 
     def rule_groups(self) -> tuple[RuleGroup, ...]:
-        """Return all groups with their alerting rules, and the alerts of each that are pending or firing."""
+        """Return all groups with their alerting rules, and the pending and firing alerts of each."""
         return self._ask(_Envelope[_Rules], "api/v1/rules", {"type": "alert"}).data.groups
 
     def rule(self, name: str) -> AlertingRule | None:
         """Return the alerting rule of that name; None if there is none.
 
-        Rules may share a name: their alerts come together, with the state of the most advanced rule.
+        Rules may share a name: then their alerts come together, with the state of the most advanced rule.
         """
         rules = [rule for group in self.rule_groups() for rule in group.rules if rule.name == name]
         if not rules:
@@ -234,7 +234,7 @@ class Prometheus(HttpAdapter):
         return furthest.model_copy(update={"alerts": tuple(alert for rule in rules for alert in rule.alerts)})
 
     def queries(self, name: str) -> tuple[str, ...]:
-        """Return the expression of every alerting rule of that name, as Prometheus prints what it parsed."""
+        """Return the expression of every alerting rule of that name, as Prometheus prints it after parsing."""
         return tuple(rule.query for group in self.rule_groups() for rule in group.rules if rule.name == name)
 
     def recording_rules(self) -> tuple[RecordingRule, ...]:
@@ -245,7 +245,7 @@ class Prometheus(HttpAdapter):
     def exposes(self, metric: str) -> bool | None:
         """Return True if a scraped target exposes the metric, with series or without.
 
-        None where the server does not keep its targets' metadata.
+        None if the server does not keep its targets' metadata.
         """
         family = next((metric.removesuffix(end) for end in _OF_FAMILY if metric.endswith(end)), metric)
         if any(self._metadata({"metric": name, "limit": "1"}) for name in {metric, family}):
@@ -261,7 +261,7 @@ class Prometheus(HttpAdapter):
             return {}
 
     def alerts(self) -> tuple[ActiveAlert, ...]:
-        """Return every alert that is pending or firing now."""
+        """Return every pending or firing alert."""
         return self._ask(_Envelope[_Alerts], "api/v1/alerts").data.alerts
 
     def build_info(self) -> BuildInfo:

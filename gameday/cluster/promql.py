@@ -1,9 +1,9 @@
 """Series that a PromQL expression needs before it can have a result.
 
-It reads expressions as Prometheus' rules API prints them: parsed by Prometheus itself, then written out without
-comments. Servers before 3.0 give nobody the parsed tree (`/api/v1/parse_query`), so this module separates selectors
-from functions, keywords and label lists, and knows `or`, `and`, `unless` and `absent`, no more. A part that it cannot
-place needs nothing.
+It reads expressions from Prometheus' rules API: parsed by Prometheus itself, then printed without comments. Servers
+before 3.0 do not offer the parsed tree (`/api/v1/parse_query`), so this module separates selectors from functions,
+keywords and label lists, and knows only `or`, `and`, `unless` and `absent`. A part that it does not understand needs
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 # https://prometheus.io/docs/prometheus/latest/querying/operators/: the words before a list of labels, and those that
-# are no metric, as `sum` is none where its list of labels comes before its argument.
+# are not metrics, like `sum` if its list of labels comes before its argument.
 _BEFORE_LABELS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _WORDS = frozenset(
     {"bool", "offset", "atan2", "inf", "nan", "sum", "avg", "min", "max", "group", "stddev", "stdvar", "count",
@@ -29,7 +29,7 @@ _OF_NOTHING = frozenset({"absent", "absent_over_time"})
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """`up{job="x"}`: `metric` is empty where only the matchers in `text` say which series are meant."""
+    """`up{job="x"}`: `metric` is empty if only the matchers in `text` select the series."""
 
     metric: str
     text: str
@@ -44,7 +44,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Needs of which a single one is enough, as with `or`."""
+    """Needs of which one is enough, as with `or`."""
 
     parts: tuple[Need, ...]
 
@@ -64,7 +64,7 @@ class _Reader:
         self._at = 0
 
     def alternatives(self) -> Need:
-        """Read as far as a closing parenthesis, a comma or the end; `or` binds weakest."""
+        """Read up to a closing parenthesis, a comma or the end; `or` binds weakest."""
         parts = [self._conditions()]
         while self._took_word("or"):
             parts.append(self._conditions())
@@ -105,7 +105,7 @@ class _Reader:
         return [Selector(name, name)]
 
     def _arguments(self) -> list[Need]:
-        """Read the arguments between parentheses, the closing one included."""
+        """Read the arguments between parentheses, including the closing one."""
         parts = [self.alternatives()]
         while self._peek() == ("mark", ","):
             self._at += 1

@@ -1,4 +1,4 @@
-"""The base of our small HTTP servers: what foreign clients send or break off leaves no word on terminal or log."""
+"""The base of our small HTTP servers, which log nothing about broken requests of foreign clients."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 MOST_CONNECTIONS = 64
-"""Each is a thread. Prometheus and Alertmanager have a few open at a time; a browser has six for a site."""
+"""Each is a thread. Prometheus and Alertmanager have a few open at a time; a browser opens six per site."""
 
 
 class QuietServer(ThreadingHTTPServer):
-    """A server with a thread for each connection, which says nothing of connections that broke.
+    """A server with a thread for each connection, which logs nothing about broken connections.
 
-    One connection too many ends the oldest of those that still wait for their request: who holds connections open
-    and asks for nothing keeps nobody out.
+    If there are too many connections, the oldest one still waiting for its request is ended, so a client that holds
+    connections open without a request keeps nobody out.
     """
 
     daemon_threads = True
     request_queue_size = 2 * MOST_CONNECTIONS
-    """Connections that wait to be accepted: beyond them a client's system tries again only after a second."""
+    """Connections that wait to be accepted; beyond them a client's system tries again only after a second."""
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
         """Bind the port.
 
         Args:
-            address: A name or an address of IPv4 or IPv6, and a port; 0: any free one.
-            handler: Makes the handler of each connection.
+            address: A name or an IPv4 or IPv6 address, and a port; 0: any free one.
+            handler: Creates the handler of each connection.
 
         Raises:
             OSError: The port cannot be bound.
@@ -36,11 +36,11 @@ class QuietServer(ThreadingHTTPServer):
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         super().__init__(address, handler)
         self._open: dict[socket.socket | None, bool] = {}
-        """The connections, oldest first; True where the request has come and is worked on."""
+        """The connections, oldest first; True if the request has come and is worked on."""
         self._change = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, and end the oldest that waits where too many are open."""
+        """Serve a connection in its own thread, and end the oldest waiting one if too many are open."""
         with self._change:
             self._open[request] = False
             waiting = (one for one, is_busy in self._open.items() if not is_busy)
@@ -52,7 +52,7 @@ class QuietServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def keep(self, request: Any) -> None:
-        """Let a connection be whose request has come whole, until it is answered."""
+        """Keep a connection with a complete request until it is answered."""
         with self._change:
             if request in self._open:
                 self._open[request] = True
@@ -63,11 +63,11 @@ class QuietServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a sender could fill the log."""
+        """Log nothing: a sender could fill the log."""
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """A handler that gives no version away, and closes a connection on which nothing comes for ten seconds."""
+    """A handler that reveals no version, and closes a connection that is silent for ten seconds."""
 
     timeout = 10.0
     server_version = "gameday"

@@ -22,16 +22,16 @@ from gameday.errors import AdapterError, WatchRefusedError
 log = logging.getLogger(__name__)
 
 SYNCED_WITHIN_S = 10.0
-"""The state at the beginning is read within this; a server that is silent for longer does not answer."""
+"""Time for reading the first state; a server that is silent for longer does not answer."""
 
-# An API server that restarts is back within seconds, and what happens meanwhile is dated by its own time stamps.
+# An API server that restarts is back within seconds, and changes meanwhile are dated by their own timestamps.
 _BACK_OFF_S = (0.5, 5.0)
-# A watch that ended sooner failed, whatever the server meant by it.
+# A watch that ended sooner counts as failed, no matter why the server ended it.
 _LASTING_S = 1.0
-# The API server asks for 1 to 32 s; what a proxy before it may ask for beyond that, a run cannot wait for.
+# The API server asks for 1 to 32 s; a run cannot wait longer if a proxy asks for more.
 _LONGEST_RETRY_AFTER_S = 32.0
 _ENDS_WITHIN_S = 1.0
-# Asking again does not mend these; the transport has waited by then for a server that only just starts.
+# Asking again does not help; by then the transport has already waited for a server that is starting.
 _REFUSALS = (401, 403, 404)
 _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_namespaces)?$")
 
@@ -39,8 +39,8 @@ _LIST_CALL = re.compile(r"list_(?:namespaced_)?(?P<kind>[a-z_]+?)(?:_for_all_nam
 class Follower:
     """The newest known state of the objects that one list call selects; a context manager.
 
-    The state comes as events of the watch itself where the server streams lists (sendInitialEvents, Kubernetes 1.34
-    and later), else by a list before it. `changed` is notified after every change.
+    The state comes as events of the watch itself if the server streams lists (sendInitialEvents, Kubernetes 1.34 and
+    later), otherwise by a list before it. `changed` is notified after every change.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Follower:
         clock: Clock = Clock(),
         **selection: Any,
     ) -> None:
-        """Prepare to follow; nothing is sent before the context is entered.
+        """Prepare to follow; nothing is sent until the context is entered.
 
         Args:
-            list_call: A list method of the official client, or a function with its keyword arguments that returns a
-                2xx response unread and raises ApiException for every other.
+            list_call: A list method of the official client, or a function with its keyword arguments that returns a 2xx
+                response unread and raises ApiException otherwise.
             on_change: Called as `on_change(type, object)` in the watch's thread, with ADDED, MODIFIED or DELETED.
                 Objects of the first state come as ADDED, before `wait_synced` is true.
-            decode: Makes an object of an item's JSON; None for the client's own model.
-            clock: The time by which the watch is up or down.
+            decode: Makes an object from an item's JSON; None for the client's own model.
+            clock: The clock for the watch's up and down times.
             selection: The call's `namespace`, `label_selector` and `field_selector`.
         """
         self.changed = threading.Condition()
@@ -76,7 +76,7 @@ class Follower:
         """The reason of the last failure since the watch was up."""
         self._down_since: float | None = self._clock.monotonic()
         self._gap = (-math.inf, -math.inf)
-        """When the watch last went down, and came up again."""
+        """The times when the watch last went down, and came up again."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self._question, daemon=True)
 
@@ -90,14 +90,14 @@ class Follower:
         self.stop()
 
     def stop(self) -> None:
-        """End the watch; `on_change` is not called any more. A thread that still connects ends by itself."""
+        """End the watch; `on_change` is no longer called. A thread that is still connecting ends by itself."""
         self._stopping.set()
         self._list_watch.stop()
         if self._thread.is_alive():
             self._thread.join(_ENDS_WITHIN_S)
 
     def wait_synced(self, timeout_s: float = SYNCED_WITHIN_S) -> bool:
-        """Wait until the first state has been read or was refused; return whether it has been read."""
+        """Wait until the first state has been read or refused; return True if it has been read."""
         self._clock.wait_set(self._decided, timeout_s)
         return self._synced.is_set()
 
@@ -115,7 +115,7 @@ class Follower:
         raise AdapterError("the API server", f"{self._question}: no answer within {timeout_s:g} s{self._why()}")
 
     def trouble(self, for_s: float = 0.0) -> str:
-        """Return why the known state may be old: the watch has been down for `for_s` seconds; empty if it has not."""
+        """Return why the known state may be old, if the watch has been down for `for_s` seconds; otherwise empty."""
         since = self._down_since
         if since is None or (down_s := self._clock.monotonic() - since) < for_s:
             return ""
@@ -123,9 +123,9 @@ class Follower:
 
     @property
     def unseen_s(self) -> float:
-        """Seconds for which a change that arrives now may have been there: 0, but for a watch that was down just now.
+        """Seconds for which an incoming change may already have existed: 0, unless the watch was down just now.
 
-        A connection that goes on from a version brings what it missed right after it is up.
+        A connection that continues from a version brings the missed changes right after it is up.
         """
         now, (went, came) = self._clock.monotonic(), self._gap
         since = went if now - came < _LASTING_S else now
@@ -135,12 +135,12 @@ class Follower:
         return f": {self._failure}" if self._failure else ""
 
     def objects(self) -> list[Any]:
-        """Return the objects as they were last seen."""
+        """Return the objects as last seen."""
         with self.changed:
             return list(self._objects.values())
 
     def named(self, name: str) -> Any | None:
-        """Return the object of that name as it was last seen, None where there is none."""
+        """Return the object of that name as last seen; None if there is none."""
         with self.changed:
             return next((item for key, item in self._objects.items() if key[1] == name), None)
 
@@ -152,7 +152,7 @@ class Follower:
                 with closing(self._list_watch.changes()) as changes:
                     for kind, key, item in changes:
                         self._take(kind, key, item)
-            except Exception as error:  # any: a thread that died would leave an old state that looks fresh
+            except Exception as error:  # any: if the thread died, an old state would look fresh
                 asked_s = self._failed(error)
             lasted = self._down_since is None and self._clock.monotonic() - began > _LASTING_S
             if self._down_since is None:
@@ -210,7 +210,7 @@ class Follower:
 
 
 def _question(list_call: Callable[..., Any], selection: dict[str, Any]) -> str:
-    """Return what is asked, as 'watch events in namespace default'."""
+    """Return the question in words, e.g. 'watch events in namespace default'."""
     found = _LIST_CALL.match(getattr(list_call, "__name__", ""))
     where = f" in namespace {selection['namespace']}" if "namespace" in selection else ""
     return f"watch {found['kind'].replace('_', ' ')}s{where}" if found else f"watch{where}"

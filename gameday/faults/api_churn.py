@@ -1,4 +1,4 @@
-"""API churn: the steady load of a busy cluster, under which an API server's memory and its collector are compared."""
+"""API churn: the steady load of a busy cluster, to compare an API server's memory and garbage collector under."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOAD = "api-churn"
 """The load's name: the value of its objects' label, and the start of their names."""
-# A request takes about 400 bytes of the pod's log, which kubelets turn over at 10 MiB.
+# A request takes about 400 bytes of the pod's log, which kubelets rotate at 10 MiB.
 _MOST_LOGGED = 25_000
 _WATCHING_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.5
@@ -44,13 +44,14 @@ class ApiChurnParameters(FaultParameters):
 
     type: Literal["api_churn"] = "api_churn"
     objects: int = Field(default=500, ge=1, le=20_000)
-    """ConfigMaps that are made first and stay until the end; they are updated in turn, and every LIST asks for them."""
+    """ConfigMaps that are made first and stay until the end. They are updated in turn, and each LIST returns them
+    all."""
     object_size: Size = Field(default=4000, ge=1, le=100_000)
     """Random bytes in each."""
     rate: float = Field(default=20, gt=0, le=200, allow_inf_nan=False)
     """Writes per second: a create, an update and a delete in turn."""
     watches: int = Field(default=10, ge=1, le=500)
-    """Watches of the objects that stay open, as those of informers do; every write is sent to each."""
+    """Watches of the objects that stay open, like those of informers; every write goes to each of them."""
     list_every: Duration = Field(default=timedelta(seconds=5), ge=timedelta(milliseconds=100))
     """Pause between two LISTs of all the objects."""
 
@@ -69,13 +70,12 @@ class ApiChurnParameters(FaultParameters):
 class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     """Makes ConfigMaps in namespace gameday-load, then creates, updates and deletes some at a steady rate.
 
-    Beside the writes it keeps watches of them open, as informers do, and LISTs them all every few seconds: together
-    what makes an API server's collector work. A late write is not made up for, so `rate` is an upper bound; the log of
-    requests shows the real rate. No request is repeated. A watch that ends is opened again. `hold` begins before the
-    objects are made, at about a hundred in a second.
+    It also keeps watches of them open, as informers do, and LISTs them all every few seconds. A late write is not made
+    up for, so `rate` is an upper bound; the log of requests shows the real rate. No request is repeated. A watch that
+    ends is opened again. `hold` begins before the objects are made, at about a hundred per second.
 
-    The load ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
-    gameday.dev/load=api-churn, and are deleted by it; they and the client are all that is to be undone.
+    The load ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
+    gameday.dev/load=api-churn, by which the undo deletes them; only they and the client have to be undone.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiChurnParameters
@@ -85,7 +85,7 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that it was not balanced to"
     seen_by: ClassVar[tuple[str, ...]] = (
         "the API server's own metrics: memory, collections, requests by verb",
-        "the API canary, where the server is short of CPU",
+        "the API canary if the server is short of CPU",
     )
 
     def warnings(self, parameters: ApiChurnParameters) -> tuple[str, ...]:
@@ -139,12 +139,12 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
         if short:
             raise HostError(f"{SHORT_OF_MEMORY}: the load ended; {lines[0]}")
         if died:
-            raise HostError(f"the load broke off; its own words are in this pod's log; {lines[0]}")
+            raise HostError(f"the load broke off; its own output is in this pod's log; {lines[0]}")
         return lines
 
 
 def summary(churn: Churn) -> tuple[str, ...]:
-    """Return what a load did, as lines of evidence."""
+    """Return the load's results as lines of evidence."""
     requests = churn.requests
     by_verb = Counter(request.verb for request in requests if request.is_served)
     failed = sum(not request.is_served for request in requests)

@@ -1,4 +1,4 @@
-"""The steps that faults share which load the API server with objects of their own; no fault itself."""
+"""Steps that are common to faults that load the API server with objects of their own; it holds no fault."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gameday.errors import HostError
 from gameday.host.memory import LOADS_NEED, free_memory
 
 _MOST_BYTES = 1_200_000_000
-"""Most content of all objects together: far enough from the 2 GiB that etcd takes by default."""
+"""Most bytes of all objects together: well below the 2 GiB that etcd takes by default."""
 SHORT_OF_MEMORY = f"less than {LOADS_NEED:.0%} of this node's memory is free"
-"""The reason in words for which a load ends early."""
+"""The reason, in words, why a load ends early."""
 
 
 def refuse_too_much(objects: int, object_size: int) -> None:
-    """Raise a problem of the plan where etcd would not take the objects, `object_size` bytes each."""
+    """Reject the plan if its objects, `object_size` bytes each, are too much for etcd."""
     total = objects * object_size
     if total > _MOST_BYTES:
         raise conflict(
@@ -27,7 +27,7 @@ def refuse_too_much(objects: int, object_size: int) -> None:
 
 
 def refuse_leftovers(objects: LoadObjects, resource: str, load: str) -> None:
-    """Raise HostError where objects of this load are there already."""
+    """Raise HostError if objects of this load are there already."""
     if objects.exist():
         raise HostError(
             f"namespace {NAMESPACE} holds objects of another {load}: `gameday reap` undoes the run that left them; "
@@ -36,7 +36,7 @@ def refuse_leftovers(objects: LoadObjects, resource: str, load: str) -> None:
 
 
 def make_counted(objects: LoadObjects, count: int, size: int) -> str:
-    """Make the objects and return their resourceVersion. Raises HostError where the server counts other ones."""
+    """Make the objects and return their resourceVersion. Raises HostError if the server counts a different number."""
     objects.make(count, size)
     counted = objects.count()
     if counted.objects != count:
@@ -45,12 +45,12 @@ def make_counted(objects: LoadObjects, count: int, size: int) -> str:
 
 
 def check_memory(load: str) -> None:
-    """Raise HostError where too little of the machine's memory is free for a load to begin."""
+    """Raise HostError if too little of the machine's memory is free for a load to begin."""
     free = free_memory().share
     if free < LOADS_NEED:
         raise HostError(f"only {free:.0%} of this node's memory is free, and the load {load} needs {LOADS_NEED:.0%}")
 
 
 def is_memory_short() -> bool:
-    """Return whether too little of the machine's memory is free for a load to go on. Raises HostError."""
+    """Return True if too little of the machine's memory is free for a load to go on. Raises HostError."""
     return free_memory().share < LOADS_NEED

@@ -1,4 +1,4 @@
-"""An API server is restarted while many clients follow a store with many objects: who comes back, and at what cost."""
+"""An API server restarts while many clients follow a large store: who reconnects, and at what cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOAD = "api-server-restarted"
 """The load's name: the value of its objects' label, and the start of their names."""
 _CONNECTED_WITHIN_S = 60.0
 _MAKES_A_SECOND = 50
-"""Objects made in a second at the least, half of what the lab takes."""
+"""The fewest objects made per second, half of what the lab takes."""
 _ENDS_WITHIN = timedelta(seconds=15)
 
 
@@ -47,13 +47,13 @@ class ApiServerRestartedParameters(FaultParameters):
     clients: int = Field(default=20, ge=1, le=200)
     """Clients that follow all the objects, each over a connection of its own."""
     keep_up: Literal["watch", "list"] = "watch"
-    """`watch`: as an informer does. `list`: by a LIST of everything at each interval."""
+    """`watch`: like an informer. `list`: with a LIST of everything at each interval."""
     interval: Duration = Field(default=timedelta(seconds=5), ge=timedelta(milliseconds=100))
-    """Time from the end of one LIST to the next, where they keep up by LISTs."""
+    """Time from the end of one LIST to the next, for clients that keep up by LISTs."""
     objects: int = Field(default=2000, ge=1, le=20_000)
     """Secrets that are made first, and that the clients follow."""
     object_size: Size = Field(default=2000, ge=1, le=1 << 20)
-    """Random bytes in each, which JSON makes a third more of; all together at most 1.2GB."""
+    """Random bytes in each, which JSON makes a third larger; at most 1.2GB all together."""
     begins_after: Duration = timedelta(seconds=5)
     """Time from the last client's connection to the restart."""
     watched_for: Duration = timedelta(seconds=75)
@@ -77,13 +77,12 @@ class ApiServerRestartedFault(ApiLoadFault[ApiServerRestartedParameters, "_Clien
     """Restarts an API server while clients follow many Secrets in namespace gameday-load, as informers do.
 
     A server that has just started has to read every kind into its watch cache before it can serve a watch, while all
-    clients ask at once; the more clients and objects, the longer. Only a lab can be asked for the restart, by its
-    control socket; on every other cluster the run is refused before it begins. The lab ends the server, after 2 s by
-    force, and starts it again at once, even if the game-day and its agent are dead by then.
+    clients ask at once; the more clients and objects, the longer. Only a lab can do the restart, by its control socket;
+    on every other cluster the run is refused before it begins. The lab ends the server, after 2 s by force, and starts
+    it again at once, even if the game-day and its agent are dead by then.
 
     The fault is in when every client is connected; the restart comes `begins_after` later. The Secrets carry the label
-    gameday.dev/load=api-server-restarted, and are deleted at the end; they and the clients are all that is to be
-    undone.
+    gameday.dev/load=api-server-restarted, and are deleted at the end; only they and the clients have to be undone.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiServerRestartedParameters
@@ -148,7 +147,7 @@ class ApiServerRestartedFault(ApiLoadFault[ApiServerRestartedParameters, "_Clien
         measured = clients.measured(parameters, restarted_at, restarted)
         tell(MeasuredNote(measured=measured))
         if clients.has_failed:
-            raise HostError("the clients' process died; its own words are in this pod's log")
+            raise HostError("the clients' process died; its own output is in this pod's log")
         return (f"{parameters.server} was restarted: process {before.pid}, then {after.pid}", *_summary(measured))
 
 
@@ -160,7 +159,7 @@ def _summary(measured: Reconnected) -> tuple[str, ...]:
 
 
 class _Clients(MeasuredClients[InformersLine]):
-    """The clients' process and what happens to them."""
+    """The clients' process and what happens to it."""
 
     def __init__(self, order: InformersOrder) -> None:
         self._order = order

@@ -1,4 +1,4 @@
-"""The interface of a fault: what every fault has, and what it may have beside that."""
+"""The interface of a fault: its mandatory and its optional parts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Layer(StrEnum):
 
 
 class Evidence(BaseModel):
-    """The values read before a change, the change itself, and the values read after it, as lines for people."""
+    """Lines for people: the values before a change, the change itself, and the values after it."""
 
     model_config = ConfigDict(frozen=True)
 
     lines: tuple[str, ...] = ()
     written_at: AwareDatetime | None = Field(
-        default=None, description="host clock right before the change; None where only the caller's clock is known"
+        default=None, description="host clock right before the change; None if only the caller's clock is known"
     )
     undo_state: dict[str, str] = Field(
         default={}, description="prior values an undo in another process needs; strings, so that it fits a ledger"
@@ -49,24 +49,24 @@ class Evidence(BaseModel):
 
 @dataclass(frozen=True)
 class Claim:
-    """A resource of the node that a fault takes: two faults that take the same one would undo each other."""
+    """A resource of the node that a fault takes; two faults that take the same one would undo each other."""
 
     resource: str
     gpu: int | None = None
-    """NVML index. None: the resource is the node's, or of a GPU that is chosen later, and so perhaps of any."""
+    """NVML index. None: the resource is the node's, or that of a GPU that is chosen later, which may be any."""
     shared: bool = False
-    """The resource only has to stay as it is: two faults that share it do not conflict."""
+    """The fault only needs the resource to stay as it is: faults that share it do not conflict."""
     cluster_wide: bool = False
-    """Other nodes feel the fault, too: a season runs no other game-day beside it."""
+    """Other nodes feel the fault, too: a season runs no other game-day at the same time."""
 
     def conflicts_with(self, other: Claim) -> bool:
-        """Return True where two faults with these claims cannot be in one node at the same time."""
+        """Return True if two faults with these claims cannot be in one node at the same time."""
         same_gpu = self.gpu is None or other.gpu is None or self.gpu == other.gpu
         return self.resource == other.resource and same_gpu and not (self.shared and other.shared)
 
 
 NODE = "the node itself"
-"""Claimed by a fault that the agent does not outlive or cannot end early; shared by every other that has an undo."""
+"""Claimed by a fault that the agent does not survive or cannot end early; shared by every other fault with an undo."""
 HOST_ENGINE = "DCGM's host engine"
 BUS = "the GPU on the PCI bus"
 
@@ -82,7 +82,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class CanaryJob:
-    """The difference between a canary that starts while the fault is in and others: for faults of the job itself."""
+    """The difference of a canary that starts while the fault is in, for faults of the job itself."""
 
     environment: dict[str, str] = field(default_factory=dict)
     """Variables that the canary is given."""
@@ -94,14 +94,14 @@ P = TypeVar("P", bound=FaultParameters)
 
 
 class OptionalParts(Generic[P]):
-    """The parts that a fault may define; each does nothing, or the safe thing, where a fault leaves it out."""
+    """The optional parts of a fault; the default does nothing, or the safe thing."""
 
     layer: ClassVar[Layer]
 
     security: ClassVar[PodSecurity] = UNSTATED
-    """The rights over its node that the injector's pod needs, and no more. Left out: none."""
+    """The rights over its node that the injector's pod needs, and no more. Default: none."""
     api_account: ClassVar[str] = ""
-    """The service account under which the injector's pod talks to the API server. Left out: it does not."""
+    """The service account with which the injector's pod uses the API server. Default: it does not use it."""
     does_not_reach: ClassVar[str] = ""
     """The layers and readers that do not notice the fault, for people who wonder why nothing happened."""
     seen_by: ClassVar[tuple[str, ...]] = ()
@@ -121,7 +121,7 @@ class OptionalParts(Generic[P]):
         """Keep the fault in until `ended` is set; most faults stay in by themselves.
 
         Returns:
-            Lines of evidence about the hold; None where there are none.
+            Lines of evidence about the hold; None if there are none.
 
         Raises:
             HostError: The fault did not stay in.
@@ -132,7 +132,7 @@ class OptionalParts(Generic[P]):
     def hold_and_tell(
         self, parameters: P, gpu: int, host: Host, ended: threading.Event, tell: Callable[[BaseModel], None]
     ) -> tuple[str, ...] | None:
-        """Hold the fault as `hold` does, and tell meanwhile what is worth more than a line of evidence at the end.
+        """Hold the fault as `hold` does, and report meanwhile what is worth more than a line of evidence at the end.
 
         Args:
             parameters: The plan's.
@@ -144,27 +144,27 @@ class OptionalParts(Generic[P]):
         return self.hold(parameters, gpu, host, ended)
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
-        """Return the resources that no second fault may take. Left out: one fault of the kind at a time."""
+        """Return the resources that no second fault may take. Default: one fault of this kind at a time."""
         return (Claim(parameters.type), Claim(NODE, shared=True))
 
     def asks_dcgm(self, parameters: P) -> bool:
-        """Return True where the fault goes into the node's DCGM host engine, which only its own clients see."""
+        """Return True if the fault goes into the node's DCGM host engine, which only its own clients see."""
         return False
 
     def needs_idle_gpu(self, parameters: P) -> bool:
-        """Return True where no process may have the GPU open: a reset, a removal, an effect on unused GPUs only."""
+        """Return True if no process may have the GPU open: for a reset, a removal, an effect on unused GPUs only."""
         return False
 
     def needs_operands_away(self, parameters: P) -> bool:
-        """Return True where the GPU operator's operands leave the node for the injection, and come back right after."""
+        """Return True if the GPU operator's operands leave the node for the injection, and come back right after it."""
         return False
 
     def needs_operands_away_to_undo(self, parameters: P) -> bool:
-        """Return True where the GPU operator's operands leave the node once more while the fault is taken out."""
+        """Return True if the GPU operator's operands also leave the node while the fault is taken out."""
         return False
 
     def warnings(self, parameters: P) -> tuple[str, ...]:
-        """Return what these parameters do beyond the fault itself, for the person who approves the run."""
+        """Return the side effects of these parameters, for the person who approves the run."""
         return ()
 
     def security_of(self, parameters: P) -> PodSecurity:
@@ -180,19 +180,19 @@ class OptionalParts(Generic[P]):
         return Reach(self.layer, self.does_not_reach, self.seen_by)
 
     def canary_job(self, parameters: P) -> CanaryJob:
-        """Return how a canary differs that starts while the fault is in."""
+        """Return the difference of a canary that starts while the fault is in."""
         return CanaryJob()
 
     def details(self) -> str:
-        """Return Markdown for docs/faults.md, such as a table that a docstring could not keep true."""
+        """Return Markdown for docs/faults.md, such as a table made from the code."""
         return ""
 
 
 class Fault(OptionalParts[P], ABC):
     """A way to break something on a node.
 
-    `gpu` is the NVML index that the run chose. Every method that is given a host raises HostError when the host
-    refuses. docs/writing-a-fault.md builds one step by step.
+    `gpu` is the NVML index that the run chose. Every method with a host raises HostError if the host refuses.
+    docs/writing-a-fault.md builds one step by step.
     """
 
     parameters: ClassVar[type[FaultParameters]]
@@ -210,16 +210,16 @@ class Fault(OptionalParts[P], ABC):
     def undo(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         """Take the fault out.
 
-        Called any number of times, and in another process than `inject`.
+        It may be called any number of times, and in another process than `inject`.
 
         Args:
             parameters: The plan's.
             gpu: The NVML index that the run chose.
             host: The node.
-            undo_state: The values of `prior_state` and of `inject`. Those of `prior_state` alone where `inject` failed
-                or was killed half way, and empty where not even that was kept.
+            undo_state: The values of `prior_state` and of `inject`; only those of `prior_state` if `inject` failed or
+                was killed, and empty if not even they were kept.
         """
 
     @abstractmethod
     def verify_undone(self, parameters: P, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        """Return True where the fault is out, by reading the host anew and not by believing `undo`."""
+        """Return True if the fault is out. It reads the host, and does not rely on `undo`."""

@@ -25,15 +25,15 @@ _POLL_S = 0.1
 class ClockLockParameters(GpuParameters):
     type: Literal["clock_lock"] = "clock_lock"
     sm_clock_mhz: int = Field(ge=100, le=3000)
-    """The one SM clock the GPU may run at; 210 is the lowest of an H100, 1980 its highest."""
+    """The one SM clock that the GPU may run at; an H100's lowest is 210, its highest 1980."""
 
 
 class ClockLockFault(Fault[ClockLockParameters]):
     """Pins one GPU's SM clock with `nvidia-smi -lgc`, and unpins it with `-rgc`.
 
-    NVML shows the clock, but not whether it is locked. So the fault locks one clock and not a range: that shows
-    immediately, also on an idle GPU. For the same reason an earlier lock can be neither seen nor restored: `-rgc` lifts
-    it as well.
+    NVML shows the clock, but not whether it is locked. So the fault locks a single clock, not a range: that shows
+    immediately, also on an idle GPU. For the same reason an earlier lock can be neither seen nor restored; `-rgc` lifts
+    it, too.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ClockLockParameters
@@ -47,7 +47,7 @@ class ClockLockFault(Fault[ClockLockParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "SM clock under load and GEMM rate in QA",
-        "DCGM_FI_DEV_SM_CLOCK, where the GPUs of a node are compared",
+        "DCGM_FI_DEV_SM_CLOCK if the GPUs of a node are compared",
         "straggler checks of a training job (Google's cluster-health-scanner)",
     )
 
@@ -71,7 +71,7 @@ class ClockLockFault(Fault[ClockLockParameters]):
             )
         if abs(sample.sm_clock_mhz - parameters.sm_clock_mhz) <= _SAME_MHZ:
             raise HostError(
-                f"GPU {sample.index} runs at {sample.sm_clock_mhz:g} MHz already, where a lock would not "
+                f"GPU {sample.index} runs at {sample.sm_clock_mhz:g} MHz already: a lock would not "
                 "show; choose another clock"
             )
         return {"uuid": sample.uuid, "sm_clock_mhz": f"{sample.sm_clock_mhz:g}"}
@@ -112,7 +112,7 @@ class ClockLockFault(Fault[ClockLockParameters]):
 
 
 def _settled(read: Callable[[], GpuSample], reached: Callable[[float], bool]) -> float | None:
-    """Return the SM clock once it is as wanted, or the last one read: a change takes the driver a moment."""
+    """Return the SM clock once it is as wanted, or the last one read: the driver takes a moment for a change."""
     deadline = time.monotonic() + _SETTLES_WITHIN_S
     while True:
         clock = read().sm_clock_mhz

@@ -35,13 +35,13 @@ _SEEN_BY: tuple[tuple[tuple[Component, ...], str], ...] = (
     ),
     ((Component.DEVICE_PLUGIN,), "new GPU pods, which hang while they are admitted; allocatable stays what it was"),
 )
-_PROBES = "the kubelet's liveness and readiness probes, where the pod has any"
+_PROBES = "the kubelet's liveness and readiness probes if the pod has any"
 
 
 class ComponentFrozenParameters(FaultParameters):
     type: Literal["component_frozen"] = "component_frozen"
     component: Component
-    """The component, known by the labels of its pod, see below; `other`: a pod labelled gameday.dev/may-freeze=true."""
+    """The component, found by its pod's labels, see below; `other`: a pod labelled gameday.dev/may-freeze=true."""
     namespace: str | None = Field(default=None, pattern=LABEL_VALUE, max_length=63)
     """The namespace of the pod; None: any."""
 
@@ -52,15 +52,14 @@ class ComponentFrozenParameters(FaultParameters):
 class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     """Freezes the processes of one component's pod on this node through its cgroup, and thaws them.
 
-    `crictl` finds the pod, and `cgroup.freeze` (cgroup v2) freezes it. Its processes keep their sockets and memory, and
-    answer nothing; Kubernetes goes on calling the pod Running. A liveness probe makes this visible: the kubelet kills
-    the container after its failure threshold (a frozen process can be killed), and the next container, born into the
-    same frozen cgroup, does not start until it is thawed. Readiness probes take the pod out of its Service. A pod that
-    is deleted meanwhile ends the fault: its successor has another UID and is not frozen, and the run ends with that
-    reason.
+    `crictl` finds the pod, and `cgroup.freeze` (cgroup v2) freezes it. Its processes keep their sockets and memory and
+    answer nothing, while Kubernetes still calls the pod Running. A liveness probe makes this visible: the kubelet kills
+    the container after its failure threshold (a frozen process can be killed), and the next container, in the same
+    frozen cgroup, does not start until it is thawed. Readiness probes take the pod out of its Service. If the pod is
+    deleted meanwhile, the fault ends with that reason: its successor has another UID and is not frozen.
 
-    A `log-store` is dangerous, as it is the whole cluster's: the plan and the cluster profile have to allow it, and a
-    season plays it only where its plan is named.
+    A `log-store` is dangerous because the whole cluster uses it: the plan and the cluster profile have to allow it, and
+    a season plays it only if its plan is named.
 
     The fault never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
     """
@@ -150,17 +149,17 @@ def _write(host: Host, cgroup: str, value: str) -> None:
 
 
 def _is_frozen(host: Host, cgroup: str) -> bool | None:
-    """Return whether the kernel reports the cgroup as frozen; None where there is no such cgroup. Raises HostError."""
+    """Return True if the kernel reports the cgroup as frozen; None if there is no such cgroup. Raises HostError."""
     try:
         events = host.read_file(f"{_CGROUPS}{cgroup}/cgroup.events")
     except HostError:
-        host.boot_id()  # raises where it is the host that does not answer
+        host.boot_id()  # raises if the host itself does not answer
         return None
     return "frozen 1" in events.splitlines()
 
 
 def _becomes(host: Host, cgroup: str, *, frozen: bool) -> bool:
-    """Wait until the kernel reports the wanted state, and return whether it did in time."""
+    """Wait until the kernel reports the wanted state; return True if it did in time."""
     deadline = time.monotonic() + _SETTLES_WITHIN_S
     while _is_frozen(host, cgroup) is not frozen:
         if time.monotonic() > deadline:

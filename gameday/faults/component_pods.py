@@ -1,10 +1,9 @@
 """The pods that watch or serve GPUs on a node, found through the host's container runtime.
 
-In most clusters the device plugin, dcgm-exporter, DCGM, the log shippers and their like are pods of DaemonSets and not
-systemd units. The agent has no API token, and needs none: the runtime knows the pods of its own node, with their labels
-and cgroups.
+In most clusters the device plugin, dcgm-exporter, DCGM, the log shippers and the like are pods of DaemonSets, not
+systemd units. The agent needs no API token: the runtime knows the pods of its node, with their labels and cgroups.
 
-Only pods that carry a label of the table below can be found, so that a slip in a plan never hits another pod.
+Only pods with a label of the table below can be found, so that a slip in a plan never hits another pod.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gameday.errors import HostError, NoCrictlError
 from gameday.host.base import Host
 
 _TIMEOUT_S = 15.0
-"""Timeout of one call of crictl, whose own limit for an answer of the runtime is 2 s."""
+"""Timeout of one call of crictl, which itself waits 2 s for an answer of the runtime."""
 _NOT_FOUND = 127
 _OUTPUT_CHARACTERS = 300
 _SLICE = ".slice"
@@ -40,7 +39,7 @@ class Component(StrEnum):
 MAY_FREEZE = ("gameday.dev/may-freeze", "true")
 _NAME = "app.kubernetes.io/name"
 LABELS: dict[Component, tuple[tuple[str, str], ...]] = {
-    # The GPU operator's, the plain manifest's, the chart's (for `app`: docs/sources.md, GPU operator).
+    # From the GPU operator, the plain manifest and the chart (for `app`: docs/sources.md, GPU operator).
     Component.DEVICE_PLUGIN: (
         ("app", "nvidia-device-plugin-daemonset"),
         ("name", "nvidia-device-plugin-ds"),
@@ -53,7 +52,7 @@ LABELS: dict[Component, tuple[tuple[str, str], ...]] = {
     Component.LOG_STORE: ((_NAME, "loki"),),
     Component.OTHER: (MAY_FREEZE,),
 }
-"""The labels by which each is known, in any namespace."""
+"""The labels of each component's pods, in any namespace."""
 _OURS = "gameday.dev/run"
 _CONTROL_PLANE = (("tier", "control-plane"), ("component", "etcd"), ("component", "kube-apiserver"))
 """The labels that kubeadm gives its static pods."""
@@ -83,7 +82,7 @@ class Container:
 
 
 def component_of(labels: dict[str, str]) -> Component | None:
-    """Return the component that a pod with these labels is; None for any other pod."""
+    """Return the component that a pod with these labels belongs to; None for any other pod."""
     return next((component for component, known in LABELS.items() if set(known) & set(labels.items())), None)
 
 
@@ -96,7 +95,7 @@ def find_pod(host: Host, component: Component, namespace: str | None) -> PodSand
         namespace: The pod's namespace; None: any.
 
     Raises:
-        HostError: There is no such pod, there are several, or it is an agent of ours or of the control plane.
+        HostError: There is no such pod, there are several, or it is one of our agents or part of the control plane.
     """
     found = [pod for pod in pods_of(host, component) if namespace is None or pod.namespace == namespace]
     if not found:
@@ -142,7 +141,7 @@ def cgroup_of(host: Host, pod: PodSandbox) -> str:
     if not isinstance(path, str) or not path:
         raise HostError(f"`crictl inspectp` does not show the cgroup of pod {pod}")
     slice_, colon, _ = path.partition(":")
-    # systemd's driver: `<pod's slice>:<runtime>:<sandbox>`; cgroupfs': a path whose last part is the sandbox.
+    # systemd's driver: `<pod's slice>:<runtime>:<sandbox>`; cgroupfs's: a path that ends with the sandbox.
     cgroup = _expanded(slice_) if colon else path.rpartition("/")[0]
     if not cgroup.startswith("/kubepods"):
         raise HostError(
@@ -181,7 +180,7 @@ def ready_pods(host: Host) -> list[PodSandbox]:
 
 def _crictl(host: Host, verb: str, *arguments: str) -> Any:
     """Return what crictl printed as JSON. Raises HostError."""
-    # Options come first: crictl (urfave/cli v2) takes what follows an ID for another ID.
+    # Options come first: crictl (urfave/cli v2) takes everything after an ID for another ID.
     done = host.run(["crictl", verb, "-o", "json", *arguments], _TIMEOUT_S)
     output = " ".join(f"{done.stderr} {done.stdout}".split())[:_OUTPUT_CHARACTERS]
     if done.exit_status == _NOT_FOUND:

@@ -23,21 +23,21 @@ from gameday.values.nodes import NodeRole
 from gameday.values.wanted_pods import WantedPods
 
 _FEWEST, _MOST = 2, 4
-"""The fewest and the most parts. With more, nobody could say which of them caused an effect."""
+"""The fewest and the most parts. With more, it would be unclear which of them caused an effect."""
 _LOOK_EVERY_S = 1.0
-"""Interval of the thread that ends the other parts when one part ended first; the end itself is passed on
+"""Interval at which a thread looks whether one part ended early, to end the others; the regular end is passed on
 immediately."""
 
 
 class CompoundParameters(FaultParameters):
     type: Literal["compound"] = "compound"
     parts: tuple[AnyFault, ...] = Field(json_schema_extra={"minItems": _FEWEST, "maxItems": _MOST})
-    """The faults, in the order in which they go in; they come out in the opposite one. `hold` is that of all."""
+    """The faults, in the order in which they go in; they come out in reverse. `hold` is that of all."""
 
     @field_validator("parts", mode="before")
     @classmethod
     def _give_the_hold_to_parts(cls, parts: object, info: ValidationInfo) -> object:
-        """Give every part the hold before it is validated, as a part may check its own times against it."""
+        """Give every part the hold before it is validated, because a part may check its own times against it."""
         hold = info.data.get("hold")
         if not isinstance(parts, list | tuple) or hold is None:
             return parts
@@ -90,17 +90,17 @@ class CompoundParameters(FaultParameters):
 
 
 class CompoundFault(Fault[CompoundParameters]):
-    """Puts two to four faults into one node, one right after the other, and takes them out in the opposite order.
+    """Puts two to four faults into one node, one right after the other, and takes them out in reverse order.
 
-    One agent does it, so that the parts share one deadline. Where one does not go in, or does not stay in, all come
-    out. Each is undone and read back by itself, also when the undo of another fails, and each keeps its own values for
-    the undo. Two parts that take the same resource are refused, as is a compound within a compound.
+    One agent does it, so the parts share a deadline. If one does not go in or does not stay in, all come out. Each part
+    keeps its own values for the undo, and is undone and read back even if the undo of another fails. Two parts that
+    take the same resource are refused, as is a compound within a compound.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CompoundParameters
     layer: ClassVar[Layer] = Layer.SEVERAL
     summary: ClassVar[str] = "Puts two or more faults into a node at once"
-    does_not_reach: ClassVar[str] = "what none of its parts reaches"
+    does_not_reach: ClassVar[str] = "the layers that no part reaches"
     seen_by: ClassVar[tuple[str, ...]] = ("every reader that sees one of its parts",)
 
     def claims(self, parameters: CompoundParameters) -> tuple[Claim, ...]:
@@ -110,7 +110,7 @@ class CompoundFault(Fault[CompoundParameters]):
         return combined(part.fault.security_of(part.parameters) for part in _parts(parameters))
 
     def api_account_of(self, parameters: CompoundParameters) -> str:
-        # Parts on a GPU node that have an account have the same: two of them are one kind, and conflict.
+        # All parts with an account on a GPU node have the same one: two of them are one kind, and conflict.
         accounts = (part.fault.api_account_of(part.parameters) for part in _parts(parameters))
         return next(filter(None, accounts), "")
 
@@ -184,13 +184,13 @@ class CompoundFault(Fault[CompoundParameters]):
         for part in reversed(list(_parts(parameters))):
             try:
                 done = part.fault.undo(part.parameters, gpu, host, part.own(undo_state)).lines
-            except Exception as error:  # the others must come out all the same; reading back will report this one
+            except Exception as error:  # the others must still come out; reading back will report this one
                 done = (f"NOT UNDONE: {error}",)
             lines += part.labelled(done)
         return Evidence(lines=tuple(lines))
 
     def verify_undone(self, parameters: CompoundParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
-        """Return False where a part is still in, even if another could not be read, and True where all are out.
+        """Return False if a part is still in, even if another could not be read; return True if all are out.
 
         Raises:
             HostError: A part could not be read, and no other is known to be in.
@@ -200,7 +200,7 @@ class CompoundFault(Fault[CompoundParameters]):
         for part in _parts(parameters):
             try:
                 out = part.fault.verify_undone(part.parameters, gpu, host, part.own(undo_state)) and out
-            except Exception as error:  # the others must come out all the same, as in undo
+            except Exception as error:  # the others must still come out, as in undo
                 unread.append(f"part {part.number}, {part.parameters.type}: {error}")
         if out and unread:
             raise HostError("; ".join(unread))
@@ -219,7 +219,7 @@ class _Part(NamedTuple):
         return {f"{self.number}.{key}": value for key, value in state.items()}
 
     def own(self, undo_state: Mapping[str, str]) -> dict[str, str]:
-        """Return the part's undo state out of that of all parts."""
+        """Return the part's own undo state out of that of all parts."""
         prefix = f"{self.number}."
         return {key.removeprefix(prefix): value for key, value in undo_state.items() if key.startswith(prefix)}
 
@@ -242,7 +242,7 @@ def _named_in_errors(part: _Part) -> Iterator[None]:
 
 
 def _pass_on(ended: threading.Event, over: threading.Event) -> None:
-    """Set `over` once `ended` is set; return where a part has set it before."""
+    """Set `over` once `ended` is set; return if a part has set it before."""
     while not ended.wait(_LOOK_EVERY_S) and not over.is_set():
         pass
     over.set()

@@ -21,17 +21,17 @@ P = TypeVar("P", bound=FaultParameters)
 
 
 class Load(Protocol):
-    """The clients of a load, which a fault began and has to end."""
+    """The clients of a load that a fault began and has to end."""
 
     def end(self) -> None:
-        """End the clients; any number of times."""
+        """End the clients. Idempotent."""
 
 
 L = TypeVar("L", bound=Load)
 
 
 class ControlPlaneFault(Fault[P]):
-    """Base of the faults that speak to the API server from an API-client node; all nodes of the cluster feel them."""
+    """Base of the faults that use the API server from an API-client node; all nodes of the cluster feel them."""
 
     layer: ClassVar[Layer] = Layer.CONTROL_PLANE
     api_account: ClassVar[str] = "gameday-api-client"
@@ -47,23 +47,22 @@ class ControlPlaneFault(Fault[P]):
     def hold_and_tell(
         self, parameters: P, gpu: int, host: Host, ended: threading.Event, tell: Callable[[BaseModel], None]
     ) -> tuple[str, ...]:
-        """Hold the fault, tell what was measured meanwhile, and return lines of evidence."""
+        """Hold the fault, report measurements meanwhile, and return lines of evidence."""
 
 
 class ApiLoadFault(ControlPlaneFault[P], Generic[P, L]):
     """Base of the faults that make objects of one kind in namespace gameday-load and run clients against them.
 
-    A subclass keeps its clients with `begun`, and finds them with `load_of`; the objects and the clients are all that
-    `undo` takes out.
+    A subclass keeps its clients with `begun`, and finds them with `load_of`; `undo` removes only them and the objects.
     """
 
     load: ClassVar[str]
     """The load's name: the value of its objects' label, and the start of their names."""
     resource: ClassVar[str]
-    """Kind of the objects, in the plural, such as `secrets`."""
+    """Kind of the objects, in the plural, e.g. `secrets`."""
 
     def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
+        # Keyed by the parameters' identity, because two parts of one compound fault share this instance.
         self._loads: dict[int, L] = {}
 
     def objects(self, host: Host) -> LoadObjects:

@@ -24,7 +24,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 DELAY_S = 5.0
-"""Time from the order to the stop: without a kubelet no one would learn that the injector is ready."""
+"""Time from the order to the stop. Without a kubelet nobody would learn that the injector is ready."""
 _LOOK_EVERY_S = 1.0
 _STOP_TIMEOUT_S = 100.0
 """A unit has 90 s to stop (DefaultTimeoutStopSec)."""
@@ -51,12 +51,12 @@ class CriticalUnitStoppedParameters(FaultParameters):
 class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     """Has the host stop a service in five seconds, and start it again when the hold is over.
 
-    Both are timers of the host's systemd, and the start is ordered before the stop: it comes whether or not an agent is
-    alive. Units that systemd stops along, like a kubelet whose unit requires containerd, are started again by the same
+    Both are timers of the host's systemd. The start is ordered before the stop, so it comes even if no agent is alive.
+    Units that systemd stops with the service, like a kubelet that requires containerd, are started again by the same
     timer, and read back.
 
-    Without a kubelet the injector's pod gets neither its deletion nor its deadline. Only its own clock and the host's
-    timer end the fault, so choose a short `hold`.
+    Without a kubelet the injector's pod notices neither its deletion nor its deadline. Only its own clock and the
+    host's timer end the fault, so choose a short `hold`.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CriticalUnitStoppedParameters
@@ -74,7 +74,7 @@ class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     )
 
     def claims(self, parameters: CriticalUnitStoppedParameters) -> tuple[Claim, ...]:
-        # A fabric manager can be stopped beside others; without a kubelet or its runtime no agent can be ended.
+        # A fabric manager can be stopped together with others; without a kubelet or its runtime no agent can be ended.
         fabric = parameters.unit is NeededUnit.FABRIC_MANAGER
         return (Claim(parameters.unit), Claim(NODE, shared=fabric))
 
@@ -145,5 +145,5 @@ def _start_timer(unit: NeededUnit) -> str:
 
 
 def _timers(unit: NeededUnit) -> tuple[str, str]:
-    """Return both timers, the stop's first: cancelled in this order, the stop is never left without its start."""
+    """Return both timers, the stop's first: if they are cancelled in this order, a stop never loses its start."""
     return _stop_timer(unit), _start_timer(unit)

@@ -1,4 +1,4 @@
-"""A CUDA error in one pod: its calls to the driver fail as those on a broken GPU do."""
+"""A CUDA error in one pod: its calls to the driver fail as on a broken GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gameday.values.cuda_switch import (
 from gameday.values.wanted_pods import WantedPods
 
 _FELT_WITHIN = timedelta(minutes=2)
-"""A kubelet writes a pod's volumes when it syncs the pod, each minute (docs/sources.md, CUDA errors); as much again."""
+"""A kubelet writes a pod's volumes when it syncs the pod, each minute (docs/sources.md, CUDA errors); twice that."""
 _LOOK_EVERY_S = 1.0
 
 
@@ -41,11 +41,11 @@ class CudaErrorParameters(FaultParameters):
     namespace: str = Field(pattern=PLAN_NAME, max_length=63)
     """The pod's namespace, in which deploy/cuda-error is applied."""
     selector: dict[LabelKey, LabelValue] = Field(min_length=1)
-    """Labels of the pod, beside that of its owners' consent. The target must run exactly one such pod."""
+    """Labels of the pod, besides the label of its owners' consent. The target must run exactly one such pod."""
     new_processes: bool = False
-    """If true, processes of the pod fail that start while the fault is in, too, as on a GPU that stays broken.
+    """If true, processes of the pod that start while the fault is in fail, too, as on a GPU that stays broken.
 
-    Else a process that is started again works, as after an error of the application or a contained one."""
+    Otherwise a restarted process works, as after an error of the application or a contained one."""
 
     def wanted_pods(self) -> WantedPods:
         return WantedPods(self.namespace, {**self.selector, MAY_FAIL[0]: MAY_FAIL[1]})
@@ -58,24 +58,24 @@ class CudaErrorParameters(FaultParameters):
 
 
 class CudaErrorFault(Fault[CudaErrorParameters]):
-    """Lets the CUDA calls of one pod's processes fail, by an interception library that its owners put into it.
+    """Makes the CUDA calls of one pod's processes fail, with an interception library that its owners put into it.
 
     The owners consent by the label gameday.dev/may-fail-cuda=true, and put the library into the pod's template ([CUDA
     errors](cuda-errors.md)). The fault then writes one annotation of the pod, gameday.dev/cuda-error, which the kubelet
     copies into a file of the pod within about a minute; the fault is in when a process has said in the pod's log that
-    it fails. A process that failed goes on failing until it ends, even after the fault is out. The annotation's value
+    it fails. A process that failed keeps failing until it ends, even after the fault is out. The annotation's value
     expires after `hold`, even if nobody removes it.
 
-    Nothing is changed in three cases: the target runs no such pod, or more than one; no process of the pod has said
-    that the library is loaded; the annotation is there already. If no process says in time that it fails, the
-    annotation is removed again, and the run ends with that reason.
+    Nothing is changed if the target runs no such pod or more than one, if no process of the pod has said that the
+    library is loaded, or if the annotation is already there. If no process says in time that it fails, the annotation
+    is removed again, and the run ends with that reason.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CudaErrorParameters
     layer: ClassVar[Layer] = Layer.WORKLOAD
     api_account: ClassVar[str] = "gameday-cuda-error"
     security: ClassVar[PodSecurity] = API_CLIENT
-    summary: ClassVar[str] = "CUDA calls fail in one pod, whose owners consent by a label"
+    summary: ClassVar[str] = "CUDA calls fail in one pod; its owners consent by a label"
     does_not_reach: ClassVar[str] = (
         "the GPU, NVML, DCGM and the kernel log (`compound` puts in the Xid that belongs to it); other pods; the pod's "
         "processes without the library, or without a CUDA call"
@@ -92,7 +92,7 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
 
     def warnings(self, parameters: CudaErrorParameters) -> tuple[str, ...]:
         return (
-            f"one process at least of a pod in {parameters.namespace} fails until it ends: a job that does not end it "
+            f"at least one process of a pod in {parameters.namespace} fails until it ends: a job that does not end it "
             "stands still until its owners do",
         )
 
@@ -145,14 +145,14 @@ def _pods(parameters: CudaErrorParameters, host: Host) -> CudaPods:
 
 
 def _switched(pods: CudaPods, undo_state: dict[str, str]) -> list[CudaPod]:
-    """Return the pod of the undo state; without one, those of this node that have a value, as no other run is here."""
+    """Return the pod of the undo state; without one, this node's pods that have a value, as no other run is here."""
     if {"namespace", "pod", "uid"} <= undo_state.keys():
         return [CudaPod(undo_state["namespace"], undo_state["pod"], undo_state["uid"])]
     return pods.switched_on()
 
 
 def _wait(condition: Callable[[], bool], longest: timedelta) -> float | None:
-    """Wait until the condition holds, and return after how many seconds; None where it does not in time."""
+    """Wait until the condition holds, and return after how many seconds it did; None if it did not in time."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > longest.total_seconds():

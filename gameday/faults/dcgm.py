@@ -1,9 +1,9 @@
 """Calls of `dcgmi` for the faults on DCGM.
 
-Outputs and exit statuses are those of DCGM's source (3.2 to 4.6). Three traps decide how it is called: `--gpuid`
-defaults to 1 and is therefore always given; it reads numbers by atol, so they are written in decimal; `test
---introspect` shows how often a field was sampled and not its value, so values are read with `dmon`. A `dmon` watches,
-too: it makes the host engine take a real sample, unless an injected one is newer.
+Outputs and exit statuses are those of DCGM's source (3.2 to 4.6), with three traps: `--gpuid` defaults to 1 and is
+therefore always given; numbers are read by atol, so they are written in decimal; `test --introspect` shows how often a
+field was sampled but not its value, so values are read with `dmon`. A `dmon` also makes the host engine take a real
+sample, unless an injected one is newer.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gameday.faults.component_pods import Component, Container, containers_of, p
 from gameday.host.base import Host, ProgramResult
 
 BLANK = "9223372036854775792"
-"""DCGM_INT64_BLANK (dcgm_structs.h): injected, it makes a whole-number field read as having no value."""
+"""DCGM_INT64_BLANK (dcgm_structs.h). Injected, it makes a whole-number field read as having no value."""
 BLANK_DOUBLE = "140737488355328.0"
 """DCGM_FP64_BLANK, for fields of floating point."""
 DECIMALS = 3
-"""The decimals that `dmon` prints of a floating-point field."""
+"""The decimals of a floating-point field in `dmon`."""
 _TIMEOUT_S = 15.0
 """Timeout of one call: a host engine answers immediately or is down, and dmon waits for one real sample."""
 _NOT_FOUND = 127
@@ -37,7 +37,7 @@ def inject_value(host: Host, gpu: int, field: int, value: str, offset_s: int) ->
         gpu: DCGM's number of the GPU.
         field: DCGM's id of the field.
         value: The value in decimal.
-        offset_s: The sample's stamp, in whole seconds after the begin of the running second.
+        offset_s: The sample's timestamp, in whole seconds after the start of the current second.
 
     Raises:
         HostError: dcgmi refused, or could not be run.
@@ -49,7 +49,7 @@ def inject_value(host: Host, gpu: int, field: int, value: str, offset_s: int) ->
 
 
 def read_value(host: Host, gpu: int, field: int) -> str | None:
-    """Return the newest value of a field as `dmon` prints it; None where it has none. Raises HostError."""
+    """Return the newest value of a field as `dmon` prints it; None if it has none. Raises HostError."""
     done = _dcgmi(host, "dmon", "-i", str(gpu), "-e", str(field), "-c", "1")
     if done.exit_status:
         raise _refused(done)
@@ -60,7 +60,7 @@ def read_value(host: Host, gpu: int, field: int) -> str | None:
 
 
 def is_collection_paused(host: Host) -> bool:
-    """Return True while `test --pause` is in force, by the state of DCGM's core module. Raises HostError."""
+    """Return True while `test --pause` is in force, read from the state of DCGM's core module. Raises HostError."""
     done = _dcgmi(host, "modules", "-l", "-j")
     if done.exit_status:
         raise _refused(done)
@@ -93,13 +93,13 @@ def _dcgmi(host: Host, *arguments: str) -> ProgramResult:
 
 
 def run_dcgmi(host: Host, timeout_s: float, *arguments: str, ended: threading.Event | None = None) -> ProgramResult:
-    """Run the host's dcgmi; where it is missing or reaches no engine, that of the host engine's pod.
+    """Run the host's dcgmi; if it is missing or reaches no engine, run the one in the host engine's pod.
 
     Args:
         host: The node.
-        timeout_s: As that of `Host.run`.
+        timeout_s: As for `Host.run`.
         arguments: Those of dcgmi.
-        ended: As that of `Host.run`. In the host engine's pod it ends crictl, and dcgmi goes on.
+        ended: As for `Host.run`. In the host engine's pod it ends crictl, and dcgmi goes on.
 
     Raises:
         HostError: There is no dcgmi, or it does not end in time.
@@ -118,7 +118,7 @@ def run_dcgmi(host: Host, timeout_s: float, *arguments: str, ended: threading.Ev
 
 
 def _engine_in_a_pod(host: Host) -> Container | None:
-    """Return a container of the host engine's pod; None where there is none. Raises HostError."""
+    """Return a container of the host engine's pod; None if there is none. Raises HostError."""
     try:
         return next((one for pod in pods_of(host, Component.HOST_ENGINE) for one in containers_of(host, pod)), None)
     except NoCrictlError:

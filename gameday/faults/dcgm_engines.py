@@ -1,7 +1,7 @@
 """The DCGM host engines of a node, and whether the one that `dcgmi` asks is the one that counts.
 
-A value that is injected into an engine, and a pause of it, are seen by that engine's clients alone. A program that runs
-an engine of its own, as dcgm-exporter does where nobody configures another, sees nothing of them.
+An injected value or a pause is seen only by the clients of the engine that got it. A program with an engine of its own,
+like dcgm-exporter by default, sees nothing of it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _READERS = {
 
 
 class EnginesSeen(HostModel):
-    """The statement about a node's engines beside the one that dcgmi asks."""
+    """The engines of a node other than the one that dcgmi asks."""
 
     blind: tuple[str, ...] = ()
-    """Programs that game-days rely on and that have an engine of their own, each with the remedy."""
+    """Programs that game-days rely on but that have their own engine, each with the remedy."""
     others: tuple[str, ...] = ()
-    """Other engines whose readers see nothing of a fault in the node's."""
+    """Other engines; their readers see nothing of a fault in the node's engine."""
     unseen: tuple[str, ...] = ()
     """Processes that could not be looked at, with the reason."""
 
@@ -45,9 +45,9 @@ class EnginesSeen(HostModel):
 
 
 def look_at_engines(host: Host) -> EnginesSeen:
-    """Return which engines run beside the one that dcgmi asks.
+    """Return the engines that run besides the one that dcgmi asks.
 
-    What /proc shows counts. Where a part of it cannot be seen, the exporter's configuration is asked, too.
+    It reads /proc. If a part of that cannot be seen, it also looks at the exporter's configuration.
 
     Raises:
         HostError: The host cannot be asked.
@@ -74,7 +74,7 @@ def look_at_engines(host: Host) -> EnginesSeen:
 
 
 def refuse_blind_readers(host: Host) -> None:
-    """Refuse a node where a program that game-days rely on would see nothing of the node's host engine.
+    """Refuse a node if a program that game-days rely on would see nothing of the node's host engine.
 
     Raises:
         HostError: There is such a program, or the host cannot be asked.
@@ -84,13 +84,13 @@ def refuse_blind_readers(host: Host) -> None:
 
 
 def asks_another_engine(argv: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return whether a dcgm-exporter with this command line asks another host engine than its own."""
+    """Return True if a dcgm-exporter with this command line uses another host engine than its own."""
     options = {argument.partition("=")[0] for argument in argv}
     return bool(environment.get(_REMOTE_ENGINE) or options & _REMOTE_ENGINE_OPTIONS)
 
 
 def _reader(engine: DcgmEngine, pods: Mapping[str, str]) -> str:
-    """Return the word by which a process is one of the readers; empty for any other."""
+    """Return the word that identifies a process as one of the readers; empty for any other process."""
     words = f"{engine.command} {pods.get(engine.pod, '')}".replace("_", "-")
     return next((word for word in _READERS if word in words), "")
 
@@ -101,7 +101,7 @@ def _described(engine: DcgmEngine, pods: Mapping[str, str]) -> str:
 
 
 def _pod_names(host: Host) -> dict[str, str]:
-    """Return the names of the node's pods by UID; none where the container runtime cannot be asked."""
+    """Return the names of the node's pods by UID; empty if the container runtime cannot be asked."""
     try:
         return {pod.uid: str(pod) for pod in ready_pods(host)}
     except HostError:
@@ -109,7 +109,7 @@ def _pod_names(host: Host) -> dict[str, str]:
 
 
 def _blind_by_configuration(host: Host) -> tuple[list[str], tuple[str, ...]]:
-    """Return the exporters that are configured to run an engine; beside them, the reason where that is not known."""
+    """Return the exporters that are configured to run an engine, and the reason if that is not known."""
     try:
         blind = [
             f"pod {pod} is configured to run a DCGM host engine of its own: {_READERS[_EXPORTER]}"

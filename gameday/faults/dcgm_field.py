@@ -1,4 +1,4 @@
-"""A false value in DCGM's cache: the host engine gives its clients another value than the GPU's."""
+"""A false value in DCGM's cache: the host engine shows its clients another value than the GPU's."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _EVERY_S = 1.0
-"""Time between two injections while the fault is held, as in Azure's agent's own test (docs/sources.md, DCGM
+"""Time between two injections while the fault is held, as in the test of Azure's agent (docs/sources.md, DCGM
 injection)."""
 _OFFSET_S = 2
-"""dcgmi counts in whole seconds, so that its default of 1 may be no time at all; 2 outlasts the pause above."""
+"""dcgmi counts in whole seconds, so its default of 1 may be no time at all; 2 outlasts the pause above."""
 _UNDO_OFFSET_S = 3
-"""Offset of the undo's stamp, so that it is newer than the last injection's, whatever second that fell into."""
+"""Offset of the undo's timestamp: it is always newer than the last injection's, regardless of that one's second."""
 _ATTEMPTS = 3
 """A slow node may need longer than the offset from injecting to reading back."""
 
@@ -41,17 +41,17 @@ class Bounds:
     low: float
     high: float
     fault: float | None = None
-    """The value that is the field's fault, where one is known."""
+    """The value that means a fault, if one is known."""
     acts: str = ""
     """The programs that act on it, and how (docs/sources.md, DCGM fields)."""
     whole: bool = True
     """The field holds whole numbers."""
     sampled: bool = True
-    """DCGM samples the field, so that an injected value is soon replaced by a real one."""
+    """DCGM samples the field, so a real value soon replaces an injected one."""
 
 
 def _count(id: int, fault: float | None = None, acts: str = "") -> Bounds:
-    """Return the bounds of a counter, below 11 digits: dmon cuts what is wider than its column."""
+    """Return the bounds of a counter, below 11 digits: dmon cuts values that are wider than its column."""
     return Bounds(id, "count", 0, 1e9, fault, acts)
 
 
@@ -141,13 +141,13 @@ FIELDS: dict[str, Bounds] = {
     "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC": _count(497),
     "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY": _count(498),
     "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY": _count(499),
-    # dmon shows three decimals: the 1e-5 that others inject would read back as 0.
+    # dmon shows three decimals: the 1e-5 that other tools inject would read back as 0.
     "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT": Bounds(
         1218, "bit errors per bit", 0.001, 1, 0.001, "Azure's health agent reports an error", whole=False
     ),
     "DCGM_FI_DEV_GPU_RECOVERY_ACTION": Bounds(1523, "action", 0, 7, 1, "DCGM's health check fails the GPU"),
 }
-"""The fields of docs/sources.md, DCGM fields, by the names that dcgm-exporter's metrics have. DCGM 4.6 renamed many and
+"""The fields of docs/sources.md, DCGM fields, by the names of dcgm-exporter's metrics. DCGM 4.6 renamed many and
 keeps these as aliases; the id is what counts."""
 
 DcgmFieldName = StrEnum("DcgmFieldName", {name.removeprefix("DCGM_FI_DEV_"): name for name in FIELDS})  # type: ignore[misc]
@@ -156,9 +156,9 @@ DcgmFieldName = StrEnum("DcgmFieldName", {name.removeprefix("DCGM_FI_DEV_"): nam
 class DcgmFieldParameters(GpuParameters):
     type: Literal["dcgm_field"] = "dcgm_field"
     field: DcgmFieldName
-    """DCGM's name of the field, as dcgm-exporter's metric is called."""
+    """DCGM's name of the field, as in dcgm-exporter's metric."""
     value: float | None = Field(default=None, strict=True, allow_inf_nan=False)
-    """The value to inject, in the field's unit; None: the value that is the field's fault, where one is known."""
+    """The value to inject, in the field's unit; None: the value that means a fault, if one is known."""
 
     @property
     def bounds(self) -> Bounds:
@@ -176,7 +176,7 @@ class DcgmFieldParameters(GpuParameters):
     @classmethod
     def _a_number(cls, value: object) -> object:
         if isinstance(value, (bool, str)):
-            raise ValueError(f"{str(value)[:20]!r} is no number: write it in decimal and without quotes, like 95")
+            raise ValueError(f"{str(value)[:20]!r} is not a number: write it in decimal and without quotes, like 95")
         return value
 
     @model_validator(mode="after")
@@ -199,23 +199,21 @@ def _range(bounds: Bounds) -> str:
 class DcgmFieldFault(Fault[DcgmFieldParameters]):
     """Puts a value into the host engine's cache with `dcgmi test --inject`, and keeps it the newest.
 
-    The next real sample of a watched field would replace it, so the value is injected again each second. The Xid is
-    not sampled: it stays by itself, and a second injection would be a second Xid. Each injection is read back with
-    `dcgmi dmon`, whatever the host engine says of it.
+    The next real sample of a watched field would replace it, so the value is injected again each second and read back
+    with `dcgmi dmon`. The Xid is not sampled: it stays, and a second injection would be a second Xid.
 
-    The undo injects the value from before (no value, where that is not known), stamped three seconds ahead; then real
+    The undo injects the value from before (no value, if that is not known), stamped three seconds ahead; then real
     samples follow. A real Xid that the driver reports within those seconds is older, and is not shown. To Prometheus a
-    counter that comes back from a higher value looks like one that began anew, so a rule on its increase may fire once
+    counter that comes back from a higher value looks as if it had been reset, so a rule on its increase may fire once
     more. A restart of the host engine clears everything that was ever injected.
 
-    A value in the node's host engine is seen by that engine's clients alone. The injector looks for every engine on the
-    node, nv-hostengine or embedded in a program. The fault is refused where dcgm-exporter, NVSentinel's
-    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. Any other engine is named in the evidence,
-    and so is every process that the injector could not look at.
+    Only that engine's clients see a value in the node's host engine. The injector looks for every engine on the node,
+    nv-hostengine or embedded in a program. The fault is refused if dcgm-exporter, NVSentinel's gpu-health-monitor, EKS'
+    agent or Azure's agent has an engine of its own. The evidence names any other engine, and every process that the
+    injector could not look at.
 
     GPUs are counted as NVML counts them, which is how DCGM numbers them when its host engine starts. The injector runs
-    the host's own dcgmi. If the host has none, or if no host engine answers it, the injector runs the dcgmi of the host
-    engine's pod.
+    the host's dcgmi. If the host has none, or no host engine answers it, it runs the dcgmi of the host engine's pod.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters
@@ -227,7 +225,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
         "runs a DCGM host engine of its own instead of asking the node's: a known one is refused, others are named"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "dcgm-exporter's metric of the field's name, where its counters file lists it",
+        "dcgm-exporter's metric of the field's name if its counters file lists it",
         "DCGM health watches and policies",
         "NVSentinel's gpu-health-monitor",
         "EKS node monitoring agent",
@@ -240,10 +238,13 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
 
     def details(self) -> str:
         head = "| field | id | takes | its fault | who acts on it |\n|---|---|---|---|---|\n"
-        return head + "".join(
+        known = {name: of for name, of in FIELDS.items() if of.acts or of.fault is not None}
+        rows = (
             f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
-            for name, of in FIELDS.items()
+            for name, of in known.items()
         )
+        others = ", ".join(f"`{name}` ({of.id}; {_range(of)})" for name, of in FIELDS.items() if name not in known)
+        return f"{head}{''.join(rows)}\nNobody acts on these, and each needs a `value`: {others}.\n"
 
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()
@@ -291,21 +292,21 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
             return Evidence(lines=(f"{parameters.field} of GPU {index} is {found or 'N/A'}, not ours: left as it is",))
         before = undo_state.get("before")
         inject_value(host, index, bounds.id, before or (BLANK if bounds.whole else BLANK_DOUBLE), _UNDO_OFFSET_S)
-        why = f"{before}, what it was" if before else "no value, as none is known from before"
-        return Evidence(lines=(f"injected {why}; real samples follow where a program watches the field",))
+        why = f"{before}, what it was" if before else "no value, because none is known from before"
+        return Evidence(lines=(f"injected {why}; real samples follow if a program watches the field",))
 
     def verify_undone(self, parameters: DcgmFieldParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:
         return read_value(host, _index(parameters, gpu, undo_state), parameters.bounds.id) != parameters.injected
 
 
 def _index(parameters: DcgmFieldParameters, gpu: int, undo_state: dict[str, str]) -> int:
-    """Return the index of the GPU that was injected into."""
+    """Return the index of the GPU that the fault was injected into."""
     chosen = gpu if parameters.gpu is None else parameters.gpu
     return int(undo_state.get("gpu", chosen))
 
 
 def _put(host: Host, gpu: int, parameters: DcgmFieldParameters) -> str:
-    """Inject until the value is read back, and return it. Raises HostError where it never is."""
+    """Inject until the value is read back, and return it. Raises HostError if it never is."""
     found: str | None = None
     for _ in range(_ATTEMPTS):
         inject_value(host, gpu, parameters.bounds.id, parameters.injected, _OFFSET_S)

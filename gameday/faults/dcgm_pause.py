@@ -1,4 +1,4 @@
-"""A telemetry blackout: DCGM stops sampling, and its readers go on showing the last values."""
+"""A telemetry blackout: DCGM stops sampling, and its readers keep showing the last values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _LOOK_EVERY_S = 5.0
-"""Interval of the looks that notice when somebody resumed the collection, or restarted the host engine."""
+"""Interval at which it looks whether somebody resumed the collection, or restarted the host engine."""
 
 
 class DcgmPauseParameters(FaultParameters):
@@ -25,13 +25,12 @@ class DcgmPauseParameters(FaultParameters):
 class DcgmPauseFault(Fault[DcgmPauseParameters]):
     """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
 
-    dcgmi's help says that watchers then get N/A. Its code does otherwise (DCGM 3.2 to 4.6): the sampling loop skips a
-    paused GPU and writes nothing, so the cache keeps the last samples, and an exporter repeats them as if they were
-    fresh. No series is absent: the only sign is values that do not change. Xids still come through, as they are events
-    and not samples.
+    dcgmi's help says that watchers then get N/A. Its code (DCGM 3.2 to 4.6) skips a paused GPU and writes nothing, so
+    the cache keeps the last samples, and an exporter repeats them as if they were fresh. No series is absent: the only
+    sign is values that do not change. Xids still come through, because they are events and not samples.
 
-    Profiling counters and NVSwitches pause, too. `dcgmi diag` is refused meanwhile. A collection that is paused
-    already is not ours to resume, and is refused.
+    Profiling counters and NVSwitches pause, too, and `dcgmi diag` is refused. If somebody has already paused the
+    collection, the fault is refused.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmPauseParameters

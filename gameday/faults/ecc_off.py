@@ -1,4 +1,4 @@
-"""ECC switched off: memory errors are no longer corrected, nor counted."""
+"""ECC switched off: memory errors are neither corrected nor counted any more."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class EccOffParameters(GpuParameters):
 
 
 class EccOffFault(Fault[EccOffParameters]):
-    """Sets one GPU's pending ECC mode to off with `nvidia-smi -e 0`, and to on again.
+    """Sets one GPU's pending ECC mode to off with `nvidia-smi -e 0`, and back to on.
 
-    The mode in force changes at the next reset of the GPU or boot of the node. Without `reset` the fault changes the
-    pending mode alone, and so tests whether anybody looks at it before that. With `reset` the GPU is reset twice, on
-    the way in and on the way out. The GPU operator's operands leave the node for each reset, and are back in between:
-    what they then show is the fault. The agent's own deadline cannot send them away; after it the reaper does.
+    The mode in force changes at the next reset of the GPU or boot of the node. Without `reset` the fault changes only
+    the pending mode, and tests whether anybody looks at it before that. With `reset` the GPU is reset twice, on the way
+    in and on the way out. The GPU operator's operands leave the node for each reset and come back in between, when they
+    show the fault. The agent cannot send them away at its own deadline; the reaper does it then.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EccOffParameters
@@ -66,7 +66,7 @@ class EccOffFault(Fault[EccOffParameters]):
 
     def warnings(self, parameters: EccOffParameters) -> tuple[str, ...]:
         if parameters.reset:
-            return ("dangerous: resets the GPU twice; whatever runs on it must be gone before",)
+            return ("dangerous: resets the GPU twice; everything that runs on it must be gone before",)
         return ("dangerous: a reset or boot of the node while the fault is in turns ECC off for real",)
 
     def prior_state(self, parameters: EccOffParameters, gpu: int, host: Host) -> dict[str, str]:
@@ -110,7 +110,7 @@ class EccOffFault(Fault[EccOffParameters]):
 
 
 def _reset(host: Host, sample: GpuSample, lines: list[str]) -> None:
-    """Reset the GPU, and add what was done to `lines`. Raises HostError."""
+    """Reset the GPU, and add the evidence to `lines`. Raises HostError."""
     with ready_for_reset(host, sample, lines):
         lines.append(f"nvidia-smi --gpu-reset: {nvidia_smi(host, sample, '--gpu-reset')}")
 

@@ -1,4 +1,4 @@
-"""Pause etcd for a bounded time, as a disk that stalls does."""
+"""etcd pauses for a bounded time, as if its disk stalled."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class EtcdPausedParameters(FaultParameters):
     lasts: Duration = Field(default=timedelta(seconds=20), ge=timedelta(seconds=1), le=timedelta(minutes=10))
     """Length of the pause."""
     begins_after: Duration = timedelta(seconds=5)
-    """Time before it: nothing that the game-day writes can be stored meanwhile, such as that its pod is ready."""
+    """Time before the pause. During it nothing can be stored, not even that the game-day's pod is ready."""
     watched_for: Duration = timedelta(seconds=20)
-    """Time after it that is still judged as the fault's, in which the API server has to become well again."""
+    """Time after the pause that is still judged as the fault's; the API server has to recover within it."""
 
     @property
     def api_server_away_for(self) -> timedelta:
@@ -53,13 +53,12 @@ class EtcdPausedParameters(FaultParameters):
 class EtcdPausedFault(ControlPlaneFault[EtcdPausedParameters]):
     """Stops etcd (SIGSTOP) for a bounded time: it keeps its connections and answers nothing.
 
-    A disk that stalls for long has the same effect. Only a lab can be asked for the pause, by its control socket; on
-    every other cluster the run is refused before it begins. The lab lets etcd go on by itself when the time is over:
-    neither the game-day nor its agent has to be alive for that. During the pause they could not reach each other
-    anyway.
+    A disk that stalls for long has the same effect. Only a lab can do it, by its control socket; on every other cluster
+    the run is refused before it begins. The lab itself lets etcd go on when the time is over, even if the game-day and
+    its agent are dead.
 
-    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that everything
-    that the game-day has to write down first is stored. The run's lease is made to outlast the pause.
+    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that the game-day
+    can store what it has to write first. The run's lease outlasts the pause.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EtcdPausedParameters

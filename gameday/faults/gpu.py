@@ -13,7 +13,8 @@ from gameday.host.base import GpuSample, Host
 from gameday.plan.models import FaultParameters
 
 SMI_TIMEOUT_S = 60.0
-"""Timeout of one call: without persistence mode it initialises each GPU first, some seconds on a node of eight."""
+"""Timeout of one call: without persistence mode nvidia-smi first initialises each GPU, some seconds on a node of
+eight."""
 PERSISTENCE_DAEMON = "nvidia-persistenced"
 _WAIT_S = 10.0
 """The driver initialises a GPU that comes back in a second or two; an undo as a whole has 15."""
@@ -29,12 +30,12 @@ class GpuParameters(FaultParameters):
 
 
 def target_gpu(parameters: GpuParameters, gpu: int, host: Host) -> GpuSample:
-    """Return the reading of the GPU that the plan names, else of the one that the run chose. Raises HostError."""
+    """Return the reading of the plan's GPU, or of the run's choice if the plan names none. Raises HostError."""
     return responding_gpu(gpu if parameters.gpu is None else parameters.gpu, host)
 
 
 def responding_gpu(index: int, host: Host) -> GpuSample:
-    """Return the reading of the GPU with this NVML index. Raises HostError where there is none, or it is lost."""
+    """Return the reading of the GPU with this NVML index. Raises HostError if there is none, or it is lost."""
     gpus = {sample.index: sample for sample in host.gpus()}
     if index not in gpus:
         raise HostError(f"no GPU {index} on this node; NVML knows {sorted(gpus) or 'none'}")
@@ -46,7 +47,7 @@ def responding_gpu(index: int, host: Host) -> GpuSample:
 def injected_gpu(parameters: GpuParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> GpuSample:
     """Return the reading of the GPU that the fault was injected into.
 
-    It is found by its UUID where `undo_state` has it, as indices move when a GPU leaves the bus.
+    It is found by its UUID if `undo_state` has it, because indices change when a GPU leaves the bus.
 
     Raises:
         HostError: The GPU is lost, or gone from NVML.
@@ -61,7 +62,7 @@ def injected_gpu(parameters: GpuParameters, gpu: int, host: Host, undo_state: di
 
 
 def nvidia_smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
-    """Run `nvidia-smi -i UUID …` and return its output. Raises HostError with the output where it refuses."""
+    """Run `nvidia-smi -i UUID …` and return its output. Raises HostError with the output if it fails."""
     done = host.run(["nvidia-smi", "-i", gpu.uuid, *arguments], SMI_TIMEOUT_S)
     if done.exit_status:
         raise HostError(
@@ -71,7 +72,7 @@ def nvidia_smi(host: Host, gpu: GpuSample, *arguments: str) -> str:
 
 
 def nvidia_smi_watts(host: Host, gpu: GpuSample, *fields: str) -> dict[str, float]:
-    """Return fields of --query-gpu in watts. Raises HostError for what is no number, like a board's `[N/A]`."""
+    """Return fields of --query-gpu in watts. Raises HostError if one is not a number, like a board's `[N/A]`."""
     printed = nvidia_smi(host, gpu, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
     values = [value.strip() for value in printed.split(",")]
     try:
@@ -81,14 +82,14 @@ def nvidia_smi_watts(host: Host, gpu: GpuSample, *fields: str) -> dict[str, floa
 
 
 def refuse_while_open(host: Host, gpu: GpuSample, consequence: str, *, but: str | None) -> None:
-    """Refuse a GPU that a process has open, monitors included, which NVML's list of compute processes leaves out.
+    """Refuse a GPU that a process has open, even a monitor, which NVML's list of compute processes leaves out.
 
     Args:
         host: The node.
         gpu: The GPU.
         consequence: What would happen otherwise, for the message.
-        but: Part of the command line of a process that does not count. With None all count, and the persistence
-            daemon, which closes a GPU a moment after it was asked to, is waited for.
+        but: Part of the command line of a process that does not count. None: all count, and it waits for the
+            persistence daemon, which closes a GPU a moment after it was asked to.
 
     Raises:
         HostError: Processes have the GPU open; the message names the first three.
@@ -104,18 +105,18 @@ def refuse_while_open(host: Host, gpu: GpuSample, consequence: str, *, but: str 
 
 
 def others_open(host: Host, gpu: GpuSample, *, but: str | None) -> list[str]:
-    """Return the processes that have a GPU open, each as `pid command`, but for those with `but` in it."""
+    """Return the processes that have a GPU open, each as `pid command`, without those with `but` in it."""
     return [f"{u.pid} {u.command}" for u in host.gpu_users(gpu.index) if but is None or but not in u.command]
 
 
 def refuse_reset(host: Host, gpu: GpuSample) -> None:
-    """Refuse a GPU that another process than the persistence daemon has open. Raises HostError."""
+    """Refuse a GPU if another process than the persistence daemon has it open. Raises HostError."""
     refuse_while_open(host, gpu, _RESET, but=PERSISTENCE_DAEMON)
 
 
 @contextmanager
 def ready_for_reset(host: Host, gpu: GpuSample, lines: list[str]) -> Iterator[None]:
-    """Turn persistence mode off for the block, and on again where it was on.
+    """Turn persistence mode off for the block, and on again if it was on.
 
     In persistence mode the driver or its daemon keeps the GPU open, and `nvidia-smi --gpu-reset` refuses a GPU that is
     "in use by another client".
@@ -140,7 +141,7 @@ def ready_for_reset(host: Host, gpu: GpuSample, lines: list[str]) -> Iterator[No
 
 
 def wait_until(reached: Callable[[], bool]) -> bool:
-    """Wait ten seconds at most for a condition, and return whether it came true."""
+    """Wait up to ten seconds for a condition; return True if it came true."""
     deadline = time.monotonic() + _WAIT_S
     while not reached():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Load and heat: a GPU at work for as long as the fault is held, with every result checked."""
+"""Load and heat: a GPU computes for as long as the fault is held, and every result is checked."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _LOOK_EVERY_S = 0.2
 
 class GpuBurnParameters(GpuParameters):
     dangerous: ClassVar[str] = (
-        "full power heats the GPU and its neighbours, and takes the GPU's time from whatever else runs on it; a card "
-        "about to fail may fail now"
+        "full power heats the GPU and its neighbours, and takes the GPU's time from everything else that runs on it; "
+        "a card about to fail may fail now"
     )
     type: Literal["gpu_burn"] = "gpu_burn"
     utilization_pct: int = Field(default=100, ge=10, le=100)
     """Share of the time that the GPU computes."""
     precision: Precision = "half"
-    """half: FP16 on the tensor cores, and the most heat; bf16: BF16 there, needs ml_dtypes, which the extra `gpu` has;
-    single: FP32, without tensor cores."""
+    """half: FP16 on the tensor cores, the most heat; bf16: BF16 there, needs ml_dtypes from the extra `gpu`; single:
+    FP32, without tensor cores."""
     heat_to_c: int | None = Field(default=None, ge=30, le=90)
     """Load in turns so that the GPU stays at this temperature, degrees Celsius; None: load all the time."""
     until_throttled: bool = False
-    """Load until NVML says that the GPU slows down for heat, then in turns so that it stays; needs a ceiling_c."""
+    """Load until NVML says that the GPU slows down because of heat, then keep it there; needs a ceiling_c."""
     ceiling_c: int = Field(default=85, ge=40, le=92)
-    """The GPU temperature that ends the load immediately, whatever was asked for (93 is where health checks warn)."""
+    """The GPU temperature that always ends the load immediately (health checks warn at 93)."""
 
     @model_validator(mode="after")
     def _throttling_has_a_ceiling_of_its_own(self) -> GpuBurnParameters:
@@ -66,13 +66,12 @@ class GpuBurnParameters(GpuParameters):
 
 
 class GpuBurnFault(Fault[GpuBurnParameters]):
-    """GEMM after GEMM on one GPU, in a process that dies with the agent.
+    """Runs GEMM after GEMM on one GPU, in a process that dies with the agent.
 
-    The factors are random and every product is compared with the first, bit for bit: a single wrong element is a
-    finding, silent data corruption. The temperature is read each second. The load ends when the temperature reaches the
-    ceiling, when it cannot be read, and when nobody has steered the load for ten seconds. With `until_throttled` the
-    ceiling must lie above the temperature at which the GPU slows down by itself, as NVML gives it; otherwise the GPU is
-    refused.
+    The factors are random and every product is compared with the first, bit for bit: a single wrong element is silent
+    data corruption. The temperature is read each second. The load ends when the temperature reaches the ceiling or
+    cannot be read, and when nobody has controlled the load for ten seconds. With `until_throttled` the GPU is refused
+    unless the ceiling is above the temperature at which NVML says that it slows down by itself.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters
@@ -85,7 +84,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "DCGM_FI_DEV_GPU_UTIL, _POWER_USAGE and _GPU_TEMP",
-        "GPUThermalThrottling and GPUTemperatureHigh, where the cooling does not keep up",
+        "GPUThermalThrottling and GPUTemperatureHigh if the cooling does not keep up",
         "GEMM rate and temperature in QA",
         "NVSentinel, which cordons on any thermal violation",
     )
@@ -147,7 +146,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
 
 
 class _Heat:
-    """The heat of one hold: what was seen of it, and the temperature from which on the load rests."""
+    """The heat during one hold, and the temperature above which the load rests."""
 
     def __init__(self, parameters: GpuBurnParameters) -> None:
         self._parameters = parameters
@@ -169,7 +168,7 @@ class _Heat:
     def _look_for_throttling(self, reasons: int) -> None:
         if reasons and not self._throttled:
             self._throttled = f"throttled after {self._seconds:.0f} s at {self._now:g} °C: {named(reasons)}"
-            self._rest_from = self._now + 1  # NVML's step: at that temperature it goes on, and above it cools
+            self._rest_from = self._now + 1  # NVML's step: at that temperature it goes on, above it the GPU cools
         if self._throttled:
             self._looks_since += 1
             self._throttled_since += bool(reasons)
@@ -183,7 +182,7 @@ class _Heat:
         return self._rest_from is not None and self._now >= self._rest_from
 
     def lines(self) -> tuple[str, ...]:
-        """Return what the hold has come to, for the evidence."""
+        """Return the results of the hold, for the evidence."""
         lines = [f"held: peak {self._peak:g} °C, best {self._best:.1f} TFLOP/s"]
         if self._parameters.heat_to_c is not None:
             after = self._reached_after
@@ -203,16 +202,16 @@ class _Heat:
 
 
 def _cooled(parameters: GpuBurnParameters, gpu: int, host: Host) -> str:
-    """Wait until a GPU that was heated no longer slows itself down, for ten seconds at most; return it in words.
+    """Wait up to ten seconds until a heated GPU no longer slows itself down; return the result in words.
 
-    What looks at the GPU next, such as QA, would take the heat of this game-day for bad cooling.
+    The next reader of the GPU, such as QA, would otherwise take the heat of this game-day for bad cooling.
     """
     began = time.monotonic()
     while True:
         try:
             sample = target_gpu(parameters, gpu, host)
         except HostError as error:
-            return f"whether it cooled down is not known: {error}"
+            return f"it is not known if it cooled down: {error}"
         hot = (sample.temperature_c or 0) > (sample.max_operating_c or math.inf)
         slowed = (sample.clocks_event_reasons or 0) & THERMAL_SLOWDOWN
         waited = time.monotonic() - began
@@ -224,7 +223,7 @@ def _cooled(parameters: GpuBurnParameters, gpu: int, host: Host) -> str:
 
 
 def _refuse_proof_of_nothing(sample: GpuSample, ceiling_c: int) -> None:
-    """Refuse a GPU that cannot be heated until it throttles, or is not seen to. Raises HostError."""
+    """Refuse a GPU that cannot be heated until it throttles, or does not show it. Raises HostError."""
     if sample.clocks_event_reasons is None:
         raise HostError(f"NVML shows no clock event reasons of GPU {sample.index}: no throttling could be seen")
     if reasons := sample.clocks_event_reasons & THERMAL_SLOWDOWN:
@@ -238,7 +237,7 @@ def _refuse_proof_of_nothing(sample: GpuSample, ceiling_c: int) -> None:
 
 
 def _temperature(sample: GpuSample) -> float:
-    """Return degrees Celsius. Raises HostError where NVML has none: without a temperature there is no ceiling."""
+    """Return degrees Celsius. Raises HostError if NVML has none: without a temperature there is no ceiling."""
     if sample.temperature_c is None:
         raise HostError(f"NVML does not show the temperature of GPU {sample.index}: no load without it")
     return sample.temperature_c

@@ -1,4 +1,4 @@
-"""A GPU whose memory is full, or cut into pieces too small to use."""
+"""A GPU with full memory, or with free memory in pieces too small to use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gameday.values.memory import MemoryBlocks
 
 _MIB = 1 << 20
 _SHARE_SHOWN = 0.9
-"""The share of the taken memory that NVML must show at least: jobs may free something in the same moment."""
+"""The least share of the taken memory that NVML must show: jobs may free some in the same moment."""
 
 
 class GpuMemoryParameters(GpuParameters):
@@ -28,7 +28,7 @@ class GpuMemoryParameters(GpuParameters):
     )
     type: Literal["gpu_memory"] = "gpu_memory"
     mode: Literal["exhaust", "fragment"] = "exhaust"
-    """exhaust: all of it in use; fragment: every other block of it in use, the rest in pieces of `block_mib`."""
+    """exhaust: all of it is in use; fragment: every other block is in use, the rest is in pieces of `block_mib`."""
     leave_mib: int = Field(default=512, ge=64, le=1_000_000)
     """MiB left free for everybody else."""
     block_mib: int = Field(default=64, ge=2, le=4096)
@@ -38,10 +38,9 @@ class GpuMemoryParameters(GpuParameters):
 class GpuMemoryFault(Fault[GpuMemoryParameters]):
     """Takes a GPU's free memory and keeps it, in a process that dies with the agent.
 
-    Fragmentation happens in the allocator and not in the device: the driver maps physical memory freely, so only the
-    process that holds the memory sees the pieces, as a training framework does whose pool has reserved much more than
-    it uses (docs/sources.md, Load, clocks and memory). For every other process both modes look the same: there is no
-    memory left.
+    Fragmentation happens in the allocator, not in the device: the driver maps physical memory freely, so only the
+    process that holds the memory sees the pieces, like a training framework that has reserved much more than it uses
+    (docs/sources.md, Load, clocks and memory). To every other process both modes look the same: no memory is left.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuMemoryParameters
@@ -53,8 +52,8 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
         "the pieces of mode fragment are only those of the process that holds them"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "free memory in QA, where the plan gives it a floor",
-        "the pieces: the largest block that can still be allocated, where the plan measures it",
+        "free memory in QA if the plan gives it a floor",
+        "the pieces: the largest block that can still be allocated if the plan measures it",
         "DCGM_FI_DEV_FB_USED and _FB_FREE, with a GPU that is not busy",
         "jobs: CUDA out of memory",
     )
@@ -102,14 +101,14 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
 
 
 def _used(sample: GpuSample) -> int:
-    """Return the bytes in use. Raises HostError where NVML does not show them."""
+    """Return the bytes in use. Raises HostError if NVML does not show them."""
     if sample.memory_used_bytes is None:
         raise HostError(f"NVML does not show the memory of GPU {sample.index}: what is taken could not be proved")
     return sample.memory_used_bytes
 
 
 def _blocks(report: WorkReport) -> MemoryBlocks | None:
-    """Return what the process that holds the memory can still allocate; None where it does not say, or nothing."""
+    """Return the free blocks that the process with the memory reports; None if it reports none."""
     free = (report.free_bytes or 0) + (report.unused_bytes or 0)
     if report.largest_block_bytes is None or not free:
         return None

@@ -24,17 +24,16 @@ class GpuRemovedParameters(GpuParameters):
     )
     type: Literal["gpu_removed"] = "gpu_removed"
     gpus: Literal["one", "all"] = "one"
-    """Number of GPUs to remove: one, or all of the node."""
+    """The GPUs to remove: one, or all of the node."""
 
 
 class GpuRemovedFault(Fault[GpuRemovedParameters]):
     """Takes GPUs off the PCI bus through sysfs (`remove`), and brings them back (`rescan`).
 
-    The driver's remove waits, without end and unkillably, until no process has the GPU open (open-gpu-kernel-modules,
+    The driver's remove waits, forever and unkillably, until no process has the GPU open (open-gpu-kernel-modules,
     nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close it, and the fault is refused
-    while any other process has the device open: jobs, but also DCGM's host engine, dcgm-exporter and the device plugin,
-    where they keep it open. The GPU operator's own pods leave the node before the removal and come back after it: what
-    they then show is the fault.
+    while any other process has the device open: jobs, but also DCGM's host engine, dcgm-exporter and the device plugin.
+    The GPU operator's own pods leave the node before the removal, and come back after it to show the fault.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuRemovedParameters
@@ -43,7 +42,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     summary: ClassVar[str] = "Takes one GPU, or all of a node's, off the PCI bus"
     does_not_reach: ClassVar[str] = (
         "the kernel log's Xids: an orderly removal is no Xid 79; a device plugin that only listens for Xids, which "
-        "offers the GPU until it is restarted; the other GPUs, but for indices: NVML counts anew"
+        "offers the GPU until it is restarted; the other GPUs, but for their indices: NVML renumbers them"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "GPU count in QA",
@@ -55,7 +54,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     )
 
     def claims(self, parameters: GpuRemovedParameters) -> tuple[Claim, ...]:
-        # NVML counts all GPUs anew: other faults on GPUs would look for theirs under another index.
+        # NVML renumbers all GPUs: other faults on GPUs would look for theirs under another index.
         return (Claim(BUS), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
 
     def needs_idle_gpu(self, parameters: GpuRemovedParameters) -> bool:
@@ -121,7 +120,7 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
 
 
 def _chosen(parameters: GpuRemovedParameters, gpu: int, host: Host) -> list[GpuSample]:
-    """Return the GPUs to remove. Raises HostError for a GPU that is lost or whose PCI address is not known."""
+    """Return the GPUs to remove. Raises HostError for a GPU that is lost or has no known PCI address."""
     chosen = host.gpus() if parameters.gpus == "all" else [target_gpu(parameters, gpu, host)]
     for sample in chosen:
         if not sample.pci_bus_id:
@@ -135,13 +134,13 @@ def _is_on_bus(host: Host, address: str) -> bool:
     try:
         host.read_file(f"{_PCI.format(address)}/vendor")
     except HostError:
-        host.boot_id()  # raises where it is the host that does not answer
+        host.boot_id()  # raises if the host itself does not answer
         return False
     return True
 
 
 def _responding(host: Host) -> dict[str, GpuSample]:
-    """Return the GPUs that NVML can read, by PCI address with function; empty where NVML shows none."""
+    """Return the GPUs that NVML can read, by PCI address with function; empty if NVML shows none."""
     try:
         return {f"{sample.pci_bus_id}.0": sample for sample in host.gpus() if not sample.lost}
     except HostError:

@@ -1,4 +1,4 @@
-"""Functions that the faults share which are work on a GPU: watch it while it is held, and end it."""
+"""Functions that the faults share that are work on a GPU: watch it while it is held, and end it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WATCH_EVERY_S = 1.0
 
 
 def gpu_index(parameters: GpuParameters, gpu: int) -> int:
-    """Return the NVML index of the GPU that the plan names, else of the one that the run chose."""
+    """Return the NVML index of the GPU that the plan names, or of the run's choice if it names none."""
     return gpu if parameters.gpu is None else parameters.gpu
 
 
@@ -33,12 +33,12 @@ def watch_work(host: Host, index: int, ended: threading.Event, look: Callable[[W
 
 
 def end_work(host: Host, index: int, describe: Callable[[WorkReport], str]) -> Evidence:
-    """End the work on a GPU, also that of an agent that is dead; idempotent.
+    """End the work on a GPU, even if its agent is dead. Idempotent.
 
     Args:
         host: The node.
         index: NVML index of the GPU.
-        describe: Return the last report in words. A dead agent's report is lost.
+        describe: Returns the last report in words. A dead agent's report is lost.
     """
     last = host.end_work(index)
     return Evidence(lines=(f"ended the work on GPU {index}" + (f": {describe(last)}" if last else ""),))

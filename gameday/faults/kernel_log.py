@@ -1,4 +1,4 @@
-"""Write lines into the kernel log as a driver would, and count them on reading back; shared by the log faults."""
+"""Write lines into the kernel log as a driver would, and count them when reading back; shared by the log faults."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gameday.faults.base import Evidence
 from gameday.host.base import Host
 
 _PRIORITY = "<3>"
-"""Facility 0 and severity error, as the driver writes; the kernel turns facility 0 of a user's write into LOG_USER."""
+"""Facility 0 and severity error, like the driver; the kernel changes facility 0 to LOG_USER for a user's write."""
 MOST_REPEATS = 10
 """printk's own rate limit for /dev/kmsg, ten in five seconds (docs/sources.md, printk and /dev/kmsg)."""
 NOTHING_TO_UNDO = "nothing to undo on the host: a kernel-log record stays until the ring buffer wraps or the node boots"
 
 
 def write(host: Host, line: str, times: int) -> Evidence:
-    """Write a line a number of times. Raises HostError where the log does not hold as many more of it afterwards."""
+    """Write a line a number of times. Raises HostError if the log does not then hold that many more of it."""
     before = _count(host, line)
     written_at = datetime.now(UTC)
     for _ in range(times):

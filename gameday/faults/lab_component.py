@@ -1,7 +1,7 @@
-"""The way of a fault to a program of the lab's control plane; no fault itself.
+"""The way from a fault to a program of the lab's control plane; it holds no fault.
 
-Only a lab has it: its virtual nodes have a program that passes these orders on to the lab's control socket. The lab
-ends a pause by itself, so that it ends even if the game-day and its agent are dead.
+Only a lab has it: a program of its virtual nodes passes these orders on to the lab's control socket. The lab ends a
+pause itself, even if the game-day and its agent are dead.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from gameday.host.base import Host
 LAB_PROGRAM = "gameday-lab"
 """Name of the virtual nodes' program."""
 _ANSWERS_WITHIN_S = 35.0
-"""A little longer than the lab's control socket is waited for."""
+"""A little longer than the program waits for the lab's control socket."""
 
 
 class ComponentState(BaseModel):
-    """A program of the lab's control plane: its process id (None: it does not run), and whether it is paused."""
+    """A program of the lab's control plane: its process id (None: it is not running), and whether it is paused."""
 
     pid: int | None
     paused: bool
 
 
 def look(host: Host, component: str) -> ComponentState:
-    """Return how a component is. Raises HostError."""
+    """Return the state of a component. Raises HostError."""
     return _ask(host, "look", component)
 
 
 def pause(host: Host, component: str, seconds: float) -> ComponentState:
-    """Stop a component (SIGSTOP); the lab lets it go on after so many seconds. Raises HostError."""
+    """Stop a component (SIGSTOP); the lab lets it go on after this many seconds. Raises HostError."""
     return _ask(host, "pause", component, f"{seconds:g}")
 
 

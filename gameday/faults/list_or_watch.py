@@ -29,13 +29,13 @@ LOAD = "list-or-watch"
 """The load's name: the value of its objects' label, and the start of their names."""
 _SYNCED_WITHIN_S = 60.0
 _SEEN_WITHIN_S = 5.0
-"""Time for the last change to be seen, beside two intervals of a client that polls."""
+"""Time for the last change to be seen, besides two intervals of a client that polls."""
 _LOOK_EVERY_S = 0.1
 _MAKES_A_SECOND = 50
-"""Objects made in a second at the least, half of what the lab takes."""
+"""The fewest objects made per second, half of what the lab takes."""
 
 _MOST_CHANGES = 5000
-"""Changes whose times fit one line of a pod's log: 40 KB."""
+"""The most changes with times that fit one line of a pod's log: 40 KB."""
 
 _DETAILS = """\
 | `mode` | what the client does | what it holds |
@@ -63,15 +63,15 @@ class ListOrWatchParameters(FaultParameters):
     mode: FollowMode = FollowMode.POLL
     """The way in which the client keeps up, see below."""
     interval: Duration = timedelta(seconds=10)
-    """Time from the beginning of one LIST to that of the next, where the client polls."""
+    """Time from the start of one LIST to the start of the next, if the client polls."""
     objects: int = Field(default=1000, ge=1, le=20_000)
     """Objects that are made first, and that the client follows."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
-    """Random bytes in each, which JSON makes a third more of; all together at most 1.2GB."""
+    """Random bytes in each, which JSON makes a third larger; at most 1.2GB all together."""
     resource: Literal["secrets"] = "secrets"
     """Kind of the objects."""
     changes_per_second: float = Field(default=2.0, gt=0, le=100)
-    """Objects that somebody else changes each second."""
+    """Objects that another client changes each second."""
     follows_for: Duration = timedelta(seconds=60)
     """Time for which the objects change and the client is measured, from its first view of them all."""
 
@@ -94,16 +94,15 @@ class ListOrWatchParameters(FaultParameters):
 
 
 class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
-    """Makes objects in namespace gameday-load, and measures what following them takes one client.
+    """Makes objects in namespace gameday-load, and measures what it costs one client to follow them.
 
     The client is a process of the agent's pod, on an API-client node; it sends each request once, asks for uncompressed
     JSON and holds what a controller would hold. The fault is in when it has seen every object once. From then on
-    another client changes objects at a steady rate. Each change is timed from its answer to the moment in which the
-    following client's view holds it, or a later one of the same object; when the changes end, the last ones are still
-    waited for.
+    another client changes objects at a steady rate. Each change is timed from its answer until the following client has
+    it, or a later change of the same object; after the last change the fault waits for it.
 
-    The objects carry the label gameday.dev/load=list-or-watch, and are deleted at the end; they and the client are all
-    that is to be undone. `hold` begins before the objects are made, at about a hundred in a second.
+    The objects carry the label gameday.dev/load=list-or-watch, and are deleted at the end; only they and the client
+    have to be undone. `hold` begins before the objects are made, at about a hundred per second.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListOrWatchParameters
@@ -113,7 +112,7 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that the client is not on"
     seen_by: ClassVar[tuple[str, ...]] = (
         "the API server's own metrics: its CPU, LISTs by resource, bytes of answers",
-        "the API canary, where the server has no CPU to spare",
+        "the API canary if the server has no CPU to spare",
     )
 
     def details(self) -> str:
@@ -171,23 +170,23 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
         measured = following.measured(parameters.objects, writer.writes, writer.failed)
         tell(MeasuredNote(measured=measured))
         if following.has_failed:
-            raise HostError("the client's process died; its own words are in this pod's log")
+            raise HostError("the client's process died; its own output is in this pod's log")
         return summary(measured)
 
 
 def summary(measured: Followed) -> tuple[str, ...]:
-    """Return what a client did and saw, as lines of evidence."""
+    """Return the client's work and what it saw, as lines of evidence."""
     after, times = measured.to_follow, [percentile(measured.lags, share) for share in (0.5, 0.99)]
     lags = ", ".join(f"p{share} {value:.3f} s" for share, value in zip((50, 99), times, strict=True) if value)
     return (
         f"{after.lists} LISTs, {after.watches} watches and {after.gets} GETs after the first view, {after.failed} of "
         f"them failed: {after.bytes} bytes, {after.cpu_seconds:.2f} s of the client's CPU",
         f"{measured.writes} changes ({measured.failed_writes} failed), {measured.unseen} of them never seen; "
-        f"seen after {lags or 'no time that could be told'}",
+        f"seen after {lags or 'no time that could be measured'}",
     )
 
 
 def _tail(parameters: ListOrWatchParameters) -> timedelta:
-    """Return the time in which the last change is to be seen."""
+    """Return the time in which the last change has to be seen."""
     polled = timedelta() if parameters.mode.watches else 2 * parameters.interval
     return polled + timedelta(seconds=_SEEN_WITHIN_S)

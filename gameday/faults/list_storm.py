@@ -1,4 +1,4 @@
-"""A LIST storm: many clients that ask the API server for everything at the same time."""
+"""A LIST storm: many clients ask the API server for everything at the same time."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _MASTERS = (
 _IN_FLIGHT_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.5
 STAGE_PAUSE_S = 12.0
-"""The pause after each of several stages: two scrapes of a Prometheus that asks every five seconds see the memory that
-the stage has left, which Go gives back to the kernel over minutes only, and what still worked on it ends."""
+"""The pause after each of several stages. Two scrapes of a Prometheus that asks every five seconds then see the
+memory that the stage has left, which Go gives back to the kernel only over minutes, and requests still under way
+end."""
 
 
 class ListStormParameters(FaultParameters):
@@ -51,52 +52,48 @@ class ListStormParameters(FaultParameters):
     clients: int = Field(default=30, ge=1, le=200)
     """Clients that LIST at the same time, each over a connection of its own."""
     stages: tuple[Annotated[int, Field(ge=1, le=200)], ...] = Field(default=(), max_length=10)
-    """Counts of clients, for several storms in place of one, each larger than the one before, such as `[1, 2, 4, 8]`.
+    """Counts of clients, for several storms instead of one, each larger than the one before, such as `[1, 2, 4, 8]`.
 
-    Each begins twelve seconds after the one before has ended, so that two scrapes see the memory that it took. An API
-    server does not give that memory back in between: a stage shows what its LISTs cost only where the memory rises
-    above all earlier peaks.
-    """
+    Each begins twelve seconds after the end of the one before, so that two scrapes see the memory that it took. An
+    API server does not give that memory back in between: a stage shows the cost of its LISTs only if the memory
+    rises above all earlier peaks."""
     objects: int = Field(default=1000, ge=1, le=20_000)
-    """Objects that are made first, and that every LIST asks for."""
+    """Objects that are made first, and that every LIST returns."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
-    """Random bytes in each, which JSON makes a third more of; all together at most 1.2GB."""
+    """Random bytes in each, which JSON makes a third larger; at most 1.2GB all together."""
     resource: Literal["secrets"] = "secrets"
     """Kind of the objects."""
     form: Form = Form.JSON
-    """Encoding of the answers; `table` holds whole objects, `metadata` nothing of what is in them.
+    """Encoding of the answers; `table` holds whole objects, `metadata` nothing of their content.
 
-    From 1.33 on a server streams `json` and `protobuf`, at little cost. It makes `yaml` and `table` as a whole.
-    Their answer begins when most of the work is done, so the request log shows fewer of them under way than the server
-    works on: believe the server's own `apiserver_flowcontrol_current_executing_requests` there. Of streamed ones it may
-    show one more for some tenths of a second, while a client reads the last that the server has written.
-    """
+    From 1.33 on a server streams `json` and `protobuf` at little cost, and builds `yaml` and `table` as a whole. A
+    built answer begins when most of the work is done, so the request log shows fewer under way than the server works
+    on: there trust the server's own `apiserver_flowcontrol_current_executing_requests`. Of streamed answers the log
+    may show one too many for some tenths of a second, while a client reads what the server has written."""
     read: Read = Read.LATEST
     """Freshness of the answers, and the way to read them.
 
-    `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the state
-    right before the storm, out of etcd where the server keeps no snapshot; `watch-list` is the first events of a watch,
-    ended after the bookmark that closes them, as informers read from client-go 1.35 on.
-    """
+    `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the
+    state right before the storm, from etcd if the server keeps no snapshot; `watch-list` is a watch up to the
+    bookmark after its first events, as informers read from client-go 1.35 on."""
     rounds: int = Field(default=1, ge=1, le=1000)
     """LISTs of each client, one after the other."""
     starts_over: Duration = Field(default=timedelta(), le=timedelta(minutes=4))
-    """Time over which the clients' first LISTs are spread at random, as those of agents with a jitter; `0s`: none."""
+    """Time over which the clients' first LISTs are spread at random, like those of agents with jitter; `0s`: none."""
     act_as: Literal["account", "system-masters"] = "account"
-    """The user who LISTs: the service account gameday-api-client, or a user of the group system:masters.
+    """The user of the LISTs: the service account gameday-api-client, or a user of the group system:masters.
 
-    `system-masters` is the negative control: the API server's limits do not hold that group. Only the lab lets the
-    account act as one; elsewhere every LIST is refused with 403.
-    """
+    `system-masters` is the negative control: the API server's limits do not apply to that group. Only the lab lets
+    the account act as one; elsewhere every LIST is refused with 403."""
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The clients of each stage; without stages there is one."""
+        """The number of clients of each stage; without stages there is one."""
         return self.stages or (self.clients,)
 
     @model_validator(mode="after")
     def _stages_rise(self) -> ListStormParameters:
-        # The agent gets every field, so that one which was written cannot be told from the default.
+        # The agent gets every field, so a field that the plan wrote cannot be told from the default.
         if self.stages and self.clients != type(self).model_fields["clients"].default:
             raise conflict(("clients",), "the stages say how many clients there are: leave out one of the two")
         if any(later <= earlier for earlier, later in zip(self.stages, self.stages[1:], strict=False)):
@@ -113,7 +110,7 @@ class ListStormParameters(FaultParameters):
 
 @dataclass
 class _Begun:
-    """A storm that has been begun, with those of its stages that have been started."""
+    """A storm that has begun, with the stages that have started."""
 
     order: ListOrder
     note: StormNote
@@ -139,19 +136,18 @@ class _Begun:
 class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
     """Makes objects in namespace gameday-load, and lets many clients LIST them all at the same time.
 
-    The clients are processes of the agent's pod, on an API-client node. They send each request once, read its answer to
-    the end and drop it, and keep a log: when it was sent, when its answer began and ended, its status, its bytes, the
-    pause that the server asked for, and the flow schema and priority level that the server put it under. Answers are
-    asked for uncompressed. A LIST that is refused with a Retry-After is asked for again after that pause, up to ten
-    times, as client-go does. The fault is in when every client has a request on its way, and ends when all rounds are
-    done, or the hold is.
+    The clients are processes of the agent's pod, on an API-client node. They send each request once, read its
+    uncompressed answer to the end and drop it, and keep a log: when it was sent, when its answer began and ended, its
+    status, its bytes, the pause that the server asked for, and its flow schema and priority level. A LIST that is
+    refused with a Retry-After is sent again after that pause, up to ten times, as client-go does. The fault is in when
+    every client has a request on its way, and ends with the last round or the hold.
 
-    The API server prices LISTs by counts and sizes that it reads once a minute: a storm that begins sooner after its
-    objects were made may be let in more cheaply than the next one. `hold` begins before the objects are made, at about
-    a hundred in a second.
+    The API server prices LISTs by counts and sizes that it reads once a minute, so a storm that begins sooner than that
+    after its objects were made may be admitted more cheaply. `hold` begins before the objects are made, at about a
+    hundred per second.
 
-    The storm ends by itself where less than 15 % of its node's memory is free. Its objects carry the label
-    gameday.dev/load=list-storm, and are deleted by it; they and the clients are all that is to be undone.
+    The storm ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
+    gameday.dev/load=list-storm, by which the undo deletes them; only they and the clients have to be undone.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListStormParameters
@@ -163,7 +159,7 @@ class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
         "that are open already, until a server is killed"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "the API canary, whose requests wait or fail",
+        "the API canary: its requests wait or fail",
         "the API server's own metrics: memory, requests in flight, and seats, queues and rejections by priority level",
         "every client of a server that is killed for its memory",
     )
@@ -239,7 +235,7 @@ class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
 
 
 def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
-    """Return what a storm did, as lines of evidence."""
+    """Return the storm's results as lines of evidence."""
     served = [request for request in requests if request.is_served]
     throttled = sum(request.status == 429 for request in requests)
     others = len(requests) - len(served) - throttled
@@ -256,7 +252,7 @@ def summary(requests: Sequence[ApiRequest], cost: OwnCost) -> tuple[str, ...]:
 def _play_stages(
     begun: _Begun, counts: Sequence[int], ended: threading.Event, tell: Callable[[BaseModel], None]
 ) -> StormEnding:
-    """Follow the first stage, which runs already, and play the others. Raises HostError where one cannot begin."""
+    """Follow the first stage, which runs already, and play the others. Raises HostError if one cannot begin."""
     began_at = begun.note.began_at
     for number, clients in enumerate(counts):
         if number:
@@ -279,7 +275,7 @@ def _play_stages(
 
 
 def _follow(storm: Storm, ended: threading.Event, tell: Callable[[BaseModel], None]) -> StormEnding:
-    """Tell what comes, until the storm is over or has to end."""
+    """Report what comes, until the storm is over or has to end."""
     while not storm.is_over:
         if ended.wait(_LOOK_EVERY_S):
             return "told to end"

@@ -1,6 +1,6 @@
 """NCCL's variables that a team can get wrong: their values, their cost, and the canary that shows it.
 
-From NCCL's own documentation (docs/sources.md, NCCL variables).
+All of it is from NCCL's own documentation (docs/sources.md, NCCL variables).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Variable:
     """An environment variable of NCCL."""
 
     values: str
-    """The values that NCCL takes, as a pattern."""
+    """The values that NCCL accepts, as a pattern."""
     example: str
     costs: str
     shows: str
-    """The canary on one node whose figure falls."""
+    """The single-node canary that gets slower."""
 
 
 _BEST = "all-reduce"
@@ -60,7 +60,7 @@ VARIABLES = {
 
 
 def _as_text(value: object) -> object:
-    """Return a number as text, as NCCL reads text and YAML reads 1 as a number."""
+    """Return a number as text: NCCL reads text, and YAML reads 1 as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -83,7 +83,7 @@ class NcclParameters(FaultParameters):
     """Base of the parameters of faults that set NCCL variables."""
 
     variables: Annotated[dict[str, _Value], Field(min_length=1, max_length=14), AfterValidator(_are_known)]
-    """NCCL variables and their values; one that NCCL does not know is refused, as NCCL itself would ignore it."""
+    """NCCL variables and their values. A variable that NCCL does not know is refused, because NCCL would ignore it."""
 
 
 def table() -> str:

@@ -16,7 +16,7 @@ from gameday.plan.models import FaultParameters
 PATH = "/etc/nccl.conf"
 _TIMEOUT_S = 10.0
 _BEGIN, _END = "# gameday begins\n", "# gameday ends\n"
-"""No `=` in them: older NCCLs take any line with one for a variable."""
+"""They contain no `=`, because older NCCLs take any line with one for a variable."""
 _UNDECODED = "\ufffd"
 _MOST_BYTES = 2000
 """The content is kept in the agent's termination message, which holds 4096 bytes in all."""
@@ -29,8 +29,8 @@ class NcclConfParameters(NcclParameters):
 class NcclConfFault(Fault[NcclConfParameters]):
     """Puts NCCL variables at the head of the node's /etc/nccl.conf, and takes them out again.
 
-    They go to the head because NCCL keeps the first value that it reads of a variable. The rest of the file stays as
-    it was, to the byte; a file that was not there is removed again. Changes that somebody else makes meanwhile stay.
+    They go to the head because NCCL keeps the first value that it reads of a variable. The rest of the file stays the
+    same, byte for byte; a file that did not exist is removed again. Changes that somebody else makes meanwhile stay.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclConfParameters
@@ -44,7 +44,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",
-        "bandwidth preflights, such as NVSentinel's, where they are switched on",
+        "bandwidth preflights, such as NVSentinel's if they are switched on",
         "no other detector (docs/sources.md, Who notices what by default)",
     )
 
@@ -61,7 +61,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
         if _BEGIN in before:
             raise HostError(f"{PATH} still has the lines of another game-day: `gameday reap`, or take them out by hand")
         if _UNDECODED in before:
-            raise HostError(f"{PATH} is no UTF-8 text, so that it could not be given back to the byte")
+            raise HostError(f"{PATH} is not UTF-8 text, so it could not be restored exactly")
         if len(before.encode()) > _MOST_BYTES:
             raise HostError(f"{PATH} is longer than {_MOST_BYTES} bytes, too long to be kept until it is given back")
         return {"before": _digest(before), "content": before}
@@ -85,13 +85,15 @@ class NcclConfFault(Fault[NcclConfParameters]):
         now = _content(host)
         if _was_emptied(now, undo_state):
             host.write_file(PATH, undo_state["content"])
-            return Evidence(lines=(f"{PATH} was empty, as writing it was cut short: now {undo_state['before']}",))
+            return Evidence(lines=(f"{PATH} was empty, because writing it was cut short: now {undo_state['before']}",))
         if now is None or _BEGIN not in now:
             return Evidence(lines=(f"{PATH} has no lines of ours",))
         head, _, rest = now.partition(_BEGIN)
         _, ended, tail = rest.partition(_END)
         if not ended:
-            raise HostError(f"{PATH} has the begin of our lines and not their end: somebody edits it; take them out")
+            raise HostError(
+                f"{PATH} has the beginning of our lines but not their end: somebody edits it; take them out"
+            )
         left = head + tail
         if left or undo_state.get("before", "absent") != "absent":
             host.write_file(PATH, left)
@@ -107,12 +109,12 @@ class NcclConfFault(Fault[NcclConfParameters]):
 
 
 def _was_emptied(now: str | None, undo_state: dict[str, str]) -> bool:
-    """Return True where an agent was killed between truncating the file and writing it."""
+    """Return True if an agent was killed between truncating the file and writing it."""
     return now == "" and bool(undo_state.get("content"))
 
 
 def _content(host: Host) -> str | None:
-    """Return the file's text; None where there is no such file. Raises HostError."""
+    """Return the file's text; None if there is no such file. Raises HostError."""
     exists = host.run(("test", "-e", PATH), _TIMEOUT_S)
     if exists.exit_status not in (0, 1):
         raise HostError(f"test -e {PATH}: exit {exists.exit_status}: {exists.stderr.strip()[:200]}")

@@ -15,20 +15,20 @@ from gameday.host.privileges import HOST_NETWORK, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _CARRIER_TIMEOUT_S = 20.0
-"""Links train and the subnet manager answers within seconds; a switch port with spanning tree needs longer, and then
-the next of the agent's three attempts finds it."""
+"""Links train and the subnet manager answers within seconds. A switch port with spanning tree needs longer, and the
+next of the agent's three attempts finds it up."""
 _POLL_S = 0.2
 _KNOWN_ROUTE = {"dst", "gateway", "table", "protocol", "scope", "prefsrc", "metric", "flags", "pref", "type"}
 _KERNEL_PROTOCOLS = ("kernel", "ra")
-"""Routes of these come back by themselves: with the address, and with the router's next advertisement."""
+"""Routes of these protocols come back by themselves: with the address, or with the router's next advertisement."""
 _ADDRESS_TYPES = ("local", "broadcast", "multicast", "anycast")
-"""Types of route that come with an address, also where an older kernel names no protocol for them."""
+"""Types of route that come with an address, even if an older kernel names no protocol for them."""
 
 
 class InterfaceDownParameters(InterfaceParameters):
     dangerous: ClassVar[str] = (
-        "whatever talks over the interface loses its connections; routes and IPv6 addresses go with the link, and are "
-        "put back one by one"
+        "everything that talks over the interface loses its connections; routes and IPv6 addresses go with the link, "
+        "and are put back one by one"
     )
 
     type: Literal["net_interface_down"] = "net_interface_down"
@@ -38,7 +38,7 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
     """Takes one interface down with `ip link set`, and up again with the routes and addresses that it had.
 
     It refuses an interface that is down already, that has VLANs on it, that the node needs to reach its API server, or
-    that has a route which could not be written again.
+    that has a route that could not be written again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = InterfaceDownParameters
@@ -47,7 +47,7 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
     summary: ClassVar[str] = "Takes one interface down"
     does_not_reach: ClassVar[str] = (
         "the InfiniBand port: `ip link set ib0 down` ends IP over InfiniBand and leaves the port LinkUp, so RDMA goes "
-        "on (docs/sources.md, Networks); the other end of an Ethernet cable, where the driver keeps the light on; DCGM"
+        "on (docs/sources.md, Networks); the other end of an Ethernet cable, if the driver keeps the light on; DCGM"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "NetworkInterfaceDown (node_exporter)",
@@ -113,14 +113,14 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
 
 
 def _is_up(found: dict[str, Any]) -> bool:
-    """Return True where an administrator set the link up, whether or not it has a carrier."""
+    """Return True if an administrator set the link up, with or without a carrier."""
     return "UP" in found.get("flags", ())
 
 
 def _routes(host: Host, name: str, family: str) -> list[dict[str, Any]]:
-    """Return the routes that somebody added, of every table; the kernel's own come with the addresses.
+    """Return the routes that somebody added, from every table; the kernel's own come with the addresses.
 
-    Routes to a neighbour come first, as a gateway has to be reachable before a route may name it.
+    Routes to a neighbour come first, because a gateway has to be reachable before a route may name it.
     """
     shown = query(host, "ip", "-j", family, "route", "show", "table", "all", "dev", name)
     added = [
@@ -134,7 +134,7 @@ def _routes(host: Host, name: str, family: str) -> list[dict[str, Any]]:
 
 
 def _addresses6(host: Host, name: str) -> list[str]:
-    """Return the global IPv6 addresses, which the kernel drops with the link; a router's come back with it."""
+    """Return the global IPv6 addresses that the kernel drops with the link, without a router's, which come back."""
     shown = query(host, "ip", "-j", "-6", "addr", "show", "dev", name, "scope", "global")
     infos = [info for one in shown for info in one.get("addr_info", ()) if info]
     return [f"{info['local']}/{info['prefixlen']}" for info in infos if not info.get("dynamic")]
@@ -161,7 +161,7 @@ def _identity(route: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _arguments(route: dict[str, Any], name: str) -> tuple[str, ...]:
-    """Return the arguments with which `ip route replace` writes the route again."""
+    """Return the arguments of the `ip route replace` that writes the route again."""
     kind = (str(route["type"]),) if "type" in route else ()
     via = ("via", str(route["gateway"])) if "gateway" in route else ()
     keys = {"table": "table", "proto": "protocol", "scope": "scope", "src": "prefsrc"}

@@ -21,15 +21,15 @@ class NetemParameters(InterfaceParameters):
     delay: Duration = Field(default=timedelta(), le=_LONGEST)
     """Delay that is added to every packet that leaves."""
     jitter: Duration = Field(default=timedelta(), le=_LONGEST)
-    """Most that the delay may differ, both ways; packets may then overtake one another."""
+    """Most that the delay may vary, both ways; packets may then overtake one another."""
     loss: PartPercent = 0.0
     """Share of packets that are dropped."""
     duplicate: PartPercent = 0.0
     """Share of packets that are sent twice."""
     corrupt: PartPercent = 0.0
-    """Share of packets with one bit turned over."""
+    """Share of packets that get one flipped bit."""
     rate_mbit: float | None = Field(default=None, ge=0.01, le=400_000, allow_inf_nan=False)
-    """Rate that packets leave at, Mbit/s; none: the interface's own."""
+    """Rate at which packets leave, Mbit/s; none: the interface's own."""
 
     @model_validator(mode="after")
     def _does_something(self) -> NetemParameters:
@@ -41,18 +41,18 @@ class NetemParameters(InterfaceParameters):
 
 
 class NetemFault(QdiscFault[NetemParameters]):
-    """Delays, loses, doubles, breaks or slows down what leaves through an interface, with tc's netem.
+    """Delays, loses, doubles, breaks or slows down packets that leave through an interface, with tc's netem.
 
-    The interface's queue is read before, read back after every change, and restored. The fault refuses a queue of
-    somebody else that shapes or breaks traffic or could not be restored exactly, and the interface that the node needs
-    to reach its API server.
+    The interface's queue is read before, read back after every change, and restored. The fault refuses somebody else's
+    queue if it shapes or breaks traffic or could not be restored exactly, and the interface that the node needs to
+    reach its API server.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NetemParameters
     summary: ClassVar[str] = "Delays, loses, doubles or breaks what leaves through one interface"
 
     def warnings(self, parameters: NetemParameters) -> tuple[str, ...]:
-        return (f"whatever runs on the node and talks over {parameters.interface} is slowed down, not only GPU work",)
+        return (f"everything on the node that talks over {parameters.interface} is slowed down, not only GPU work",)
 
     def arguments(self, parameters: NetemParameters) -> tuple[str, ...]:
         words = ["netem"]

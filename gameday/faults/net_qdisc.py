@@ -1,4 +1,4 @@
-"""Put a queueing discipline of ours at an interface's root, and restore the one before; shared by netem and tbf."""
+"""Put our queueing discipline at an interface's root, and restore the one before; shared by netem and tbf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
 
 HANDLE = "6ada:"
-"""The handle of our qdisc, by which an undo knows it; any number that nobody uses by habit."""
+"""The handle of our qdisc, by which an undo finds it; any number that is not in common use."""
 _DEFAULT = "0:"
 _SHAPING = ("netem", "tbf", "htb", "cake")
 _RESTORABLE = ("mq", "pfifo", "bfifo", "pfifo_fast")
@@ -38,18 +38,18 @@ class QdiscFault(Fault[P]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's pings and the all-reduce over nodes, through the interface",
-        "NetworkRetransmissions, where TCP loses segments for minutes (node_exporter)",
+        "NetworkRetransmissions if TCP loses segments for minutes (node_exporter)",
         "gpud (network latency component)",
         "no other detector (docs/sources.md, Who notices what by default)",
     )
 
     @abstractmethod
     def arguments(self, parameters: P) -> tuple[str, ...]:
-        """Return the arguments behind `tc qdisc add dev X root handle H`."""
+        """Return the arguments after `tc qdisc add dev X root handle H`."""
 
     @abstractmethod
     def mismatch(self, parameters: P, options: dict[str, Any]) -> str:
-        """Return the options that tc shows otherwise than asked for, in words; empty where all are right."""
+        """Return in words the options that tc shows differently from what was asked for; empty if all are right."""
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
         return (Claim(f"the queue of {parameters.interface}"), Claim(NODE, shared=True))
@@ -63,7 +63,7 @@ class QdiscFault(Fault[P]):
     def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:
         undo_state = self.prior_state(parameters, gpu, host)
         name, before = parameters.interface, qdiscs(host, parameters.interface)
-        # `add` fails where somebody set a root qdisc; `replace` does the same as `add` where nobody did.
+        # `add` fails if somebody set a root qdisc; otherwise `replace` does the same as `add`.
         verb = "add" if _root(before).get("handle", _DEFAULT) == _DEFAULT else "replace"
         argv = ("tc", "qdisc", verb, "dev", name, "root", "handle", HANDLE, *self.arguments(parameters))
         written_at = datetime.now(UTC)
@@ -94,7 +94,7 @@ class QdiscFault(Fault[P]):
 
 
 def qdiscs(host: Host, interface: str) -> list[Qdisc]:
-    """Return an interface's qdiscs as tc shows them, without reference counts and those beside the root.
+    """Return an interface's qdiscs as tc shows them, without reference counts and qdiscs outside the root.
 
     Raises:
         HostError: tc refuses, or there is no such interface.
@@ -108,7 +108,7 @@ def qdiscs(host: Host, interface: str) -> list[Qdisc]:
 
 
 def is_close(value: object, wanted: float) -> bool:
-    """Return True where a value differs by rounding at most: the kernel rounds times, shares and sizes."""
+    """Return True if a value differs at most by rounding: the kernel rounds times, shares and sizes."""
     return isinstance(value, int | float) and abs(value - wanted) <= max(abs(wanted) * 0.02, 1e-6)
 
 

@@ -14,16 +14,16 @@ from gameday.plan.models import FaultParameters
 
 _SMALLEST_BURST = 64 * 1024
 _BURST_S = 0.01
-"""A bucket holds what ten milliseconds let through: one tick of the slowest kernel timer (CONFIG_HZ=100), the least
+"""The bucket holds the bytes of ten milliseconds: one tick of the slowest kernel timer (CONFIG_HZ=100), the least
 that tc-tbf(8) asks for."""
 
 
 class TbfParameters(InterfaceParameters):
     type: Literal["net_tbf"] = "net_tbf"
     rate_mbit: float = Field(ge=0.1, le=100_000, allow_inf_nan=False)
-    """Rate that packets leave at, Mbit/s."""
+    """Rate at which packets leave, Mbit/s."""
     latency: Duration = Field(default=timedelta(milliseconds=50), gt=timedelta(), le=timedelta(seconds=10))
-    """Longest wait in the queue; what would wait longer is dropped."""
+    """Longest wait in the queue; packets that would wait longer are dropped."""
 
     @property
     def burst_bytes(self) -> int:
@@ -32,17 +32,17 @@ class TbfParameters(InterfaceParameters):
 
 
 class TbfFault(QdiscFault[TbfParameters]):
-    """Lets only so many bits a second leave through an interface, with tc's token bucket filter.
+    """Limits the bits per second that leave through an interface, with tc's token bucket filter.
 
-    Unlike netem's rate it drops what waits too long, as a congested port does. Prior queue, refusals and reading back
-    are those of `net_netem`.
+    Unlike netem's rate it drops packets that wait too long, as a congested port does. It treats the prior queue,
+    refuses and reads back as `net_netem` does.
     """
 
     parameters: ClassVar[type[FaultParameters]] = TbfParameters
-    summary: ClassVar[str] = "Lets only so many bits a second leave through one interface"
+    summary: ClassVar[str] = "Limits the bits per second that leave through one interface"
 
     def warnings(self, parameters: TbfParameters) -> tuple[str, ...]:
-        return (f"whatever runs on the node shares {parameters.rate_mbit:g} Mbit/s on {parameters.interface}",)
+        return (f"everything on the node shares {parameters.rate_mbit:g} Mbit/s on {parameters.interface}",)
 
     def arguments(self, parameters: TbfParameters) -> tuple[str, ...]:
         latency = f"{round(parameters.latency.total_seconds() * 1e6)}us"

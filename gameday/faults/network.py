@@ -1,7 +1,6 @@
 """Functions that the faults on a node's network share: iproute2 as JSON, and the interfaces that the node needs.
 
-Links are read by `ip` in the host's namespaces and not from /sys/class/net: a pod's sysfs shows the interfaces of the
-pod's own network.
+Links are read by `ip` in the host's namespaces, not from /sys/class/net: a pod's sysfs shows the pod's own network.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class InterfaceParameters(FaultParameters):
     control_plane: bool = False
     """Allow an interface that the node needs for its default route or its kubelet's way to the API server.
 
-    It also allows a node on which nothing shows which interfaces those are."""
+    It also allows a node on which these interfaces cannot be found out."""
 
     def dangers(self) -> dict[str, str]:
         why = f"{self.interface} may carry the node's own way to the API server, and so the order to end the fault"
@@ -41,7 +40,7 @@ class InterfaceParameters(FaultParameters):
 
 
 def query(host: Host, *argv: str) -> list[dict[str, Any]]:
-    """Run a program of iproute2 with -j, and return what it printed. Raises HostError where that is no list."""
+    """Run a program of iproute2 with -j, and return its output. Raises HostError if that is not a list."""
     printed = run_program(host, *argv)
     try:
         found = json.loads(printed or "[]")
@@ -49,11 +48,11 @@ def query(host: Host, *argv: str) -> list[dict[str, Any]]:
         raise HostError(f"{' '.join(argv)} printed no JSON: {printed[:80]!r}; iproute2 5 or newer is needed") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise HostError(f"{' '.join(argv)} printed no list of objects: {printed[:80]!r}")
-    return [one for one in found if one]  # `ip -j link show master X` prints an empty object where there is none
+    return [one for one in found if one]  # `ip -j link show master X` prints an empty object if there is none
 
 
 def run_program(host: Host, *argv: str) -> str:
-    """Run a program and return its standard output. Raises HostError with its output where it fails."""
+    """Run a program and return its standard output. Raises HostError with its output if it fails."""
     done = host.run(argv, _TIMEOUT_S)
     if done.exit_status:
         output = " ".join((done.stderr or done.stdout).split())[:_OUTPUT_CHARACTERS]
@@ -62,7 +61,7 @@ def run_program(host: Host, *argv: str) -> str:
 
 
 def read_link(host: Host, name: str) -> dict[str, Any]:
-    """Return an interface's link as `ip` shows it. Raises HostError where there is no such interface."""
+    """Return an interface's link as `ip` shows it. Raises HostError if there is no such interface."""
     found = query(host, "ip", "-j", "link", "show", "dev", name)
     if not found:
         raise HostError(f"ip shows no interface {name}")
@@ -70,7 +69,7 @@ def read_link(host: Host, name: str) -> dict[str, Any]:
 
 
 def target_link(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
-    """Return the link of the plan's interface. Raises HostError where the node needs it, and says why."""
+    """Return the link of the plan's interface. Raises HostError if the node needs it, and says why."""
     found = read_link(host, parameters.interface)
     why = None if parameters.control_plane else essential_interfaces(host).get(parameters.interface)
     if why:
@@ -82,10 +81,10 @@ def target_link(parameters: InterfaceParameters, host: Host) -> dict[str, Any]:
 
 
 def essential_interfaces(host: Host) -> dict[str, str]:
-    """Return the interfaces that the node needs, and why: default route, kubelet's connections, and those below them.
+    """Return the interfaces that the node needs, with the reason: default route, kubelet, and those below them.
 
     Raises:
-        HostError: It cannot be found out.
+        HostError: They cannot be found out.
     """
     found = {_LOOPBACK: "the node connects to itself over it"}
     for family in ("-4", "-6"):
@@ -113,10 +112,10 @@ def _directly_below(host: Host, name: str) -> list[str]:
 
 
 def _kubelets_peers(host: Host) -> list[str]:
-    """Return the addresses that the kubelet is connected to, but for the machine's own.
+    """Return the addresses that the kubelet is connected to, without the machine's own.
 
     Raises:
-        HostError: It has connected to none: its way to the API server is then unknown.
+        HostError: There are none, so its way to the API server is unknown.
     """
     peers: dict[str, None] = {}
     connects = False
@@ -136,6 +135,6 @@ def _kubelets_peers(host: Host) -> list[str]:
         raise HostError(
             "no connection of a process `kubelet` to the API server is seen (ss): it runs within another program, as "
             "k3s' does, or goes by way of a proxy on this node, so the interface that the node needs is not known; "
-            f"where it is another than the plan's, {_ALLOW}"
+            f"if it is another than the plan's, {_ALLOW}"
         )
     return list(peers)

@@ -18,15 +18,17 @@ _TIMER = "gameday-reboot"
 
 
 class NodeRebootParameters(FaultParameters):
-    dangerous: ClassVar[str] = "all work on the node is lost, and a node that does not come up again needs hands"
+    dangerous: ClassVar[str] = (
+        "all work on the node is lost, and a node that does not come up again has to be started by hand"
+    )
     type: Literal["node_reboot"] = "node_reboot"
 
 
 class NodeRebootFault(Fault[NodeRebootParameters]):
-    """Has the host reboot in five seconds, in order: systemd ends its services first.
+    """Makes the host reboot in five seconds, in order: systemd ends its services first.
 
-    The injector ends with the node. The fault is out when the node runs with another boot id, which only an agent that
-    starts after the boot can see; before that the timer can still be cancelled.
+    The injector ends with the node. The fault is out when the node runs with a new boot id, which only an agent that
+    starts after the boot can see; until the reboot begins, the timer can be cancelled.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeRebootParameters
@@ -38,7 +40,7 @@ class NodeRebootFault(Fault[NodeRebootParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready), kubelet's Rebooted event",
-        "alerts on node conditions and on absent series, where the boot takes longer than they wait",
+        "alerts on node conditions and on absent series if the boot takes longer than they wait",
         "gameday node-health controller (a new boot: reboot-remedied faults end)",
     )
 

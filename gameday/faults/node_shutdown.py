@@ -19,23 +19,23 @@ DELAY_S = 5.0
 """Time from the order to the power-off: the injector's report has to leave the node first."""
 _TIMER = "gameday-poweroff"
 _ALARM = "/sys/class/rtc/rtc0/wakealarm"
-"""Reads as epoch seconds or empty, takes `+seconds`, and `0` clears it (kernel ABI, testing/sysfs-class-rtc)."""
+"""It reads as epoch seconds or empty, takes `+seconds`, and `0` clears it (kernel ABI, testing/sysfs-class-rtc)."""
 
 
 class NodeShutdownParameters(FaultParameters):
     dangerous: ClassVar[str] = (
-        "all work on the node is lost, its pods move away, and a node whose firmware ignores the alarm needs hands"
+        "all work on the node is lost, its pods move away, and a node that ignores the alarm has to be started by hand"
     )
     type: Literal["node_shutdown"] = "node_shutdown"
     off_for: Duration = Field(default=timedelta(minutes=5), ge=timedelta(seconds=30), le=timedelta(hours=12))
-    """Time that the node stays off; its real-time clock wakes it then, and the boot follows."""
+    """Time that the node stays off; then its real-time clock wakes it, and the boot follows."""
 
 
 class NodeShutdownFault(Fault[NodeShutdownParameters]):
-    """Sets the wake-up alarm of the node's real-time clock, then has the host power itself off.
+    """Sets the wake-up alarm of the node's real-time clock, then makes the host power itself off.
 
     A node without such an alarm (most cloud instances) is refused, because nothing could switch it on again. The
-    firmware's own setting decides whether it obeys the alarm in the powered-off state: try it by hand once.
+    firmware's settings decide whether the alarm works while the node is off: try it by hand once.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeShutdownParameters
@@ -83,7 +83,7 @@ class NodeShutdownFault(Fault[NodeShutdownParameters]):
 
     def undo(self, parameters: NodeShutdownParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         if is_shutting_down(host):
-            # Without its alarm it would stay off.
+            # Without the alarm it would stay off.
             return Evidence(lines=("the node is powering off: its alarm is what brings it back",))
         cancelled = cancel(host, _TIMER)
         if host.read_file(_ALARM).strip():

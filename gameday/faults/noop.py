@@ -1,4 +1,4 @@
-"""No fault: nothing is changed. The smallest fault, and a control for everything that a game-day itself sets off."""
+"""No fault: nothing changes. The smallest fault, and a control for everything that a game-day itself causes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class NoopParameters(FaultParameters):
 class NoopFault(Fault[NoopParameters]):
     """Changes nothing.
 
-    Everything else of a game-day happens: the baseline, the agent's pods, the expectations, the repair, QA. So it shows
-    what a game-day sets off by itself, and it proves a cluster's set-up before anything is broken there.
+    All the rest of a game-day happens: the baseline, the agent's pods, the expectations, the repair, QA. So it shows
+    the effects of a game-day itself, and proves a cluster's set-up before anything is broken there.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NoopParameters

@@ -42,10 +42,10 @@ class Alignment:
 class NumaFault(Fault[NumaParameters]):
     """Copies to one GPU from the near NUMA node, then goes on copying from the far one.
 
-    Nothing of the node is changed: the fault is the canary itself, and it is out once that has ended. Each time it runs
-    on that NUMA node's CPUs and binds its memory there (mbind); the kernel then confirms this for every page
-    (move_pages). The ratio of the two rates is the price of a misplaced job; the canary loads the link between the
-    sockets as such a job would.
+    Nothing on the node changes: the fault is the canary itself, and it is out once that has ended. The canary runs on a
+    NUMA node's CPUs and binds its memory there (mbind), which the kernel confirms for every page (move_pages). The
+    ratio of the two rates is the price of a misplaced job. The canary loads the link between the sockets as such a job
+    would.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NumaParameters
@@ -102,7 +102,7 @@ class NumaFault(Fault[NumaParameters]):
 
 
 def alignment(parameters: NumaParameters, gpu: int, host: Host) -> Alignment:
-    """Read from sysfs and NVML where a GPU and its far NUMA node are.
+    """Read from sysfs and NVML the NUMA nodes of a GPU: the near and the far one.
 
     Raises:
         HostError: The machine has one NUMA node, or does not show its topology.
@@ -115,7 +115,7 @@ def alignment(parameters: NumaParameters, gpu: int, host: Host) -> Alignment:
 
 
 def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Alignment:
-    """Read the alignment. Raises HostError, and ValueError or KeyError for files of another form."""
+    """Read the alignment. Raises HostError, and ValueError or KeyError for files with another form."""
     device = f"/sys/bus/pci/devices/{sample.pci_bus_id}.0"
     own = int(host.read_file(f"{device}/numa_node"))
     if own < 0:
@@ -125,7 +125,9 @@ def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Ali
     distances = dict(zip(nodes, map(int, host.read_file(f"{_NODES}/node{own}/distance").split()), strict=True))
     others = [node for node in nodes if node != own and cpus[node]]
     if not others:
-        raise HostError(f"this machine has no CPUs but those of node {own}, next to GPU {sample.index}: nowhere is far")
+        raise HostError(
+            f"this machine has no CPUs but those of node {own}, next to GPU {sample.index}: there is no far node"
+        )
     far = max(others, key=lambda node: distances[node]) if parameters.far_node is None else parameters.far_node
     if far not in others:
         raise HostError(f"node {far} is not one with CPUs that is far from GPU {sample.index}; those are {others}")
@@ -134,7 +136,7 @@ def _alignment(parameters: NumaParameters, sample: GpuSample, host: Host) -> Ali
 
 
 def _rate(node: int, report: WorkReport) -> float:
-    """Return GB/s. Raises HostError where nothing was copied, or not from memory of that node."""
+    """Return GB/s. Raises HostError if nothing was copied, or not from memory of that node."""
     if report.memory_node != node:
         raise HostError(f"the canary copied from memory that was not bound to NUMA node {node}")
     if not report.copy_gbs:

@@ -1,4 +1,4 @@
-"""Persistence mode off: the driver lets go of a GPU whenever nobody uses it."""
+"""Persistence mode off: the driver lets go of a GPU as soon as nobody uses it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PersistenceOffParameters(GpuParameters):
 class PersistenceOffFault(Fault[PersistenceOffParameters]):
     """Turns one GPU's persistence mode off with `nvidia-smi -pm 0`, and on again.
 
-    A GPU that has it off already is refused, so that the undo always turns it on.
+    A GPU that has it off already is refused, so the undo always turns it on.
     """
 
     parameters: ClassVar[type[FaultParameters]] = PersistenceOffParameters

@@ -33,15 +33,15 @@ class PodsInStepsParameters(FaultParameters):
 
     type: Literal["pods_in_steps"] = "pods_in_steps"
     allocation: Allocation = Allocation.DEVICE_PLUGIN
-    """The way to ask for a GPU: nvidia.com/gpu, the same of a scheduler that knows NUMA zones, or a claim (`dra`)."""
+    """The way to ask for a GPU: nvidia.com/gpu, the same from a scheduler that knows NUMA zones, or a claim (`dra`)."""
     steps: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] = Field(default=(50, 50), min_length=1, max_length=20)
     """Pods of each step; a step begins when all pods of the one before are bound."""
     rate: float = Field(default=50, gt=0, le=1000)
-    """Pods created in a second."""
+    """Pods created per second."""
     churn: PartPercent = 0.0
-    """Share of all pods that are replaced in a last step, the oldest first: one is deleted and one created, in turn."""
+    """Share of all pods that a last step replaces, the oldest first: one is deleted and one created, in turn."""
     patience: float = Field(default=60, gt=0, le=600)
-    """Seconds after a step's last creation for which its pods are waited for."""
+    """Seconds to wait for a step's pods after its last creation."""
     pause: float = Field(default=6, ge=0, le=600)
     """Seconds without a creation after each step, so that a scrape (every 5 s in the lab) sees its end."""
     scheduler_name: str = Field(default=TOPOLOGY_SCHEDULER, min_length=1, max_length=253, pattern=r"^[a-z0-9.-]+$")
@@ -53,13 +53,13 @@ class PodsInStepsParameters(FaultParameters):
 class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
     """Creates one-GPU pods in namespace gameday-load, step by step, and notes how long each waits for its node.
 
-    With `churn` the oldest pods are replaced at the end, at the same rate. Where every GPU is taken, a pod then waits
-    for the one that it replaces to be gone.
+    With `churn` the oldest pods are replaced at the end, at the same rate. If every GPU is taken, a pod waits until the
+    one that it replaces is gone.
 
-    Times are those at which a watch of the pods shows them, first and bound. At the end the pods' places are read from
-    the objects: how many of these pods are on one node, whether any device is in two claims, and of topology-aware pods
-    whether a NodeResourceTopology object has a zone with more GPUs in use than it has. Pods and the claims' template
-    carry the label gameday.dev/load=pods-in-steps, and are deleted by it.
+    A watch of the pods gives the times when each first appeared and was bound. At the end the objects show how many of
+    these pods are on one node, whether two claims share a device, and for topology-aware pods whether a
+    NodeResourceTopology zone has more GPUs in use than it has. Pods and the claims' template carry the label
+    gameday.dev/load=pods-in-steps, by which the undo deletes them.
     """
 
     parameters: ClassVar[type[FaultParameters]] = PodsInStepsParameters

@@ -1,4 +1,4 @@
-"""A power cap: the GPU may draw less power, so everything on it runs slower and nothing is broken."""
+"""A power cap: the GPU may draw less power, so everything on it runs slower but nothing is broken."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "GEMM rate and power limit in QA",
-        "DCGM_FI_DEV_POWER_VIOLATION and DCGM_FI_DEV_POWER_MGMT_LIMIT, where dcgm-exporter exports them",
+        "DCGM_FI_DEV_POWER_VIOLATION and DCGM_FI_DEV_POWER_MGMT_LIMIT if dcgm-exporter exports them",
         "straggler checks of a training job (Google's cluster-health-scanner)",
     )
 
@@ -95,7 +95,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
         if "watts" in undo_state:
             wanted, why = float(undo_state["watts"]), "what it was"
         elif abs(read[_LIMIT] - parameters.watts) <= _SAME_W:
-            wanted, why = read[_DEFAULT], "the board's default, as what it was is not known"
+            wanted, why = read[_DEFAULT], "the board's default, because the earlier limit is not known"
         else:
             return Evidence(lines=(f"GPU {sample.index}: the limit of {read[_LIMIT]:g} W is not ours: left as it is",))
         return Evidence(lines=(f"nvidia-smi -pl {wanted:g} ({why}): {nvidia_smi(host, sample, '-pl', f'{wanted:g}')}",))
@@ -110,6 +110,6 @@ class PowerCapFault(Fault[PowerCapParameters]):
 def _limits(
     parameters: PowerCapParameters, gpu: int, host: Host, undo_state: dict[str, str]
 ) -> tuple[float, float | None]:
-    """Read the limit that is set and the limit that NVML enforces, in watts; None where NVML does not show it."""
+    """Read the configured limit and the one that NVML enforces, in watts; None if NVML does not show it."""
     sample: GpuSample = injected_gpu(parameters, gpu, host, undo_state)
     return nvidia_smi_watts(host, sample, _LIMIT)[_LIMIT], sample.power_limit_w

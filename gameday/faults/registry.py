@@ -1,6 +1,6 @@
 """Find the faults: every Fault in a module of this package, and those that other packages add by entry points.
 
-Adding a fault is adding a file.
+To add a fault, add a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def faults_in(module: ModuleType) -> dict[str, Fault[Any]]:
     """Return one instance of each fault that a module defines, by the `type` of its parameters.
 
     Raises:
-        ValueError: Two of them have the same name, or one has none, or lacks a method.
+        ValueError: Two of them have the same name, or one has no name or lacks a method.
     """
     faults: dict[str, Fault[Any]] = {}
     for kind in classes_in(module, Fault, ("parameters", "layer", "summary")):  # type: ignore[type-abstract]
@@ -56,12 +56,12 @@ def fault_for(parameters: FaultParameters) -> Fault[Any]:
 
 
 def takes_node_down(parameters: FaultParameters) -> bool:
-    """Return True where the agent does not outlive the fault or cannot end it early; then no other pod can either."""
+    """Return True if the agent does not survive the fault or cannot end it early; no other pod can, either."""
     return any(claim.resource == NODE and not claim.shared for claim in fault_for(parameters).claims(parameters))
 
 
 def parse_parameters(data: dict[str, Any]) -> FaultParameters:
-    """Validate plain data against the model of its `type`. Raises ValueError, which pydantic's error is, too."""
+    """Validate plain data against the model of its `type`. Raises ValueError, which includes pydantic's error."""
     return _known(data.get("type")).parameters.model_validate(data, context={"faults": parameter_models()})
 
 

@@ -37,7 +37,7 @@ class RepeatedParameters(FaultParameters):
         if fault.runs_on is not NodeRole.GPU:
             raise conflict(
                 ("type",),
-                f"{fault.type} runs on an {fault.runs_on}, where nothing is repeated: it has `rounds` of its own",
+                f"{fault.type} runs on an {fault.runs_on}: it has `rounds` of its own",
             )
         if "hold" in fault.model_fields_set and fault.hold != type(fault).model_fields["hold"].default:
             raise conflict(("hold",), "it stays in for half of `every` each time: write `hold` only outside")
@@ -65,8 +65,8 @@ class RepeatedParameters(FaultParameters):
 class RepeatedFault(Fault[RepeatedParameters]):
     """Puts a fault in, takes it out after half of `every`, and puts it in again, a number of times.
 
-    Each time that the fault goes in or comes out, this is read back. If it does not come out, or does not go in again,
-    the series ends. After the last time it stays out, and the agent waits for its end.
+    Each change is read back. If the fault does not come out, or does not go in again, the series ends. After the last
+    time it stays out, and the agent waits for the end of the hold.
     """
 
     parameters: ClassVar[type[FaultParameters]] = RepeatedParameters
@@ -76,8 +76,8 @@ class RepeatedFault(Fault[RepeatedParameters]):
     seen_by: ClassVar[tuple[str, ...]] = ("every reader that sees the fault, and looks often enough",)
 
     def __init__(self) -> None:
-        # The undo state of `inject`, for `hold`, which is not given it: by the parameters' identity, as two parts of
-        # one compound fault share this instance.
+        # The undo state of `inject`, for `hold`, which does not get it. Keyed by the parameters' identity, because two
+        # parts of one compound fault share this instance.
         self._first: dict[int, dict[str, str]] = {}
 
     def claims(self, parameters: RepeatedParameters) -> tuple[Claim, ...]:

@@ -1,4 +1,4 @@
-"""Many clients with one connection each, as agents of nodes have them: the load that stays where it connected."""
+"""Many clients with one connection each, like agents of nodes: a load that stays on the server it connected to."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class SteadyClientsParameters(FaultParameters):
     rate: float = Field(default=2.0, gt=0, le=20)
     """Requests a second of each client, one at a time."""
     protocol: Protocol = "http2"
-    """HTTP version; an API server closes no connection of `http1` to spread them (`--goaway-chance`)."""
+    """HTTP version; an API server never closes connections of `http1` to spread them (`--goaway-chance`)."""
     watch_only: bool = False
-    """If true, the clients hold a watch each and ask for nothing else; a watch keeps its server."""
+    """If true, each client holds a watch and asks for nothing else; a watch stays with its server."""
     runs_for: Duration = timedelta(seconds=90)
-    """Time for which they ask, from the moment at which all of them are connected."""
+    """Time for which they send requests, from the moment when all of them are connected."""
 
     @model_validator(mode="after")
     def _ends_by_itself(self) -> SteadyClientsParameters:
@@ -62,14 +62,13 @@ class SteadyClientsParameters(FaultParameters):
 
 
 class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
-    """Connects many clients, each of which asks for a small object at a steady rate over its one connection.
+    """Connects many clients that each ask for a small object at a steady rate over a single connection.
 
-    The clients are a process of the agent's pod, on an API-client node. A request whose connection ends under it is
-    sent once more; that is counted apart from what the server refuses. The fault is in when every client has had an
-    answer.
+    The clients are a process of the agent's pod, on an API-client node. A request is sent once more if its connection
+    ends; this is counted separately from refusals. The fault is in when every client has had an answer.
 
-    The load makes one Secret in namespace gameday-load, with the label gameday.dev/load=steady-clients; that and the
-    clients are all that is to be undone. `hold` begins before they connect.
+    The load makes one Secret in namespace gameday-load, with the label gameday.dev/load=steady-clients; only it and the
+    clients have to be undone. `hold` begins before they connect.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SteadyClientsParameters
@@ -115,7 +114,7 @@ class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
         measured = load.measured()
         tell(MeasuredNote(measured=measured))
         if load.has_failed:
-            raise HostError("the clients' process died; its own words are in this pod's log")
+            raise HostError("the clients' process died; its own output is in this pod's log")
         cut, reconnects = (sum(getattr(s, name) for s in measured.seconds) for name in ("cut", "reconnects"))
         return (
             f"{measured.requests} requests of {measured.clients} clients, {measured.failed} failed",
@@ -124,7 +123,7 @@ class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
 
 
 class _Load(MeasuredClients[SteadyLine]):
-    """The clients' process and what it says."""
+    """The clients' process and its messages."""
 
     def __init__(self, order: SteadyOrder) -> None:
         self._order = order

@@ -1,4 +1,4 @@
-"""An SXid in the kernel log: the line that the driver prints for an error of an NVSwitch and of every GPU behind it."""
+"""An SXid in the kernel log: the driver's line for an error of an NVSwitch and of every GPU behind it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gameday.xid.catalogue import sxids
 
 
 class SxidSeverity(StrEnum):
-    """The word in the line by which the driver says how bad the error is."""
+    """The word in the line that says how bad the error is."""
 
     FATAL = "Fatal"
     NON_FATAL = "Non-fatal"
@@ -28,26 +28,27 @@ class SxidParameters(FaultParameters):
     sxid: int = Field(ge=10_000, le=39_999, strict=True)
     """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
     severity: SxidSeverity | None = None
-    """The word in the line; None: the driver's for the code, and none where it writes none (10004, 10005).
+    """The word in the line; None: the driver's word for the code, or no word if the driver writes none (10004,
+    10005).
 
     Detectors go by the word before the code."""
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
-    """The NVSwitch's PCI id without function, like 0000:c1:00; `lspci -D -d 10de::0680` lists a node's.
+    """The NVSwitch's PCI id without function, e.g. 0000:c1:00; `lspci -D -d 10de::0680` lists a node's.
 
-    NVSentinel never gets past the line of a switch or link that its metadata lacks (docs/sources.md, NVSentinel)."""
+    NVSentinel gets stuck at the line of a switch or link that is not in its metadata (docs/sources.md, NVSentinel)."""
     link: int | None = Field(default=0, ge=0, le=143)
-    """The link that the line names; None: a line without one, which NVSentinel does not read.
+    """The link that the line names; None: a line without a link, which NVSentinel does not read.
 
     An error of the whole switch, a code below 11000, has none."""
     form: Literal["kernel", "bare"] = "kernel"
     """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it.
 
-    journald cuts the name off a bare line that a user wrote, and NVSentinel misses it (docs/sources.md, Who reads which
+    journald cuts the name off a bare line from a user, and NVSentinel misses it (docs/sources.md, Who reads which
     line)."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
-    """Number of times that the line is written; ten in five seconds is printk's own rate limit."""
+    """Number of times that the line is written; printk's own rate limit is ten in five seconds."""
 
     @model_validator(mode="after")
     def _severity_is_known(self) -> SxidParameters:
@@ -72,10 +73,10 @@ class SxidParameters(FaultParameters):
 class SxidFault(Fault[SxidParameters]):
     """Writes an SXid line for one NVSwitch to the node's kernel log.
 
-    As with an Xid line, nothing can be taken back from the log: the effects of the line are for the detector and the
-    recovery step. The switch need not exist, except where NVSentinel watches the node: it never gets past a line whose
-    switch and link are not in its metadata. A real switch prints follow-up lines (`Severity …`, `Data {…}`), which no
-    reader acts on and which are left out.
+    As with an Xid line, nothing can be taken back from the log: the line's effects are for the detector and the
+    recovery step. The switch need not exist, unless NVSentinel watches the node: it gets stuck at a line with a switch
+    or link that is not in its metadata. A real switch also prints follow-up lines (`Severity …`, `Data {…}`); no reader
+    acts on them, so they are left out.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SxidParameters

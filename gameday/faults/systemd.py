@@ -10,21 +10,21 @@ from gameday.host.base import Host, ProgramResult
 _TIMEOUT_S = 120.0
 """systemd gives a unit 90 s to stop before it kills it (DefaultTimeoutStopSec)."""
 _STOPPING_RELATIONS = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf")
-"""Reverses of Requires=, Requisite=, BindsTo= and PartOf=, each of which stops a unit with the one it names
+"""The reverse of Requires=, Requisite=, BindsTo= and PartOf=: each stops a unit together with the one it names
 (systemd.unit(5)); only WantedBy= does not."""
 _NOT_FOUND = 127
 
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit's state in systemd's words, such as loaded, not-found, masked and active, inactive, failed."""
+    """A unit's state in systemd's words, e.g. loaded, not-found, masked, and active, inactive, failed."""
 
     load: str
     active: str
 
     @property
     def runs(self) -> bool:
-        """The unit is active."""
+        """True if the unit is active."""
         return self.active == "active"
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class UnitState:
 
 
 def state_of(host: Host, unit: str) -> UnitState:
-    """Return a unit's state, also of one that does not exist. Raises HostError."""
+    """Return a unit's state, even if the unit does not exist. Raises HostError."""
     properties = _show(host, unit, "LoadState", "ActiveState")
     if "LoadState" not in properties or "ActiveState" not in properties:
         raise HostError(f"`systemctl show {unit}` does not show the unit's state, only {properties}")
@@ -50,7 +50,7 @@ def require_running(host: Host, unit: str) -> UnitState:
 
 
 def units_stopped_with(host: Host, unit: str) -> tuple[str, ...]:
-    """Return the active units that systemd stops with this one, and does not start with it again. Raises HostError."""
+    """Return the active units that systemd stops with this one, but does not start with it. Raises HostError."""
     found = [unit]
     for one in found:  # the list grows during the loop, by the units that are stopped with those found
         properties = _show(host, one, *_STOPPING_RELATIONS)
@@ -78,12 +78,12 @@ def start_units(host: Host, *units: str) -> None:
 
 def is_shutting_down(host: Host) -> bool:
     """Return True while systemd is on its way to a reboot or a power-off. Raises HostError."""
-    # Its exit status is about failed units, which do not matter here.
+    # The exit status is about failed units, which do not matter here.
     return host.run(["systemctl", "is-system-running"], _TIMEOUT_S).stdout.strip() == "stopping"
 
 
 def schedule(host: Host, timer: str, delay_s: float, *command: str) -> None:
-    """Have the host run a command in `delay_s` seconds, whether or not an agent lives then. Raises HostError."""
+    """Make the host run a command in `delay_s` seconds, even if no agent lives then. Raises HostError."""
     _run(
         host,
         "systemd-run",
@@ -103,7 +103,7 @@ def is_scheduled(host: Host, timer: str) -> bool:
 
 
 def cancel(host: Host, timer: str) -> bool:
-    """Cancel a timer of `schedule`, and return whether there was one to cancel. Raises HostError."""
+    """Cancel a timer of `schedule`; return False if there was none. Raises HostError."""
     if not is_scheduled(host, timer):
         return False
     stop_unit(host, f"{timer}.timer")
@@ -116,7 +116,7 @@ def _show(host: Host, unit: str, *properties: str) -> dict[str, str]:
 
 
 def _run(host: Host, *argv: str) -> ProgramResult:
-    """Run a program. Raises HostError with its output where it fails."""
+    """Run a program. Raises HostError with its output if it fails."""
     done = host.run(argv, _TIMEOUT_S)
     if done.exit_status == _NOT_FOUND:
         raise HostError(f"no {argv[0]} on this node ({done.output_line or 'not found'}): its units are not systemd's")

@@ -1,4 +1,4 @@
-"""A stopped service that watches the GPUs: the work goes on, and is not watched."""
+"""A stopped service that watches the GPUs: the work goes on unwatched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gameday.host.privileges import DAEMONS, PodSecurity
 from gameday.plan.models import FaultParameters
 
 _LOOK_EVERY_S = 5.0
-"""Interval of the looks that notice when configuration management started the unit again."""
+"""Interval at which it looks whether configuration management started the unit again."""
 
 
 class WatchingUnit(StrEnum):
@@ -36,16 +36,15 @@ class WatchingUnit(StrEnum):
 class UnitStoppedParameters(FaultParameters):
     type: Literal["unit_stopped"] = "unit_stopped"
     unit: WatchingUnit
-    """The systemd unit; a node that runs it as a pod instead is refused."""
+    """The systemd unit; a node that runs it as a pod is refused."""
 
 
 class UnitStoppedFault(Fault[UnitStoppedParameters]):
     """Stops one of NVIDIA's host services with `systemctl stop`, and starts it again.
 
-    A unit that is not loaded or does not run is refused, so that the undo always starts it. Without its host engine
-    DCGM forgets what was injected into its cache, and a pause ends; stopping nvidia-persistenced ends persistence mode
-    of the GPUs that it had put into it. Units that systemd stops along, because they require this one, are started
-    again with it.
+    A unit that is not loaded or does not run is refused, so the undo always starts it. When its host engine stops, DCGM
+    forgets injected values, and a pause ends; stopping nvidia-persistenced ends the persistence mode that it had set.
+    Units that require this one are stopped with it, and started again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = UnitStoppedParameters

@@ -1,4 +1,4 @@
-"""Unreachable webhook: a validating admission webhook whose endpoint refuses every connection."""
+"""Unreachable webhook: a validating admission webhook with an endpoint that refuses every connection."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from gameday.values.nodes import NodeRole
 
 _SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 _WRITES_BEFORE = 6
-# An API server reads webhooks from a watch, within a second where it is not busy.
+# An API server reads webhooks from a watch, within a second if it is not busy.
 _IN_FORCE_WITHIN_S = 15.0
 _OUT_WITHIN_S = 30.0
 _ENDS_WITHIN = timedelta(seconds=60)
-"""Time beside `runs_for`: until the webhook is in force, its deletion, and that of what was written."""
+"""Time besides `runs_for`: until the webhook is in force, for its deletion, and for that of the written objects."""
 _Resource = Annotated[str, Field(pattern=r"^(\*|[a-z][a-z0-9-]{0,62}(\.[a-z0-9.-]{1,189})?)$")]
 _Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
@@ -56,20 +56,19 @@ class WebhookUnreachableParameters(FaultParameters):
     failure_policy: Literal["fail", "ignore"] = "fail"
     """`fail`: a write is refused while the webhook cannot be asked. `ignore`: it is admitted."""
     operations: tuple[Literal["create", "update", "delete"], ...] = Field(default=("create", "update"), min_length=1)
-    """Operations that are matched; `create` is one of them, because that is what the client of ours does."""
+    """Operations that are matched; `create` is always one of them, because our client does it."""
     resources: tuple[_Resource, ...] = Field(default=("configmaps",), min_length=1, max_length=20)
-    """Resources that are matched, with `.GROUP` outside the core group; `*`: all that have a namespace."""
+    """Resources that are matched, with `.GROUP` outside the core group; `*`: all namespaced resources."""
     namespaces: tuple[_Namespace, ...] = Field(default=("gameday-load",), min_length=1, max_length=20)
-    """Namespaces that are matched, by name; gameday-load is one of them, because our client writes there."""
+    """Namespaces that are matched, by name; gameday-load is always one of them, because our client writes there."""
     timeout: Duration = Field(default=timedelta(seconds=10), ge=timedelta(seconds=1), le=timedelta(seconds=30))
-    """Time for which the API server waits for the webhook, in whole seconds. An endpoint that refuses costs none."""
+    """Time that the API server waits for the webhook, in whole seconds. An endpoint that refuses costs none."""
     spares_system: bool = True
     """If true, neither Leases nor anything in kube-system, kube-public and kube-node-lease is matched.
 
-    False is the negative control: a webhook as it should not be. Only the lab takes it.
-    """
+    False is the negative control: a webhook as it should not be. Only the lab accepts it."""
     runs_for: Duration = Field(default=timedelta(seconds=45), ge=timedelta(seconds=5), le=timedelta(minutes=3))
-    """Time for which the webhook is in, from the moment at which it is in force."""
+    """Time that the webhook stays in force."""
 
     @model_validator(mode="after")
     def _matches_our_writes(self) -> WebhookUnreachableParameters:
@@ -110,7 +109,7 @@ class WebhookUnreachableParameters(FaultParameters):
 
     @property
     def scope(self) -> Scope:
-        """The webhook's reach."""
+        """The requests that the webhook matches."""
         return Scope(
             failure_policy=self.failure_policy,
             operations=self.operations,
@@ -122,31 +121,31 @@ class WebhookUnreachableParameters(FaultParameters):
 
 
 class WebhookUnreachableFault(ControlPlaneFault[WebhookUnreachableParameters]):
-    """Puts in a ValidatingWebhookConfiguration whose endpoint refuses every connection, and takes it out again.
+    """Puts in a ValidatingWebhookConfiguration with an endpoint that refuses every connection, and takes it out again.
 
-    The endpoint is port 1 of the API server's own loopback. The configuration is named gameday-unreachable; an object
-    of that name that is there already is left alone, and the run stops. Only objects in the plan's namespaces are
-    matched, never one without a namespace: no Node, no Namespace, no webhook configuration, and so not the way out.
-    The game-day's own namespace, with its ledger and its Leases, is refused.
+    The endpoint is port 1 of the API server's own loopback. The configuration is named gameday-unreachable; if an
+    object of that name already exists, it is left alone and the run stops. Only objects in the plan's namespaces are
+    matched, and none without a namespace: no Node, no Namespace, no webhook configuration, so the undo always works. A
+    plan cannot name the game-day's own namespace, with its ledger and Leases.
 
     Twice a second a client of ours creates a small ConfigMap that the webhook matches, six times before it is in and
     then until it is out, and notes whether the server admitted or refused it. Meanwhile the nodes' Leases are listed
     every five seconds, up to 500 of them. At the end of `runs_for` the agent deletes the configuration, and notes how
-    long it took until such a write was admitted again. The configuration and the ConfigMaps, which carry the label
-    gameday.dev/load=webhook-unreachable, are all that is to be undone.
+    long it took until such a write was admitted again. Only the configuration and the ConfigMaps, which carry the label
+    gameday.dev/load=webhook-unreachable, have to be undone.
     """
 
     parameters: ClassVar[type[FaultParameters]] = WebhookUnreachableParameters
     api_account: ClassVar[str] = "gameday-webhook"
-    summary: ClassVar[str] = "An admission webhook whose endpoint is gone"
+    summary: ClassVar[str] = "An admission webhook without a working endpoint"
     does_not_reach: ClassVar[str] = "reads, objects without a namespace, and writes that the webhook does not match"
     seen_by: ClassVar[tuple[str, ...]] = (
         "the API server's own metrics: apiserver_admission_webhook_rejection_count and _fail_open_count",
-        "every client whose writes are matched",
+        "every client with writes that match",
     )
 
     def __init__(self) -> None:
-        # By the parameters' identity, as two parts of one compound fault share this instance.
+        # Keyed by the parameters' identity, because two parts of one compound fault share this instance.
         self._begun: dict[int, _Outage] = {}
 
     def warnings(self, parameters: WebhookUnreachableParameters) -> tuple[str, ...]:
@@ -212,7 +211,7 @@ class WebhookUnreachableFault(ControlPlaneFault[WebhookUnreachableParameters]):
 
 
 class _Outage:
-    """The webhook, the client that writes, and what they came to."""
+    """The webhook, the client that writes, and their results."""
 
     def __init__(self, parameters: WebhookUnreachableParameters, host: Host) -> None:
         server = host.api_server()
@@ -224,7 +223,7 @@ class _Outage:
         self._writes: list[MatchedWrite] = []
 
     def begin(self) -> datetime:
-        """Write without the webhook, put it in, and return when it was in force. Raises HostError."""
+        """Write without the webhook, put it in, and return the time when it was in force. Raises HostError."""
         self._before = [self._writer.write() for _ in range(_WRITES_BEFORE)]
         if any(write.outcome != "admitted" for write in self._before):
             raise HostError(f"the same writes do not pass without the webhook: {outcomes(self._before)}")
@@ -234,7 +233,7 @@ class _Outage:
         return self.began_at
 
     def _await_in_force(self) -> datetime:
-        """Return when the first write was refused, or now where none is: the checks find those that are admitted."""
+        """Return the time of the first refused write, or now if none was refused; the checks find admitted writes."""
         deadline = time.monotonic() + _IN_FORCE_WITHIN_S
         while time.monotonic() < deadline:
             write = self._writer.write()

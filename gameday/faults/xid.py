@@ -1,4 +1,4 @@
-"""An Xid in the kernel log: the line that the driver would print, where every log-based detector reads."""
+"""An Xid in the kernel log: the line that the driver would print, where every log-based detector reads it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class XidParameters(FaultParameters):
     gpu: int | None = Field(default=None, ge=0, le=63)
     """NVML index of the GPU the line names; None: the one the run chose."""
     form: Form = Form.KERNEL
-    """The form of the line; docs/sources.md, Who reads which line, says which form each detector sees."""
+    """The form of the line; docs/sources.md, Who reads which line, says which detectors see which form."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
-    """Number of times that the line is written; ten in five seconds is printk's own rate limit."""
+    """Number of times that the line is written; printk's own rate limit is ten in five seconds."""
 
     @field_validator("xid", mode="before")
     @classmethod
@@ -52,8 +52,8 @@ class XidFault(Fault[XidParameters]):
     alert) are for the detector and the recovery step.
 
     Side effect: in the bare form DCGM 4.6 reads 79, 119 and 120, too. After a bare 119 it skips every driver call for
-    that GPU and blanks all its fields until its host engine restarts, and a restarted host engine reads the ring buffer
-    again from its start. So let a `dmesg -C` or a reboot follow such a line.
+    that GPU and blanks all its fields until its host engine restarts, and a restarted host engine reads the whole ring
+    buffer again. So run `dmesg -C` or reboot the node after such a line.
     """
 
     parameters: ClassVar[type[FaultParameters]] = XidParameters

@@ -1,4 +1,4 @@
-"""Tell how soon an alert can fire here: its series are scraped, its rule is evaluated, and its `for` passes."""
+"""Estimate how soon an alert can fire here: its series are scraped, its rule is evaluated, and its `for` passes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from gameday.cluster.prometheus import Prometheus, RuleGroup
 from gameday.guard.rule_series import RuleSeries
 
 _LOOK_BACK = timedelta(minutes=5)
-"""Time in which two scrapes of any usual exporter lie: Prometheus itself forgets a series after five minutes."""
+"""Time that contains two scrapes of any usual exporter: Prometheus itself forgets a series after five minutes."""
 
 
 @dataclass(frozen=True)
 class AlertPace:
-    """The times of the quickest rule of an alert."""
+    """The times of an alert's quickest rule."""
 
     scrape_s: float | None
-    """Seconds between two scrapes of the slowest of its series; None where none is scraped now."""
+    """Seconds between two scrapes of its slowest series; None if none is scraped now."""
     evaluate_s: float
     hold_s: float
 
     @property
     def soonest_s(self) -> float:
-        """The least time from the fault to the alert: it is scraped and evaluated the moment it begins."""
+        """The least time from the fault to the alert, if a scrape and an evaluation come right after the fault."""
         return math.ceil(self.hold_s / self.evaluate_s) * self.evaluate_s
 
     @property
     def latest_s(self) -> float:
-        """The longest time where nothing is late: a scrape and an evaluation had just passed."""
+        """The longest time if nothing is late: a scrape and an evaluation came right before the fault."""
         return (self.scrape_s or 0.0) + self.evaluate_s + self.soonest_s
 
     def __str__(self) -> str:
         evaluated = f"evaluated every {self.evaluate_s:g} s, for {self.hold_s:g} s"
         if self.scrape_s is None:
-            return f"no series of it is scraped now, so that nobody can say when it fires; {evaluated}"
+            return f"no series of it is scraped now, so it is unknown when it fires; {evaluated}"
         return (
             f"scraped every {self.scrape_s:.3g} s, {evaluated}: "
             f"fires {self.soonest_s:.3g} to {self.latest_s:.3g} s after the fault"
@@ -46,7 +46,7 @@ class AlertPace:
 
 
 def pace_of(prometheus: Prometheus, series: RuleSeries, alert: str, now: datetime) -> AlertPace | None:
-    """Return the pace of an alert's quickest rule; None where no rule has the name.
+    """Return the pace of an alert's quickest rule; None if no rule has the name.
 
     Raises:
         AdapterError: Prometheus cannot be asked.
@@ -65,7 +65,7 @@ def _pace(prometheus: Prometheus, series: RuleSeries, group: RuleGroup, alert: s
 
 
 def _scraped_every_s(prometheus: Prometheus, metric: str, now: datetime) -> float | None:
-    """Return the usual pause between scrapes of one target that has the metric; None where nobody can tell."""
+    """Return the usual interval of scrapes of one target that has the metric; None if it is unknown."""
     found = prometheus.query(f"topk(1, {metric})")
     if not found or not {"job", "instance"} <= found[0].labels.keys():
         return None

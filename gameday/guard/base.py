@@ -14,15 +14,15 @@ class Measurement:
     """The result of one look at a guardrail."""
 
     ok: bool | None
-    """True where the limit is kept; None where it could not be measured."""
+    """True if the limit is kept; None if it could not be measured."""
     value: str
     """The measured value, for people."""
     why: str = ""
-    """The reason where the limit is not kept; the missing part where it could not be measured."""
+    """The reason if the limit is not kept; the missing part if it could not be measured."""
     hint: str = ""
     """The next step for a person."""
     nodes: tuple[str, ...] = ()
-    """Nodes that `why` may name beside the targets, so that a report can hide them."""
+    """Nodes that `why` may name besides the targets, so that a report can hide them."""
 
 
 class Guardrail(ABC):
@@ -30,21 +30,21 @@ class Guardrail(ABC):
 
     name: ClassVar[str]
     interval_s: ClassVar[float | None] = None
-    """Seconds between two looks while the run is on; None: only before the fault."""
+    """Seconds between two looks during the run; None: only before the fault."""
     asks_server: ClassVar[bool] = False
-    """True where a look waits for a server; such looks have a thread of their own, so that the others are not late."""
+    """True if a look waits for a server; such looks have their own thread, so that they do not delay the others."""
     needs_targets: ClassVar[bool] = True
-    """True where it can say nothing before the targets are chosen."""
+    """True if it cannot be measured before the targets are chosen."""
 
     @abstractmethod
     def limit(self, observation: Observation) -> str:
-        """Return the limit in force and who set it; empty where nobody set one."""
+        """Return the current limit and who set it; empty if there is none."""
 
     @abstractmethod
     def measure(self, observation: Observation) -> Measurement:
-        """Measure; called only where there is a limit.
+        """Measure; called only if there is a limit.
 
         Raises:
-            AdapterError: A server does not answer. The guardrail is then unmeasured, which before the fault is a
-                refusal.
+            AdapterError: A server does not answer. The guardrail is then unmeasured, which means a refusal before the
+                fault.
         """

@@ -1,4 +1,4 @@
-"""Look at the guardrails: all of them before the fault goes in, and again and again while it is in."""
+"""Check the guardrails: all of them before the fault goes in, and repeatedly while it is in."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gameday.run.targets import Targets, chosen_targets
 from gameday.values.nodes import Target
 from gameday.values.results import Step
 
-# How often it is asked whether a guardrail is due; guardrails that cost nothing are due this often.
+# Interval at which it asks whether a guardrail is due; guardrails that cost nothing are due each time.
 _TICK_S = 0.1
-# A guardrail that stays unmeasured for so long while the fault is in stops the run. Our own choice: an API server that
-# restarts is back by then.
+# A guardrail that stays unmeasured for this long while the fault is in stops the run. Our own choice: an API server
+# that restarts is back by then.
 _UNMEASURED_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True)
 class GuardrailCheck:
-    """A guardrail that is in force, and what was measured."""
+    """A guardrail with a limit, and its measurement."""
 
     name: str
     limit: str
@@ -42,7 +42,7 @@ class GuardrailCheck:
 
 
 def check(guardrail: Guardrail, observation: Observation) -> GuardrailCheck | None:
-    """Look at one guardrail; None where nobody set a limit. An error makes it unmeasured, never kept."""
+    """Check one guardrail; return None if it has no limit. An error makes it unmeasured, never kept."""
     limit = "not known"
     try:
         if not (limit := guardrail.limit(observation)):
@@ -56,13 +56,13 @@ def check(guardrail: Guardrail, observation: Observation) -> GuardrailCheck | No
 
 
 def check_all(run: ReadOnlyRun, targets: Targets) -> list[GuardrailCheck]:
-    """Look once at every guardrail in force; the targets must be followed."""
+    """Check once every guardrail that has a limit; the targets must be followed."""
     observation = Observation(run, tuple(chosen.target for chosen in targets))
     return [checked for guardrail in guardrails() if (checked := check(guardrail, observation))]
 
 
 def guard_before(run: ReadOnlyRun, targets: Targets) -> None:
-    """Look at every guardrail before the fault, and note each in the history.
+    """Check every guardrail before the fault, and note each in the history.
 
     Raises:
         RefusedError: A guardrail trips, or cannot be measured.
@@ -76,7 +76,7 @@ def guard_before(run: ReadOnlyRun, targets: Targets) -> None:
 
 
 def note(run: ReadOnlyRun, checked: GuardrailCheck, phase: Literal["before", "during"], looks: int = 1) -> None:
-    """Note a guardrail in the history; `looks` is how often it was looked at."""
+    """Note a guardrail in the history; `looks` is the number of looks at it."""
     found = checked.measurement
     run.note(
         GuardChecked(
@@ -106,7 +106,7 @@ class _Watched:
 
 @contextmanager
 def under_guardrails(run: Run) -> Iterator[None]:
-    """Look at the guardrails that may change for as long as the block runs, beside it; one that trips stops the run.
+    """Check the changeable guardrails beside the block for as long as it runs; one that trips stops the run.
 
     During the baseline the run is refused, because nothing is broken yet; later it is aborted.
     """
@@ -124,7 +124,7 @@ def under_guardrails(run: Run) -> Iterator[None]:
         for repetition in repeated:
             repetition.stop()
         for repetition in repeated:
-            # A look that waits for a server must not hold up the undo.
+            # A look that waits for a server must not delay the undo.
             repetition.stop(_TICK_S)
         for one in watched:
             if one.last and one.looks:
@@ -139,10 +139,10 @@ class _Watch:
         self._watched = watched
         self._targets: tuple[Target, ...] = ()
         self.is_over = False
-        """Set from outside: a look that is under way counts no more."""
+        """Set from outside: a look still under way no longer counts."""
 
     def look(self) -> float | None:
-        """Look at those that are due; return the seconds to the next look, None once the run stops."""
+        """Check the guardrails that are due; return the seconds to the next look, None once the run stops."""
         run, clock = self._run, self._run.clock
         self._targets = self._targets or chosen_targets(run.history())
         followed = bool(self._targets) and all(run.nodes.follows(target.node) for target in self._targets)
@@ -162,20 +162,20 @@ class _Watch:
 
 
 def _handle(run: Run, one: _Watched, checked: GuardrailCheck, began: float) -> None:
-    """Stop the run where a guardrail trips or stays unmeasured, and note each of the two once.
+    """Stop the run if a guardrail trips or stays unmeasured, and note each of the two once.
 
     Args:
         run: The run.
         one: The guardrail's looks so far.
         checked: This look.
-        began: When this look began, by the monotonic clock; a server may take long to fail.
+        began: Start of this look, by the monotonic clock; a server may take long to fail.
     """
     ok, now = checked.measurement.ok, run.clock.monotonic()
     one.unmeasured_since = None if ok is not None else one.unmeasured_since or began
     if ok is not True and ok not in one.noted:
         one.noted.add(ok)
         note(run, checked, "during", one.looks)
-    # A fault that keeps the API server away takes our own sight, too.
+    # During a fault that takes the API server away, guardrails cannot be measured either.
     limit_s = _UNMEASURED_LIMIT_S + run.plan.fault.api_server_away_for.total_seconds()
     too_long = one.unmeasured_since is not None and now - one.unmeasured_since > limit_s
     if ok is False or too_long:

@@ -1,4 +1,4 @@
-"""Say of a control plane which client would hurt it, and what would hold that client back; only by reading."""
+"""Find the client that would hurt a control plane, and what would hold it back; it only reads."""
 
 from __future__ import annotations
 
@@ -39,10 +39,8 @@ _API = "flowcontrol.apiserver.k8s.io/v1"
 _SCRAPE = "scrape the API servers under the job apiserver"
 _STREAMED_FROM = (1, 33)  # StreamingCollectionEncodingToJSON and ToProtobuf are on from this release
 _STOCK_SEATS = 600  # --max-requests-inflight 400 and --max-mutating-requests-inflight 200
-_WIDEST_LIST = (
-    10  # seats of a LIST from the watch cache, whatever its size (docs/sources.md, API Priority and Fairness)
-)
-_NEAR = 0.8  # of a limit: that of EtcdDatabaseNearQuota
+_WIDEST_LIST = 10  # seats of a LIST from the watch cache, of any size (docs/sources.md, API Priority and Fairness)
+_NEAR = 0.8  # of a limit, as in EtcdDatabaseNearQuota
 _UNLIMITED = 2**62  # bytes; without GOMEMLIMIT Go reports 2^63 - 1
 _SEATS_WANTED = 2  # LISTs of the talk's size that one of its servers could bear at once
 _LIST_SECRETS = Request("list", "secrets")
@@ -50,7 +48,7 @@ _WATCH_SECRETS = Request("watch", "secrets")
 
 
 def check_control_plane(kubernetes: Kubernetes, prometheus: Prometheus, account: Account) -> Iterator[Prerequisite]:
-    """Yield every finding as it is made.
+    """Yield every finding as soon as it is made.
 
     Args:
         kubernetes: The cluster; its account has to be allowed to list flow schemas and priority levels.
@@ -109,7 +107,7 @@ def _items(kubernetes: Kubernetes, plural: str) -> list[object]:
 
 
 def _nominal_seats(prometheus: Prometheus) -> dict[str, int]:
-    """Return nominal seats by level, of the server that has the fewest."""
+    """Return nominal seats by level, from the server that has the fewest."""
     found = prometheus.query(f'min by (priority_level) ({NOMINAL_SEATS.name}{{job="{API_SERVER_JOB}"}})')
     return {sample.labels["priority_level"]: int(sample.value) for sample in found}
 
@@ -117,7 +115,7 @@ def _nominal_seats(prometheus: Prometheus) -> dict[str, int]:
 def _lands(
     schemas: Sequence[FlowSchema], levels: Sequence[PriorityLevel], nominal: dict[str, int], account: Account
 ) -> Prerequisite:
-    """Say where the account's LIST of all Secrets goes, and how many of them run at once there."""
+    """Show where the account's LIST of all Secrets goes, and how many of them run at once there."""
     landed = classify(schemas, levels, account, _LIST_SECRETS)
     watched = classify(schemas, levels, account, _WATCH_SECRETS)
     level = next(one for one in levels if one.name == landed.level)
@@ -140,7 +138,7 @@ def _lands(
 
 
 def _exactly(found: ExactSeats, total: int, levels: Sequence[PriorityLevel]) -> Prerequisite:
-    """Say what a level with exactly so many seats takes here."""
+    """Show what a level with exactly this many seats takes here."""
     name = f"exactly {found.seats} LISTs at once"
     if found.shares is not None:
         return Prerequisite(
@@ -187,7 +185,7 @@ def _share(area: str, name: str, held: float, limit: float, of: str, fix: str) -
 
 
 def _clients(prometheus: Prometheus) -> Iterator[Prerequisite]:
-    """Say who lists most. API servers do not count LISTs by flow schema: the seats that requests need come nearest."""
+    """Show who lists most. API servers do not count LISTs by flow schema; the seats that requests need come closest."""
     job = f'job="{API_SERVER_JOB}"'
     seats = prometheus.query(f"topk(3, sum by (flow_schema) (rate({SEATS_ASKED.name}_sum{{{job}}}[5m]))) > 0")
     lists = f'{job}, verb="LIST"'

@@ -1,4 +1,4 @@
-"""The settings by which a node's device plugin hands GPUs over, as far as its pod shows them."""
+"""The settings by which a node's device plugin hands out GPUs, as far as its pod shows them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class DevicePlugin:
     """A node's device plugin (docs/sources.md, Device plugin)."""
 
     list_strategies: tuple[str, ...]
-    """DEVICE_LIST_STRATEGY; empty: in a configuration file, which the pod does not show."""
+    """DEVICE_LIST_STRATEGY; empty if it is in a configuration file, which the pod does not show."""
     id_strategy: str | None
-    """DEVICE_ID_STRATEGY; None: in a configuration file."""
+    """DEVICE_ID_STRATEGY; None if it is in a configuration file."""
     asks_nri: bool
     """The plugin's own pod asks the NRI plugin for the driver."""
 
 
 def device_plugin(pods: Iterable[V1Pod]) -> DevicePlugin | None:
-    """Return the device plugin among a node's pods; None where none is known to be one."""
+    """Return the device plugin among a node's pods; None if no known one is there."""
     for pod in pods:
         if component_of(pod.metadata.labels or {}) is Component.DEVICE_PLUGIN:
             container = next(

@@ -1,7 +1,7 @@
-"""API Priority and Fairness in arithmetic: where a request lands, and how many of them run at once.
+"""The arithmetic of API Priority and Fairness: where a request goes, and how many of them run at once.
 
-Everything here is computed as the API server computes it (docs/sources.md, API Priority and Fairness), for one server:
-each server of a cluster has its own seats, so that three of them run three times as many requests.
+Everything is computed as in the API server (docs/sources.md, API Priority and Fairness), for one server: each server of
+a cluster has its own seats, so three servers run three times as many requests.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ CATCH_ALL = "catch-all"
 """The flow schema, and its level, of requests that no other schema matches; every server has both."""
 
 _SERVICE_ACCOUNT = "system:serviceaccount"
-_WIDEST_SHARE = 0.15  # of a level's seats, that one request may take (priorityLevelMaxSeatsPercent)
+_WIDEST_SHARE = 0.15  # of a level's seats that one request may take (priorityLevelMaxSeatsPercent)
 
 
 class _FromApi(BaseModel):
-    """A part of an object as the API server sends it; keys that are not read are ignored."""
+    """A part of an object as the API server sends it; unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
 
 def _or_empty(value: object) -> object:
-    """Read null, which Go writes for an empty list, as one."""
+    """Read null, which Go writes for an empty list, as an empty list."""
     return () if value is None else value
 
 
@@ -41,7 +41,7 @@ class _Named(_FromApi):
 
 
 class Subject(_FromApi):
-    """A user, a group or a service account that a rule is about."""
+    """A user, a group or a service account that a rule applies to."""
 
     kind: str
     user: _Named | None = None
@@ -49,7 +49,7 @@ class Subject(_FromApi):
     service_account: _Named | None = None
 
     def matches(self, account: Account) -> bool:
-        """Return True if the account is meant; `*` means everybody of the kind."""
+        """Return True if the subject includes the account; `*` means everybody of the kind."""
         if self.kind == "User":
             return self.user is not None and self.user.name in ("*", account.user)
         if self.kind == "Group":
@@ -69,10 +69,10 @@ class ResourceRule(_FromApi):
     resources: _Texts = ()
     namespaces: _Texts = ()
     cluster_scope: bool = False
-    """True if it matches requests that name no namespace, such as a LIST of all namespaces."""
+    """True if it matches requests without a namespace, such as a LIST of all namespaces."""
 
     def matches(self, request: Request) -> bool:
-        """Return True if the request is meant."""
+        """Return True if the rule matches the request."""
         return (
             _holds(self.verbs, request.verb)
             and _holds(self.resources, request.resource)
@@ -82,13 +82,13 @@ class ResourceRule(_FromApi):
 
 
 class PolicyRule(_FromApi):
-    """Subjects, and those of their requests that the rule is about."""
+    """Subjects, and the requests of theirs that the rule matches."""
 
     subjects: Annotated[tuple[Subject, ...], BeforeValidator(_or_empty)] = ()
     resource_rules: Annotated[tuple[ResourceRule, ...], BeforeValidator(_or_empty)] = ()
 
     def matches(self, account: Account, request: Request) -> bool:
-        """Return True if this account's request is meant."""
+        """Return True if the rule matches this account's request."""
         by_account = any(subject.matches(account) for subject in self.subjects)
         return by_account and any(rule.matches(request) for rule in self.resource_rules)
 
@@ -98,7 +98,7 @@ class FlowSchema(_FromApi):
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     precedence: int = Field(1000, validation_alias=AliasPath("spec", "matchingPrecedence"))
-    """The schemas are tried in this order, the lowest first; of two that are equal the name decides."""
+    """The schemas are tried in this order, the lowest first; the name decides between equal ones."""
     level: str = Field(validation_alias=AliasPath("spec", "priorityLevelConfiguration", "name"))
     rules: Annotated[tuple[PolicyRule, ...], BeforeValidator(_or_empty)] = Field(
         (), validation_alias=AliasPath("spec", "rules")
@@ -122,7 +122,7 @@ class _Concurrency(_FromApi):
 
 
 class PriorityLevel(_FromApi):
-    """A PriorityLevelConfiguration: its share of a server's seats, and what happens to those who find none."""
+    """A PriorityLevelConfiguration: its share of a server's seats, and what happens to requests that find none."""
 
     name: str = Field(validation_alias=AliasPath("metadata", "name"))
     limited: _Concurrency | None = Field(None, validation_alias=AliasPath("spec", "limited"))
@@ -141,17 +141,17 @@ class PriorityLevel(_FromApi):
 
     @property
     def borrows(self) -> bool:
-        """True if it may run more than its nominal seats: a missing borrowingLimitPercent is no limit."""
+        """True if it may use more than its nominal seats: without a borrowingLimitPercent there is no limit."""
         return self.limited is not None and self.limited.borrowing_limit_percent != 0
 
     @property
     def lends(self) -> bool:
-        """True if others may take seats of it, so that its limit moves with their demand."""
+        """True if others may take its seats, so that its limit moves with their demand."""
         return self.limited is not None and self.limited.lendable_percent > 0
 
     @property
     def hand_size(self) -> int | None:
-        """The queues that one flow is dealt; None for a level without queues, which rejects."""
+        """The number of queues of one flow; None for a level without queues, which rejects."""
         queuing = self.limited.limit_response.queuing if self.limited and self.limited.limit_response else None
         return queuing.hand_size if queuing else None
 
@@ -165,7 +165,7 @@ class Account:
 
     @classmethod
     def of_service_account(cls, namespace: str, name: str) -> Account:
-        """Return a service account's user and the groups that its tokens carry."""
+        """Return a service account's user and the groups of its tokens."""
         groups = {f"{_SERVICE_ACCOUNT}s", f"{_SERVICE_ACCOUNT}s:{namespace}", "system:authenticated"}
         return cls(f"{_SERVICE_ACCOUNT}:{namespace}:{name}", frozenset(groups))
 
@@ -176,7 +176,7 @@ class Request:
 
     verb: str
     resource: str
-    """The plural, with its subresource where there is one: `pods`, `pods/log`."""
+    """The plural, with its subresource if there is one: `pods`, `pods/log`."""
     group: str = ""
     """The API group; empty: the core group."""
     namespace: str = ""
@@ -185,7 +185,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Classification:
-    """The schema that matches a request first, and the level it sends it to."""
+    """The first schema that matches a request, and the level that it leads to."""
 
     flow_schema: str
     level: str
@@ -194,9 +194,9 @@ class Classification:
 def classify(
     schemas: Iterable[FlowSchema], levels: Iterable[PriorityLevel], account: Account, request: Request
 ) -> Classification:
-    """Return where the server puts a request.
+    """Return the schema and the level of a request.
 
-    A schema whose level is missing is passed over, as the server does.
+    Like the server, skip a schema without a level.
     """
     known = {level.name for level in levels}
     for schema in sorted(schemas, key=lambda one: (one.precedence, one.name)):
@@ -206,7 +206,7 @@ def classify(
 
 
 def share_sum(levels: Iterable[PriorityLevel]) -> int:
-    """Return the sum of all levels' shares, that each level's part is a part of."""
+    """Return the sum of all levels' shares."""
     return sum(level.shares for level in levels)
 
 
@@ -216,18 +216,18 @@ def nominal_seats(total: int, shares: int, sum_of_shares: int) -> int:
     Args:
         total: The server's seats: --max-requests-inflight and --max-mutating-requests-inflight together.
         shares: The level's shares.
-        sum_of_shares: The shares of all levels, this one's included; at least 1.
+        sum_of_shares: The shares of all levels, including this one; at least 1.
     """
     return -(-total * shares // sum_of_shares)
 
 
 def widest_request(nominal: int, hand_size: int) -> int:
-    """Return the seats that one request of a level may take at most, whatever it would cost: at least 1."""
+    """Return the most seats that one request of a level may take, at least 1, no matter what it would cost."""
     return max(1, min(math.ceil(nominal * _WIDEST_SHARE), nominal // hand_size))
 
 
 def shares_for_exactly(seats: int, *, total: int, others: int) -> int | None:
-    """Return the fewest shares that give a new level exactly this many nominal seats; None where no number does.
+    """Return the fewest shares that give a new level exactly this many nominal seats; None if no number does.
 
     Args:
         seats: Wanted nominal seats, at least 1.
@@ -247,7 +247,7 @@ def totals_for_exactly(seats: int, *, shares: int, sum_of_shares: int) -> range:
     Args:
         seats: Wanted nominal seats, at least 1.
         shares: The level's shares, at least 1.
-        sum_of_shares: The shares of all levels, this one's included.
+        sum_of_shares: The shares of all levels, including this one.
     """
     return range((seats - 1) * sum_of_shares // shares + 1, seats * sum_of_shares // shares + 1)
 
@@ -259,24 +259,24 @@ def growth_for_exactly(seats: int, *, total: int, shares: int, sum_of_shares: in
         seats: Wanted nominal seats, at least 1.
         total: The server's seats.
         shares: The level's shares, at least 1.
-        sum_of_shares: The shares of all levels today, this one's included.
+        sum_of_shares: The shares of all levels today, including this one.
 
     Returns:
-        0 where it has them today; None where it would have fewer whatever the others gain.
+        0 if it has them today; None if it would have fewer in any case.
     """
     gained = max(0, -(-total * shares // seats) - sum_of_shares)
     return gained if nominal_seats(total, shares, sum_of_shares + gained) == seats else None
 
 
 def totals_from(nominal: Mapping[str, int], levels: Sequence[PriorityLevel]) -> range:
-    """Return the sizes of a server, in seats, that give its levels these nominal seats; no API has the size itself.
+    """Return the sizes of a server, in seats, that fit its levels' nominal seats; no API has the size itself.
 
     Args:
         nominal: Nominal seats by the level's name, as the server reports them.
         levels: All levels.
 
     Returns:
-        An empty range where no size does, because the levels have just been changed.
+        An empty range if no size fits, because the levels have just been changed.
     """
     total = share_sum(levels)
     sizes = [
@@ -289,21 +289,21 @@ def totals_from(nominal: Mapping[str, int], levels: Sequence[PriorityLevel]) -> 
 
 @dataclass(frozen=True)
 class ExactSeats:
-    """The ways to a new level of one share with exactly so many nominal seats on this server."""
+    """The ways to give a new level of one share exactly this many nominal seats on this server."""
 
     seats: int
     today: int
     """Nominal seats of a new level of one share, with nothing else changed."""
     shares: int | None
-    """Shares that give them with nothing else changed; None where no number does."""
+    """Shares that give the seats with nothing else changed; None if no number does."""
     totals: range
-    """Sizes of the server, in seats, that give them to one share: a restart with other --max-*-inflight flags."""
+    """Sizes of the server, in seats, at which one share gives them: a restart with other --max-*-inflight flags."""
     growth: int | None
-    """Shares that another level must gain, so that one share gives them; None where that cannot be."""
+    """Shares that another level must gain, so that one share gives them; None if that is impossible."""
 
 
 def exact_seats(seats: int, *, total: int, levels: Sequence[PriorityLevel]) -> ExactSeats:
-    """Return every way to exactly this many seats, beside the levels that are there."""
+    """Return every way to exactly this many seats, with the existing levels."""
     others = share_sum(levels)
     return ExactSeats(
         seats=seats,

@@ -1,7 +1,7 @@
-"""The ways in which pods of this cluster come by GPUs and driver, as far as the API server shows them.
+"""The ways in which pods of this cluster get GPUs and driver, as far as the API server shows them.
 
-Admission is asked by dry runs that make nothing: it refuses a RuntimeClass that is not there. How GPUs are named to
-their containers is read from the device plugin's pod.
+Admission is tested by dry runs that create nothing: it refuses an unknown RuntimeClass. The device plugin's pod shows
+how containers learn which GPUs they have.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 
 _RUNTIME_CLASS = "nvidia"
-"""The RuntimeClass that the GPU operator makes, but with NRI (docs/sources.md, GPU operator)."""
+"""The RuntimeClass that the GPU operator creates, except with NRI (docs/sources.md, GPU operator)."""
 _DEPLOY = "nvidia.com/gpu.deploy."
 
 
@@ -39,7 +39,7 @@ class Way:
 
     name: str
     ok: bool | None
-    """False where it will not work, None where only the node can tell."""
+    """False if it will not work; None if only the node knows."""
     detail: str
     fix: str = ""
 
@@ -71,7 +71,7 @@ def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
 
 
 def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
-    """Return how a pod of ours that owns no GPU gets NVML."""
+    """Return how a pod of ours without a GPU of its own gets NVML."""
     name, chosen = "the driver in our pods", run.profile.agent_runtime_class
     if chosen:
         there = _is_there(run, node, chosen)
@@ -82,8 +82,8 @@ def _driver(run: ReadOnlyRun, node: str, *, has_operator: bool) -> Way:
         return Way(
             name,
             None,
-            f"RuntimeClass {_RUNTIME_CLASS} is there, and our pods do not name it: they have the driver only where "
-            "that runtime is the nodes' default, which the GPU operator does not make it with CDI",
+            f"RuntimeClass {_RUNTIME_CLASS} is there, but our pods do not name it: they have the driver only if "
+            "that runtime is the nodes' default, and with CDI the GPU operator does not set that",
             f"set agent_runtime_class: {_RUNTIME_CLASS} in the cluster profile",
         )
     if has_operator:
@@ -116,7 +116,7 @@ def _own_gpus(run: ReadOnlyRun, node: str) -> Way:
 
 
 def _why_untold(plugin: DevicePlugin | None, node: str) -> str:
-    """Return why only a container knows how its GPUs are named to it."""
+    """Return why only a container knows the names of its GPUs."""
     if plugin is None:
         return f"no pod on {node} is known to be its device plugin"
     if not plugin.list_strategies:
@@ -136,7 +136,7 @@ def _operands(before: Literal["reset", "removal"], node: str, labels: dict[str, 
 
 
 def _operands_come_back(run: ReadOnlyRun, node: str) -> Iterator[Way]:
-    """Yield whether operands may be scheduled to a node that has the taints which the plan expects."""
+    """Check that operands may be scheduled to a node with the taints that the plan expects."""
     try:
         operands = operand_pods(run, node, movable_operands(run, node))
         kept = expected_taints_that_keep_operands_away(run, node)
@@ -152,7 +152,7 @@ def _operands_come_back(run: ReadOnlyRun, node: str) -> Iterator[Way]:
 
 
 def _is_there(run: ReadOnlyRun, node: str, runtime_class: str) -> bool:
-    """Return whether admission knows a RuntimeClass. Raises KubernetesError for another refusal."""
+    """Return True if admission knows a RuntimeClass. Raises KubernetesError for another refusal."""
     manifest = agent_pod(
         run.record.object_name("runtime"),
         task="{}",

@@ -1,6 +1,6 @@
 """A run as guardrails see it: limits, the targets as last watched, and the answers of servers.
 
-Each server is asked a question at most once per observation, however many guardrails need the answer. The run's own
+A server gets each question at most once per observation, even if several guardrails need the answer. The run's own
 watches cost nothing.
 """
 
@@ -24,7 +24,7 @@ from gameday.values.nodes import NodeSnapshot, Target
 Source = Literal["plan", "profile", "plan and profile"]
 
 WATCH_HINT = "is the API server up, and may the run's account watch nodes and pods?"
-"""The hint for a watch that is down: the targets' newest state is then unknown."""
+"""The hint if a watch is down, so that the targets' newest state is unknown."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Limit:
 
 
 class Observation:
-    """A look of the guardrails at a run. A property raises AdapterError where its server does not answer."""
+    """A look of the guardrails at a run. A property raises AdapterError if its server does not answer."""
 
     def __init__(self, run: ReadOnlyRun, targets: tuple[Target, ...]) -> None:
-        """Begin a look.
+        """Start a look.
 
         Args:
             run: The run.
@@ -67,18 +67,18 @@ class Observation:
 
     @property
     def longest_run(self) -> timedelta:
-        """The longest that the whole run may take: the plan's limit, or the profile's where that is shorter."""
+        """The longest time for the whole run: the plan's limit or the profile's, the shorter of the two."""
         return self.profile_guardrails.longest_run(self.plan_guardrails)
 
     @property
     def season_nodes(self) -> frozenset[str]:
-        """The targets, and every node of the same season: trouble of theirs is our own doing."""
+        """The targets, and every node of the same season: we cause their trouble ourselves."""
         siblings = self.run.member.sibling_nodes if self.run.member else frozenset[str]()
         return siblings | {target.node for target in self.targets}
 
     @cached_property
     def broken_nodes(self) -> frozenset[str]:
-        """The targets, and the nodes that other runs of the season hold right now; one request, in a season only."""
+        """The targets, and the nodes that other runs of the season hold now; costs one request, only in a season."""
         own = frozenset(target.node for target in self.targets)
         if self.run.member is None:
             return own
@@ -90,16 +90,16 @@ class Observation:
         return own | (held & self.run.member.sibling_nodes)
 
     def strictest(self, name: str) -> Limit | None:
-        """Return the smaller of the plan's and the profile's number of this name; None where neither is set."""
+        """Return the smaller of the plan's and the profile's number of this name; None if neither is set."""
         return _stricter(getattr(self.plan_guardrails, name), getattr(self.profile_guardrails, name))
 
     def both_lists(self, name: str) -> frozenset[str]:
-        """Return the plan's and the profile's list of this name as one."""
+        """Return the plan's and the profile's lists of this name together."""
         return frozenset((*getattr(self.plan_guardrails, name), *getattr(self.profile_guardrails, name)))
 
     @property
     def windows(self) -> tuple[tuple[Source, tuple[TimeWindow, ...]], ...]:
-        """The sets of windows; the present must lie in one window of each set."""
+        """The sets of windows; the current time must be in one window of each set."""
         sets: tuple[tuple[Source, tuple[TimeWindow, ...]], ...] = (
             ("plan", self.plan_guardrails.windows),
             ("profile", self.profile_guardrails.windows),
@@ -111,12 +111,12 @@ class Observation:
         return self.run.nodes.before(node)
 
     def node_now(self, node: str) -> NodeSnapshot | None:
-        """Return the node as its watch last saw it; None where it is gone."""
+        """Return the node as its watch last saw it; None if it is gone."""
         return self.run.nodes.now(node)
 
     @property
     def watch_trouble(self) -> str:
-        """The reason why the watches of the targets may show an old state; empty where they are up."""
+        """The reason why the watches of the targets may show an old state; empty if they are up."""
         return "; ".join(filter(None, (self.run.nodes.trouble(target.node) for target in self.targets)))
 
     def pods(self, node: str) -> list[Any]:
@@ -143,7 +143,7 @@ class Observation:
         return self.run.servers.prometheus.alerts()
 
     def node_of(self, labels: dict[str, str]) -> str | None:
-        """Return the node that the labels of an alert or a series name; None where they name none."""
+        """Return the node that the labels of an alert or a series name; None if they name none."""
         profile = self.run.profile
         return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
 

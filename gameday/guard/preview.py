@@ -1,7 +1,7 @@
 """The changes that a run would make in the cluster, for the dry run and for the person who approves.
 
-They are made of the same manifests and orders as the steps send. A test compares the list with what a real run then
-writes into its history.
+They use the same manifests and orders as the steps. A test compares the list with what a real run writes into its
+history.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PlannedChange:
     why: str
     node: str | None = None
     manifest: Json | None = None
-    """The object that would be sent; None where it depends on what the run finds."""
+    """The object that would be sent; None if it depends on the cluster's state during the run."""
 
 
 def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
@@ -95,7 +95,7 @@ def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json)
 
 
 def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
-    """Yield the objects of the limiter; their shares depend on those of the levels that the run finds."""
+    """Yield the objects of the limiter; their shares depend on the levels that the run finds."""
     why = f"a level of exactly {wanted.seats} seats; where one share is worth more, a second one beside it, {{}}"
     spare = f"{level_names(wanted, Shares(own=1, spare=1))[-1]}, that takes no requests and lends all it has"
     yield PlannedChange(Step.INJECT, "create", f"prioritylevelconfiguration/{wanted.name}", why.format(spare))
@@ -104,7 +104,7 @@ def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
 
 
 def _gang(run: ReadOnlyRun) -> Iterator[PlannedChange]:
-    """Yield the gang's pods; where the fast nodes have no room for all of them, none is sent."""
+    """Yield the gang's pods; none is sent if the fast nodes have no room for all of them."""
     wanted = run.plan.expect.placement
     if wanted is None:
         return
@@ -122,7 +122,7 @@ def _gang(run: ReadOnlyRun) -> Iterator[PlannedChange]:
 
 
 def _probe_jobs(run: ReadOnlyRun, nodes: Sequence[str]) -> Iterator[PlannedChange]:
-    """Yield the first job of each probe; how many follow is known when they end."""
+    """Yield the first job of each probe; the number of later ones depends on when they end."""
     for probe in run.plan.expect.probes:
         if probe.job:
             name = run.record.object_name(f"probe-{probe.name}-0")
@@ -179,7 +179,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
 
 
 def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget) -> Iterator[PlannedChange]:
-    """Yield the canary's pod; where it needs GPUs and none is free, none is sent. Then those of an all-reduce."""
+    """Yield the canary's pod, which is not sent if it needs GPUs and none is free; then those of an all-reduce."""
     expected = run.plan.expect.canary
     gpus = run.nodes.free_gpus(target.node) if expected and expected.measure.owns_gpus else 0
     if expected and (gpus > 0 or not (expected.measure.owns_gpus or is_told_by_injector(expected, phase))):
@@ -192,7 +192,7 @@ def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarg
 def _all_reduce(
     run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarget, expected: ExpectedAllReduce
 ) -> Iterator[PlannedChange]:
-    """Yield a pod for each node; where peers are too few, none is sent and the measurement is unknown."""
+    """Yield a pod for each node; with too few peers none is sent and the measurement is unknown."""
     with suppress(StepFailedError):
         if expected.gpus and run.nodes.free_gpus(target.node) < expected.gpus:
             return
@@ -219,7 +219,7 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
 
 
 def _operands(run: ReadOnlyRun, step: Step, node: str, before: Literal["reset", "removal"]) -> Iterator[PlannedChange]:
-    """Yield the change that sends the GPU operator's operands away; the baseline refuses where it is not possible."""
+    """Yield the change that sends the GPU operator's operands away; the baseline refuses if it is impossible."""
     with suppress(ForeignPauseError):
         if labels := movable_operands(run, node):
             metadata = {"name": node, "labels": dict.fromkeys(labels, AWAY)}
@@ -280,7 +280,7 @@ def _name(run: ReadOnlyRun, purpose: str, target: ChosenTarget) -> str:
 
 
 def fault_warnings(run: ReadOnlyRun) -> list[str]:
-    """Return the side effects of the plan's faults, and why they are dangerous where they are."""
+    """Return the side effects of the plan's faults, and why they are dangerous if they are."""
     plan = run.plan
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     side_effects = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
@@ -291,7 +291,7 @@ def fault_warnings(run: ReadOnlyRun) -> list[str]:
 
 
 def approval_question(run: ReadOnlyRun, targets: Targets) -> str:
-    """Return Markdown for the person who is asked to approve: the fault, the targets, the duration and the repair."""
+    """Return Markdown for the person who has to approve: the fault, the targets, the duration and the repair."""
     plan = run.plan
     parameters = plan.fault.model_dump(mode="json", exclude={"type", "hold"}, exclude_defaults=True)
     shown = ", ".join(f"{escape_markdown(key)} {escape_markdown(value)}" for key, value in parameters.items())
@@ -314,6 +314,6 @@ def approval_question(run: ReadOnlyRun, targets: Targets) -> str:
 
 
 def escape_markdown(text: object) -> str:
-    """Return text that Markdown shows as it is, on one line; a plan's or a label's text is hostile input."""
+    """Return text on one line that Markdown shows literally; a plan's or a label's text is hostile input."""
     one_line = " ".join(str(text).split())
     return "".join(f"\\{mark}" if mark in "\\`*_{}[]<>()#+!|~&" else mark for mark in one_line if mark.isprintable())

@@ -19,7 +19,7 @@ from gameday.run.targets import Targets, choose_targets
 
 @contextmanager
 def read_only_run(run_id: str, loaded: LoadedPlan, profile: ClusterProfile) -> Iterator[ReadOnlyRun]:
-    """Open a run without lease and ledger, whose history is thrown away.
+    """Open a run without lease and ledger; its history is thrown away.
 
     Raises:
         AdapterError: The cluster cannot be reached.

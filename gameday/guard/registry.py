@@ -14,9 +14,9 @@ from gameday.plugins import BrokenPlugin, Group, classes_in, find, modules_of
 
 @cache
 def guardrails() -> tuple[Guardrail, ...]:
-    """Return one of each, in the order of their names.
+    """Return one of each guardrail, in the order of their names.
 
-    A guardrail that cannot be loaded is there as one that cannot be measured, so that it refuses every run.
+    A guardrail that cannot be loaded appears as one that cannot be measured, so that it refuses every run.
     """
     found = find(Group.GUARDRAILS, modules_of(folder), guardrails_in)
     return tuple(sorted((*found.parts.values(), *map(_Unloadable, found.broken)), key=lambda one: one.name))

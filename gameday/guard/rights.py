@@ -20,7 +20,7 @@ class Right:
 
     verb: str
     resource: str
-    """The resource with its subresource, like `pods/log`."""
+    """The resource with its subresource, e.g. `pods/log`."""
     namespace: str = ""
     """The namespace; empty: the whole cluster."""
     group: str = ""
@@ -35,7 +35,7 @@ class Right:
 
 
 def rights_for(plan: Plan, namespace: str) -> tuple[Right, ...]:
-    """Return every right that a run of this plan uses, in the order in which it uses them."""
+    """Return every right that a run of this plan uses, in the order of use."""
     return tuple(dict.fromkeys((*_always(namespace), *_of_plan(plan, namespace))))
 
 
@@ -82,22 +82,22 @@ _API_CANARY = (Right("delete", "leases", LOAD_NAMESPACE, "coordination.k8s.io"),
 
 
 def rights_of_the_control_plane() -> tuple[Right, ...]:
-    """Return what a run of any plan of the control plane needs besides; deploy/control-plane grants it."""
+    """Return the additional rights for plans of the control plane; deploy/control-plane grants them."""
     return (*_FLOW_CONTROL, *_API_CANARY)
 
 
 def rights_of_probes(plan: Plan) -> tuple[Right, ...]:
-    """Return what a plan's commands in pods need; deploy/probes grants it, one namespace at a time.
+    """Return the rights for a plan's commands in pods; deploy/probes grants them, one namespace at a time.
 
-    A websocket's request is a GET, for which API servers ask for `get`, and newer ones for `create` as well
-    (docs/sources.md, Commands in pods).
+    A websocket's request is a GET, for which API servers require `get`, and newer ones also `create` (docs/sources.md,
+    Commands in pods).
     """
     spaces = dict.fromkeys(probe.exec.namespace for probe in plan.expect.probes if probe.exec)
     return tuple(Right(verb, "pods/exec", space) for space in spaces for verb in ("get", "create"))
 
 
 def rights_of_job_log(plan: Plan) -> tuple[Right, ...]:
-    """Return what reading the steps of a plan's job needs; deploy/job-log grants it in the job's namespace."""
+    """Return the rights to read the steps of a plan's job; deploy/job-log grants them in the job's namespace."""
     job = plan.expect.job
     return (Right("get", "pods/log", job.namespace),) if job else ()
 

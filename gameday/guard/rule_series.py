@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from gameday.cluster.prometheus import Prometheus
 from gameday.cluster.promql import AllOf, AnyOf, Need, Selector, needs
 
-# Prometheus itself makes these series, and only while an alert is active.
+# Prometheus itself creates these series, and only while an alert is active.
 _OF_ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
-# Some releases of dcgm-exporter show the metric only after an Xid (docs/sources.md, dcgm-exporter): such a release
-# looks like one whose counters file lacks it. The selector beside it shows that the exporter is scraped.
+# Some releases of dcgm-exporter show the metric only after an Xid (docs/sources.md, dcgm-exporter). They look as if
+# their counters file lacked it; the selector beside it shows that the exporter is scraped.
 _BORN_OF_A_FAULT = {"DCGM_FI_DEV_XID_ERRORS": '{__name__=~"DCGM_.+"}'}
 CONTROLLER_METRICS = "gameday_health_"
-"""The beginning of the names of all metrics of our node-health controller."""
+"""The prefix of all metrics of our node-health controller."""
 _SOURCES = {
     CONTROLLER_METRICS: "scrape the node-health controller (deploy/node-health), or expect an alert of your detector",
     "DCGM_": "give dcgm-exporter our counters file (deploy/alerts/dcgm-counters.csv), or expect another alert",
@@ -29,18 +29,18 @@ _ANY_SOURCE = "scrape the exporter that has it, or change expect.alerts in the p
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """The answer to whether a rule can fire."""
+    """The result of the check whether a rule can fire."""
 
     can_fire: bool | None
     """True if the rule can fire; None: unknown."""
     why: str = ""
     """The reason why the rule cannot fire, or may not; empty if every series is there."""
     fix: str = ""
-    """The next step where a series is missing."""
+    """The next step if a series is missing."""
 
 
 class RuleSeries:
-    """Checks rules one after the other; asks for the recording rules once."""
+    """Checks rules one after the other; it asks for the recording rules once."""
 
     def __init__(self, prometheus: Prometheus) -> None:
         self._prometheus = prometheus
@@ -57,11 +57,11 @@ class RuleSeries:
         return self._check(AnyOf(tuple(map(needs, queries))), frozenset())
 
     def always_needs(self, queries: Sequence[str], prefix: str) -> bool:
-        """Return whether none of the rules has a result without a metric whose name begins with the prefix."""
+        """Return True if every rule needs a metric with this prefix in its name to have a result."""
         return self._needs_metric(AnyOf(tuple(map(needs, queries))), prefix, frozenset())
 
     def metrics(self, query: str) -> frozenset[str]:
-        """Return the metrics that an expression reads, by way of recording rules those that exporters have."""
+        """Return the metrics that an expression reads; recording rules are followed to the metrics of exporters."""
         return self._metrics(needs(query), frozenset())
 
     def _metrics(self, need: Need, following: frozenset[str]) -> frozenset[str]:
@@ -85,7 +85,7 @@ class RuleSeries:
         return self._needs_metric(below, prefix, following | {need.metric})
 
     def _check(self, need: Need, following: frozenset[str]) -> RuleCheck:
-        """Check what one expression needs; `following` holds the recording rules on the way, so that none repeats."""
+        """Check the needs of one expression; `following` holds the recording rules on the way, to avoid loops."""
         if isinstance(need, Selector):
             return self._check_selector(need, following)
         found = [self._check(part, following) for part in need.parts]

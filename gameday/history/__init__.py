@@ -1,6 +1,5 @@
-"""The append-only event log of one run: what was meant, done, seen and undone, and when.
+"""The append-only event log of one run: everything intended, done, seen and undone, and when.
 
-A run that is killed at any instant still leaves a history a report can be
-rendered from, so nothing that a check or the report needs may live anywhere
-else but here and in the frames.
+A killed run still leaves a history from which a report can be rendered, so checks and the report read nothing but the
+history and the frames.
 """

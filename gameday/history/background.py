@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextvars import copy_context
 from types import TracebackType
 from typing import Self
@@ -33,4 +34,10 @@ class BackgroundView(ABC):
 
     @abstractmethod
     def follow(self) -> None:
-        """Show what comes until `stopped`, and then what came last."""
+        """Show what comes at each of `looks`."""
+
+    def looks(self, every_s: float) -> Iterator[None]:
+        """Yield every so many seconds until the view is to stop, and once more for what came last."""
+        while not self.stopped.wait(every_s):
+            yield
+        yield

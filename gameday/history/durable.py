@@ -1,6 +1,7 @@
-"""A file of lines, each of them on the disk before the caller goes on, and what happens where the disk does not let it.
+"""A file of lines, each of which is on the disk before the caller goes on, and what happens if the disk fails.
 
-A thread writes: a network file system that hangs keeps that thread, and not the undo that waits to note something.
+A separate thread writes, so that a network file system that hangs stops that thread, and not an undo that has something
+to note.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from gameday.plain_file import open_plain, open_to_append
 _HANGS_AFTER_S = 30.0
 """Seconds that a line waits for the disk, our own choice: six times ext4's commit interval (ext4(5), `commit`)."""
 RESERVE_BYTES = 512 * 1024
-"""Room for a run's last events and its report, or the report's first screen; docs/measured.md has what these take."""
+"""Room for a run's last events and its report, or the report's first screen; docs/measured.md has their sizes."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DurableLines:
     """The writing end of the file, for any number of threads.
 
-    A line that cannot be written is kept, and written before the next one. With the first that finds no room, the
-    reserve is given up for it and for those that follow.
+    A line that cannot be written is kept, and written before the next one. The first line that finds no room frees the
+    reserve, for itself and the lines after it.
     """
 
     def __init__(self, path: Path, reserve_bytes: int = 0) -> None:
-        """Open the file, which is made where it is missing; raises OSError, also where there is no room to reserve."""
+        """Open the file, and create it if it is missing. Raises OSError, also if there is no room to reserve."""
         self._writer = _Writer(path, reserve_bytes)
         self._patience_s = _HANGS_AFTER_S
         self._added = 0
         self._hung: OSError | None = None
-        # The thread knows only the writer, so that it ends with the last one who knows this object.
+        # The thread knows only the writer, so it ends when nobody uses this object any more.
         self._close = weakref.finalize(self, self._writer.tasks.put, None)
         threading.Thread(target=self._writer.write_all, name="history", daemon=True).start()
 
     def add(self, line: bytes) -> None:
-        """Write a line, and return once it is on the disk, cannot be written, or hangs; nothing after `close`."""
+        """Write a line; return once it is on the disk, has failed, or hangs. After `close` do nothing."""
         if not self._close.alive:
             return
         written = threading.Event()
@@ -54,25 +55,25 @@ class DurableLines:
 
     @property
     def failed(self) -> OSError | None:
-        """The first error; None while every line was written at once."""
+        """The first error; None if every line was written at once."""
         return self._writer.failed or self._hung
 
     @property
     def is_whole(self) -> bool:
-        """True where all lines are on the disk, those too that could not be written at first."""
+        """True if all lines are on the disk, including those that could not be written at first."""
         return self._writer.written == self._added
 
     def release_reserve(self) -> None:
-        """Give the reserve's room to whoever writes next."""
+        """Free the reserve's room for other writers."""
         self._writer.release_reserve()
 
     def close(self) -> None:
-        """Close the file once the lines before are written; safe to call again. The reserve stays."""
+        """Close the file once the earlier lines are written. Idempotent; the reserve stays."""
         self._close()
 
 
 class _Writer:
-    """The thread's part."""
+    """The thread's part of `DurableLines`."""
 
     def __init__(self, path: Path, reserve_bytes: int) -> None:
         self.tasks: SimpleQueue[tuple[bytes, threading.Event] | None] = SimpleQueue()
@@ -82,14 +83,14 @@ class _Writer:
         self._file = open_to_append(path)
         self._unwritten: list[bytes] = []
         self._is_torn = _ends_torn(path)
-        # Without a name: it goes with the process, and nobody takes it for a file of the run's.
+        # It has no name, so it goes with the process, and nobody takes it for one of the run's files.
         self._reserve = ExitStack()
         if reserve_bytes:
             reserve = self._reserve.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115
             os.posix_fallocate(reserve.fileno(), 0, reserve_bytes)
 
     def write_all(self) -> None:
-        """Write what comes until the end is asked for."""
+        """Write lines until the end is asked for."""
         while task := self.tasks.get():
             line, done = task
             self._unwritten.append(line)
@@ -114,7 +115,7 @@ class _Writer:
             self._write()
 
     def _write(self) -> None:
-        # A file that was deleted, or that another file system covers, takes every line and shows none.
+        # A file that was deleted, or that another file system covers, takes every line but shows none.
         here, file = self._path.stat(), self._file.fileno()
         if not os.path.samestat(here, os.fstat(file)):
             raise FileNotFoundError(errno.ENOENT, "it is no longer the file that was opened", str(self._path))
@@ -135,7 +136,7 @@ class _Writer:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Return True where the last line has no end: a killed process left it, and nothing must be glued to it."""
+    """Return True if the last line has no end: a killed process left it, and the next line must not be joined to it."""
     with open_plain(path) as file:
         if not file.seek(0, os.SEEK_END):
             return False

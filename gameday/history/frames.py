@@ -1,7 +1,7 @@
 """The frames of a run: long-form observations, saved as Parquet beside the report.
 
-Absent data is an absent row, never 0. The first frame that is made imports pandas, which weighs as much as Prefect.
-A game-day makes none: it collects columns, and a process that ends writes them (gameday/history/frame_writer.py).
+Absent data is an absent row, never 0. The first frame that is made imports pandas, which weighs as much as Prefect: a
+game-day collects columns, and makes frames of them when it ends.
 """
 
 from __future__ import annotations
@@ -110,6 +110,11 @@ def columns_of(name: str, rows: Iterable[Mapping[str, object]] = ()) -> Columns:
         for column, values in columns.items():
             values.append(row[column])
     return columns
+
+
+def write_frames(tables: Mapping[str, Columns], folder: Path) -> None:
+    """Write <name>.parquet for every frame, empty if there is no table; raises OSError."""
+    Frames(**{name: frame_of(name, columns) for name, columns in tables.items()}).save(folder)
 
 
 def frame_of(name: str, columns: Columns) -> pd.DataFrame:

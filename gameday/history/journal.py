@@ -1,4 +1,4 @@
-"""Write a history so that a killed process loses at most the event it was writing, and read it back."""
+"""Write a history so that a killed process loses at most the event that it was writing, and read it back."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ E = TypeVar("E")
 class History:
     """A finished (or cut-off) run's records, in the order they were written.
 
-    `damaged` counts lines that could not be decoded: a torn last line of a
-    killed run, or a file somebody edited. They are skipped, never guessed at.
+    `damaged` counts lines that could not be decoded, for example the torn last line of a killed run or an edited line.
+    They are skipped.
     """
 
     records: tuple[Record, ...]
     damaged: int = 0
     is_written: bool = False
-    """True where a living process had the file open to write into it when it was read."""
+    """True if a living process had the file open for writing when it was read."""
 
     @property
     def is_running(self) -> bool:
-        """True for a run that had not ended when its history was read, and was not dead."""
+        """True for a run that had neither ended nor died when its history was read."""
         return self.is_written and self.last(RunEnded) is None
 
     @cached_property
     def _by_kind(self) -> dict[type, list[tuple[Record, Any]]]:
-        """Checks and sections ask for kinds again and again, once a node: a run of 500 nodes has 50,000 records."""
+        """Group the records by kind: checks ask for kinds once per node, and a run of 500 nodes has 50,000 records."""
         groups: dict[type, list[tuple[Record, Any]]] = defaultdict(list)
         for record in self.records:
             groups[type(record.event)].append((record, record.event))
         return dict(groups)
 
     def of(self, kind: type[E]) -> list[E]:
-        """Events of one model class, oldest first."""
+        """Return the events of one model class, oldest first."""
         return [event for _, event in self._by_kind.get(kind, ())]
 
     def with_times(self, kind: type[E]) -> Iterator[tuple[Record, E]]:
@@ -59,11 +59,11 @@ class History:
 
     @cached_property
     def _by_node(self) -> dict[type, dict[str | None, list[tuple[Record, Any]]]]:
-        """The events by node, of the kinds that were asked for."""
+        """The events by node, for the kinds that were asked for."""
         return {}
 
     def about(self, kind: type[E], node: str | None) -> list[tuple[Record, E]]:
-        """Events of one model class about one node, with their records, oldest first; None: of no node."""
+        """Return one model class's events about one node, with their records, oldest first; None: about no node."""
         if kind not in self._by_node:
             groups: dict[str | None, list[tuple[Record, Any]]] = defaultdict(list)
             node_of = _node_of(kind)
@@ -74,7 +74,7 @@ class History:
 
     @cached_property
     def clock_set_by_s(self) -> float:
-        """Seconds by which a writer's wall clock was set while it wrote: its two clocks went apart by so much."""
+        """Seconds by which a writer's wall clock was set while it wrote: the difference between its two clocks."""
         apart: dict[str, list[float]] = defaultdict(list)
         for record in self.records:
             apart[record.boot].append(record.at.timestamp() - record.monotonic)
@@ -94,10 +94,10 @@ def _node_of(kind: Any) -> Callable[[Any], str | None]:
 
 
 def read_history(path: Path) -> History:
-    """Read history.jsonl; raises FileNotFoundError, and counts damaged lines instead of raising."""
+    """Read history.jsonl. Raises FileNotFoundError; damaged lines are counted and do not raise."""
     records: list[Record] = []
     damaged = 0
-    decode = RECORD.validator.validate_json  # what RECORD.validate_json calls, which costs a tenth of it
+    decode = RECORD.validator.validate_json  # without the wrapper RECORD.validate_json, which costs a tenth
     with open_plain(path) as lines:
         for line in lines:
             if line.isspace():
@@ -112,12 +112,12 @@ def read_history(path: Path) -> History:
 class Journal:
     """The writing end. Thread-safe; every event is on the disk before `append` returns.
 
-    A disk that is full must not cost an undo: an event that cannot be written
-    is kept in memory, and `failed` holds the first error for the run to act on.
+    A full disk must not prevent an undo: an event that cannot be written is kept in memory, and `failed` holds the
+    first error, so that the run can act on it.
     """
 
     def __init__(self, path: Path, clock: Clock = Clock(), reserve_bytes: int = 0) -> None:
-        """Open the history; raises OSError, also where there are not so many bytes to reserve for its end."""
+        """Open the history. Raises OSError, also if the reserve for its end does not fit."""
         self.path = path
         self._clock = clock
         self._boot = uuid.uuid4().hex[:12]
@@ -141,12 +141,12 @@ class Journal:
 
     @property
     def failed(self) -> OSError | None:
-        """The first error of a write; None where there was none."""
+        """The first error of a write; None if there was none."""
         return self._lines.failed
 
     @property
     def is_whole(self) -> bool:
-        """True where every event is on the disk by now."""
+        """True if every event is on the disk by now."""
         return self._lines.is_whole
 
     def history(self) -> History:
@@ -154,26 +154,26 @@ class Journal:
             return History(tuple(self._records))
 
     def release_reserve(self) -> None:
-        """Give the reserved room to whoever writes next."""
+        """Free the reserved room for other writers."""
         self._lines.release_reserve()
 
     def close(self) -> None:
-        """Close the file; safe to call again. Events after it are not written."""
+        """Close the file. Idempotent; later events are not written."""
         self._mark.close()
         self._lines.close()
 
 
 class HistoryTail:
-    """A history that is still being written, read further at every call; damaged lines are skipped."""
+    """A history that is still being written; every call reads on. Damaged lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def added(self) -> list[Record]:
-        """The whole lines that were added since the last call; none where there is no file, or its disk gives none.
+        """Return the whole lines added since the last call; empty if there is no file, or its disk fails.
 
-        Raises OSError where it is a link.
+        Raises OSError if it is a link.
         """
         try:
             with open_plain(self._path) as file:

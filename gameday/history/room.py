@@ -1,4 +1,4 @@
-"""The room that a game-day needs in a folder, asked for before it begins and for as long as it lasts."""
+"""The room that a game-day needs in a folder, checked before it begins and while it lasts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gameday.errors import RefusedError
 from gameday.plain_file import not_written
 
 NEEDED_BYTES = 4 * 2**20
-"""Eight times what an ordinary run leaves (docs/measured.md, What a run takes of the disk)."""
+"""Eight times the size of an ordinary run (docs/measured.md, What a run takes of the disk)."""
 NEEDED_FILES = 64
 """A run leaves 18 files and folders; a guest's output is one more for each node."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """The room that is left to this user in a folder."""
+    """The room that this user has left in a folder."""
 
     folder: Path
     free_bytes: int
     free_files: int | None
-    """None where the file system makes inodes as it needs them."""
+    """None if the file system creates inodes on demand."""
     is_read_only: bool
 
     def require(self, needed_bytes: int = NEEDED_BYTES) -> None:
-        """Raise OSError where there is less room than this."""
+        """Raise OSError if there is less room than this."""
         if self.is_read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self.folder))
         if self.free_files is not None and self.free_files < NEEDED_FILES:
@@ -42,7 +42,7 @@ class Room:
 
 
 def room_in(folder: Path) -> Room:
-    """Return the room in a folder; raises OSError where it is gone."""
+    """Return the room in a folder; raises OSError if it is gone."""
     found = os.statvfs(folder)
     return Room(
         folder,
@@ -54,7 +54,7 @@ def room_in(folder: Path) -> Room:
 
 @contextmanager
 def refused_where_not_written(folder: Path) -> Iterator[None]:
-    """Surround the first writes of a game-day, a season or a fleet run: one that fails is a refusal.
+    """Turn a failed first write of a game-day, a season or a fleet run into a refusal.
 
     Raises:
         RefusedError: A file cannot be written.

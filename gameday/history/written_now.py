@@ -1,7 +1,7 @@
-"""A lock that shows whether the process that writes a history lives: the kernel takes it back when it ends.
+"""A lock that shows whether the process that writes a history is alive: the kernel releases it when that ends.
 
-The lock is advisory (flock(2)): it keeps nobody from reading or writing. A reaper that writes into a dead run's
-history holds it for that moment.
+The lock is advisory (flock(2)): it stops nobody from reading or writing. A reaper holds it while it writes into a dead
+run's history.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gameday.plain_file import open_plain, open_to_append
 
 
 def mark_as_written(path: Path) -> BinaryIO:
-    """Return the file, which holds the lock until it is closed, if the file system knows locks and nobody else has it.
+    """Open the file and lock it until it is closed, if the file system has locks and no other process holds it.
 
-    Raises OSError where it cannot be opened.
+    Raises OSError if it cannot be opened.
     """
     file = open_to_append(path)
     with suppress(OSError):
@@ -26,9 +26,9 @@ def mark_as_written(path: Path) -> BinaryIO:
 
 
 def is_written_now(path: Path) -> bool:
-    """Return whether a living process has the file open to write; False where nobody can tell.
+    """Return True if a living process has the file open for writing; False if that is not known.
 
-    A network file system tells it of processes on other machines as well, if it is mounted with locks (nfs(5)).
+    A network file system also knows the processes of other machines if it is mounted with locks (nfs(5)).
     """
     try:
         with open_plain(path) as file:

@@ -1,9 +1,8 @@
-"""The host boundary: the only way the agent reaches the machine it runs on.
+"""The host boundary: the only way in which the agent reaches the machine it runs on.
 
-`RealHost` is a GPU node; `VirtualHost` reaches the model of one in a
-rehearsal. Everything above this boundary is the same program in both. The
-imports below are lazy because the agent starts once in each pod, and the
-virtual host needs neither NVML nor CuPy.
+`RealHost` is a GPU node; `VirtualHost` reaches the model of one in a rehearsal. Everything above this boundary is the
+same program in both. The imports below are lazy because the agent starts once in each pod, and the virtual host needs
+neither NVML nor CuPy.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ VIRTUAL_HOST_VARIABLE = "GAMEDAY_VIRTUAL_HOST"
 
 
 def open_host(environment: Mapping[str, str]) -> Host:
-    """Return the virtual host that GAMEDAY_VIRTUAL_HOST names, else the machine that this process runs on.
+    """Return the virtual host that GAMEDAY_VIRTUAL_HOST names, or the machine that this process runs on.
 
     Raises:
         HostError: The variable is set, but not to an http URL.

@@ -1,4 +1,4 @@
-"""The API account of a pod: the files that its kubelet gives it to speak to the API server with."""
+"""The API account of a pod: the files from its kubelet with which it can use the API server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gameday.errors import HostError
 from gameday.host.base import ApiServer
 
 IN_CLUSTER_FOLDER = "var/run/secrets/kubernetes.io/serviceaccount"
-"""The mount path of a pod's token below `/`, as the admission plugin ServiceAccount writes it into the pod
+"""The folder of a pod's token below `/`, as the admission plugin ServiceAccount writes it into the pod
 (kubernetes.io, Managing Service Accounts)."""
 TOKEN, AUTHORITY, NAMESPACE = "token", "ca.crt", "namespace"
 API_SERVER_VARIABLE = "GAMEDAY_API_SERVER"
-"""The API server's URL, which a virtual kubelet gives the pods that have an API account."""
+"""The API server's URL, which a virtual kubelet gives to pods with an API account."""
 NODE_VARIABLE = "GAMEDAY_NODE"
-"""The name of the agent's node, in agents that have an API account."""
+"""The name of the agent's node, in agents with an API account."""
 API_ACCOUNT_VARIABLE = "GAMEDAY_API_ACCOUNT"
 """The folder with the files of such a pod's account."""
 
@@ -60,7 +60,7 @@ def _with_files(url: str, folder: Path, environment: Mapping[str, str]) -> ApiSe
 
 
 def _in_url(host: str) -> str:
-    """Return the host as a URL has it: an IPv6 address in brackets."""
+    """Return the host as it stands in a URL: an IPv6 address in brackets."""
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:

@@ -1,8 +1,7 @@
 """The host's interface: kernel log, programs, files, NVML, load and work.
 
-A load is measured and then over. Work goes on: it runs in a process of its own
-that dies with the agent that started it, so that everything it held on the GPU
-is free again even when everything else has failed.
+A load is measured and ends. Work goes on in its own process, which dies with the agent that started it. So everything
+that it held on the GPU becomes free, even if all else has failed.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class ProgramResult(HostModel):
 
     @property
     def output_line(self) -> str:
-        """Both outputs on one line for an error's text, at most 300 characters; empty where there is no output."""
+        """Both outputs on one line for an error message, at most 300 characters; empty if there is no output."""
         return " ".join(f"{self.stdout} {self.stderr}".split())[:300]
 
 
 class GpuSample(HostModel):
-    """A GPU as NVML shows it at one moment. A field is None where NVML does not support it or cannot read it."""
+    """A GPU's NVML readings at one moment. A field is None if NVML does not support it or cannot read it."""
 
     index: int
     uuid: str
@@ -79,7 +78,7 @@ class GpuSample(HostModel):
 
 
 class LoadResult(HostModel):
-    """A measured burst of work on one GPU. Its figures are None where it could not run; `detail` has the reason."""
+    """A measured burst of work on one GPU. Its figures are None if it could not run; `detail` has the reason."""
 
     gpu: int
     gemm_tflops: float | None
@@ -93,13 +92,13 @@ Precision = Literal["half", "bf16", "single"]
 
 
 class _Order(HostModel):
-    """Base of the orders for work: they take no unknown keys."""
+    """Base of the orders for work; they take no unknown keys."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Burn(_Order):
-    """An order to multiply matrices without pause; one product in each tenth of a second is checked."""
+    """An order to multiply matrices without pause. One product in each tenth of a second is checked."""
 
     kind: Literal["burn"] = "burn"
     precision: Precision = Field(
@@ -109,11 +108,10 @@ class Burn(_Order):
 
 
 class HoldMemory(_Order):
-    """An order to take all of the GPU's free memory but `leave_bytes`, and to hold it.
+    """An order to take all of the GPU's free memory except `leave_bytes`, and to hold it.
 
-    With `block_bytes` the memory is then cut into blocks of that size, and every
-    other block is freed. Freed blocks go back to the allocator of the process
-    that holds them, as in a training framework, and not to the GPU.
+    With `block_bytes` the memory is then cut into blocks of that size, and every other block is freed. As in a training
+    framework, freed blocks go back to the process's allocator, not to the GPU.
     """
 
     kind: Literal["memory"] = "memory"
@@ -132,14 +130,14 @@ class CopyToGpu(_Order):
 
 
 class ProveMemory(_Order):
-    """An order to write patterns over the GPU's free memory and to read them back, once; the report is the result."""
+    """An order to write patterns over the GPU's free memory and read them back, once; the report is the result."""
 
     kind: Literal["memory-proof"] = "memory-proof"
     leave_bytes: int = Field(default=1 << 30, ge=0, description="left free, for the comparison and for others")
 
 
 class ProbeMemory(_Order):
-    """An order to find the largest block of the GPU's free memory, by trying, and to give it back at once."""
+    """An order to find the largest free block of the GPU's memory by trying, and to give it back at once."""
 
     kind: Literal["memory-probe"] = "memory-probe"
 
@@ -158,7 +156,7 @@ UNIQUE_ID = r"^([0-9a-f]{256})?$"
 class AllReduceOverNodes(_Order):
     """An order to be one rank of an all-reduce over several nodes with NCCL, and to compare every sum.
 
-    Rank 0 makes the communicator's unique id, its first report. The last report has `finished`.
+    Rank 0 creates the communicator's unique id; it is its first report. The last report has `finished`.
     """
 
     kind: Literal["all-reduce-over-nodes"] = "all-reduce-over-nodes"
@@ -181,7 +179,7 @@ WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
 
 
 class WorkReport(HostModel):
-    """The state of work on a GPU, sent each half second. A figure is None where this kind of work has none."""
+    """The state of work on a GPU, sent each half second. A figure is None if this kind of work has none."""
 
     seconds: float = Field(description="since the work began")
     tflops: float | None = None
@@ -189,7 +187,7 @@ class WorkReport(HostModel):
     wrong_results: int = Field(default=0, description="elements of those products that differ from the reference")
     digest: str = Field(default="", max_length=64, description="checksum of the first product")
     copy_gbs: float | None = None
-    memory_node: int | None = Field(default=None, description="NUMA node that holds every page that is copied from")
+    memory_node: int | None = Field(default=None, description="NUMA node that holds every page of the copy's source")
     proved_bytes: int | None = Field(default=None, description="written with every pattern and read back")
     wrong_words: int = Field(default=0, description="words of 8 bytes that did not hold a pattern")
     wrong_at: int | None = Field(default=None, description="the first one's offset in the proved bytes")
@@ -232,16 +230,16 @@ class DcgmEngines(HostModel):
 
 
 class ApiServer(HostModel):
-    """The API server as this pod reaches it, with the service account that the pod runs under."""
+    """The API server as this pod reaches it, with the pod's service account."""
 
     url: str = Field(description="without a path: https://10.96.0.1:443")
     ca_file: Path = Field(description="certificates of those who may have signed the server's")
-    token_file: Path = Field(description="to be read anew every minute or so: the kubelet renews the token in place")
+    token_file: Path = Field(description="read it again every minute or so: the kubelet renews the token in place")
     node: str = Field(default="", description="name of the node that this pod is on")
 
 
 class Listener(NamedTuple):
-    """A listening socket at an interface of the node, and how other nodes reach it."""
+    """A listening socket at an interface of the node, and its address for other nodes."""
 
     socket: socket.socket
     address: str
@@ -251,12 +249,12 @@ class Listener(NamedTuple):
 class Host(Protocol):
     """A machine with GPUs, as the agent reaches it.
 
-    Every method raises HostError, and nothing else, when the host refuses or
-    cannot be reached. `gpu` is a GPU's index as NVML counts.
+    Every method raises HostError, and nothing else, if the host refuses or cannot be reached. `gpu` is a GPU's NVML
+    index.
     """
 
     is_virtual: bool
-    """The GPUs are a model's: only their proofs may be as short as a rehearsal needs."""
+    """The GPUs are a model's: only their proofs may be as short as in a rehearsal."""
 
     def write_kernel_log(self, record: str) -> None:
         """Write one record to the kernel log.
@@ -274,8 +272,8 @@ class Host(Protocol):
 
         Args:
             argv: The program and its arguments.
-            timeout_s: Seconds after which it is ended, which is an error.
-            ended: Ends it as well, as soon as it is set: for programs that run long.
+            timeout_s: Seconds after which it is ended and an error raised.
+            ended: Also ends the program, as soon as it is set; for long runs.
         """
 
     def read_file(self, path: str) -> str: ...
@@ -285,17 +283,17 @@ class Host(Protocol):
     def boot_id(self) -> str: ...
 
     def gpus(self) -> list[GpuSample]:
-        """Return all GPUs that the driver knows, lost ones included, ordered by index."""
+        """Return all GPUs that the driver knows, even lost ones, ordered by index."""
 
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
-        """Return the ids of the GPUs that a pod of this node has, by the kubelet's pod-resources API.
+        """Return the ids of the GPUs of a pod on this node, from the kubelet's pod-resources API.
 
         Raises:
             HostError: The kubelet cannot be asked, or knows no GPU of the pod.
         """
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
-        """Run and measure FP16 GEMM and device-to-device copy, for about `seconds` together."""
+        """Measure FP16 GEMM and device-to-device copy, for about `seconds` together."""
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
         """Start work on a GPU and return its first report.
@@ -306,46 +304,46 @@ class Host(Protocol):
         """
 
     def steer_work(self, gpu: int, utilization: float) -> None:
-        """Set the share of the time, 0 to 1, for which a burn runs. A burn that is not steered for 10 s ends itself."""
+        """Set the share of time, 0 to 1, for which a burn runs. A burn without this call for 10 s ends itself."""
 
     def work_report(self, gpu: int) -> WorkReport | None:
-        """Return the latest report; None where this agent started no work on the GPU."""
+        """Return the latest report; None if this agent started no work on the GPU."""
 
     def end_work(self, gpu: int) -> WorkReport | None:
         """End our work on the GPU, including work that another agent started. Idempotent.
 
         Returns:
-            The last report; None where this agent started no work on the GPU.
+            The last report; None if this agent started no work on the GPU.
         """
 
     def has_work(self, gpu: int) -> bool:
-        """Return whether work of ours runs on the GPU, started by this agent or by another one."""
+        """Return True if our work runs on the GPU, started by this agent or another one."""
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
-        """Return every process that has the GPU open, monitors and daemons included."""
+        """Return every process that has the GPU open, including monitors and daemons."""
 
     def dcgm_engines(self) -> DcgmEngines:
-        """Return every process that runs a DCGM host engine, and what could not be looked at."""
+        """Return every process that runs a DCGM host engine, and which processes could not be looked at."""
 
     def api_server(self) -> ApiServer:
-        """Return how to reach the API server with the account that this pod runs under.
+        """Return how to reach the API server with this pod's account.
 
         Raises:
-            HostError: The pod has no account, as most agents' pods have none.
+            HostError: The pod has no account; most agents' pods have none.
         """
 
     def own_address(self) -> str:
-        """Return the address at which other agents' pods reach this one, whatever the node's own interfaces do."""
+        """Return the address at which other agents' pods reach this one, independent of the node's own interfaces."""
 
     def listen(self, interface: str) -> Listener:
-        """Listen at the IPv4 address of one of the node's interfaces, on a free port.
+        """Listen on a free port at the IPv4 address of one of the node's interfaces.
 
         Raises:
             HostError: There is no such interface, or it has no IPv4 address.
         """
 
     def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
-        """Connect to another node through one of this node's interfaces and no other.
+        """Connect to another node through this interface of the node, and no other.
 
         Raises:
             LinkError: The network lets no connection through within `timeout_s`.

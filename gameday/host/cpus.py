@@ -9,7 +9,7 @@ def parse_cpus(text: str) -> tuple[int, ...]:
     """Return the CPUs of a list in the list's order; none for an empty text.
 
     Raises:
-        ValueError: The text is no list of CPUs.
+        ValueError: The text is not a list of CPUs.
     """
     cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):

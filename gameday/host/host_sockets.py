@@ -1,8 +1,7 @@
 """Sockets in the host's network namespace, each bound to one interface of the node.
 
-An agent's pod has a network of its own. A thread enters the namespace of the
-host's process 1, makes the socket there and ends; the socket stays in the
-namespace in which it was made.
+An agent's pod has its own network. A thread enters the namespace of the host's process 1, makes the socket there and
+ends; the socket stays in that namespace.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def connect(proc: Path, interface: str, to: tuple[str, int], timeout_s: float) -
 
 
 def _bound(interface: str) -> socket.socket:
-    """Return a TCP socket that sends through the interface alone, whatever other routes there are."""
+    """Return a TCP socket that sends only through this interface, regardless of other routes."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
@@ -92,11 +91,11 @@ def _address_of(made: socket.socket, interface: str) -> str:
         found = fcntl.ioctl(made, _SIOCGIFADDR, struct.pack("256s", interface.encode()))
     except OSError as error:
         raise HostError(f"interface {interface} has no IPv4 address: {error.strerror}") from None
-    return socket.inet_ntoa(found[20:24])  # behind a name of 16 bytes, a family and a port of 2 each
+    return socket.inet_ntoa(found[20:24])  # after a name of 16 bytes, and a family and a port of 2 each
 
 
 def _in_host_network(proc: Path, make: Callable[[], T]) -> T:
-    """Return what `make` makes in the namespace of process 1; raises what it raises, and HostError."""
+    """Return the result of `make` in the namespace of process 1. Raises HostError, and what `make` raises."""
     made: list[T] = []
     raised: list[HostError] = []
 
@@ -118,7 +117,7 @@ def _in_host_network(proc: Path, make: Callable[[], T]) -> T:
 
 
 def enter_host_network(proc: Path) -> None:
-    """Move this thread, and those that it starts, into process 1's network namespace. Raises OSError."""
+    """Move this thread, and the threads it starts, into process 1's network namespace. Raises OSError."""
     host = proc / "1/ns/net"
     if host.samefile("/proc/thread-self/ns/net"):
         return

@@ -1,7 +1,6 @@
 """The record format of /dev/kmsg: encode a record to write, and render a record that was read.
 
-The format is in the kernel's Documentation/ABI/testing/dev-kmsg, summarised in
-docs/sources.md, printk and /dev/kmsg.
+The format is in the kernel's Documentation/ABI/testing/dev-kmsg; docs/sources.md, printk and /dev/kmsg, sums it up.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from gameday.errors import HostError
 
 MAX_RECORD_BYTES = 976
-"""PRINTKRB_RECORD_MAX (1024) less the 48 bytes that older kernels keep for their own prefix; the newline counts."""
+"""PRINTKRB_RECORD_MAX (1024) minus the 48 bytes that older kernels keep for their own prefix; the newline counts."""
 
 _PRIORITY = re.compile(r"<\d{1,3}>")
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -21,11 +20,11 @@ def encode_record(record: str) -> bytes:
     """Return a record's bytes, for one write().
 
     They end with a newline: since Linux 5.10 the kernel keeps a record without one open for continuation, and shows it
-    to no reader until somebody writes the next one.
+    to no reader until the next record is written.
 
     Raises:
-        HostError: The kernel would refuse the record, cut it or spread it over several lines: it has no `<N>` prefix,
-            more than 976 bytes, or control characters.
+        HostError: The kernel would refuse the record, cut it or split it into lines: it has no `<N>` prefix, more than
+            976 bytes, or control characters.
     """
     if not _PRIORITY.match(record):
         raise HostError(f"kernel-log record {record[:40]!r} has no priority; begin it with <N>, like <3> for an error")
@@ -45,10 +44,10 @@ def render_record(raw: bytes) -> str:
     """Return a record as `dmesg` prints it: `[seconds.micros] text`.
 
     Args:
-        raw: The record as read: `prio,seq,usec,flags;text`, then lines of a dictionary, which are left out.
+        raw: The record as read: `prio,seq,usec,flags;text`, then lines of a dictionary, which are dropped.
 
     Raises:
-        ValueError: The bytes are no such record.
+        ValueError: The bytes are not such a record.
     """
     prefix, separator, rest = raw.partition(b";")
     fields = prefix.split(b",")

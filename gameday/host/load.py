@@ -1,10 +1,9 @@
 """Measure a burst of GEMM and of device-to-device copy on one GPU, and check every result.
 
-CuPy is the optional extra `gpu`: cuBLAS from Python, no compiler on the node.
-The measured GEMM runs in FP16. Data sheets give FP16 and BF16 the same dense
-rate (docs/sources.md, Precisions), so that the figure can be compared with
-BF16 floors. A burn runs in BF16 where its order says so: CuPy 14 takes the type
-from ml_dtypes, which the extra installs. No real GPU has run that yet.
+CuPy is the optional extra `gpu`: cuBLAS from Python, with no compiler on the node. The measured GEMM runs in FP16. Data
+sheets give FP16 and BF16 the same dense rate (docs/sources.md, Precisions), so the figure can be compared with BF16
+floors. A burn runs in BF16 if its order says so: CuPy 14 takes the type from ml_dtypes, which the extra installs. That
+has not run on a real GPU yet.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from gameday.host.base import LoadResult, Precision
 _SIZE = 8192
 """Rows and columns of a matrix. A product takes 1.1 TFLOP, enough to fill a B200; a matrix takes 128 MiB."""
 _TOLERANCE = 1 / 128
-"""Largest error of the first product, in shares of the square root of the matrix's size. An element's standard
-deviation is a third of that root, and the largest of 8192² is 1.9 times the root: FP16 rounds it by a thousandth of the
-root at most (1.9 / 2¹¹), BF16 by 1/135 (1.9 / 2⁸)."""
+"""Largest error of the first product, as a share of the square root of the matrix's size. An element's standard
+deviation is a third of that root, and the largest of 8192² elements is 1.9 times the root: FP16 rounds it by at most
+a thousandth of the root (1.9 / 2¹¹), BF16 by 1/135 (1.9 / 2⁸)."""
 _COPY_BYTES = 1 << 30
-"""Far more than any L2 cache holds, so that the memory's bandwidth is measured."""
+"""Far more than any L2 cache holds, so that the copy measures the memory's bandwidth."""
 
 
 def measure_load(
@@ -34,12 +33,12 @@ def measure_load(
 ) -> LoadResult:
     """Run GEMM for half of the time and copy for the other half, and return the rates.
 
-    An error of the GPU or of CuPy is not raised: the rates are then None, and `detail` has the error.
+    An error of the GPU or of CuPy is not raised: then the rates are None, and `detail` has the error.
 
     Args:
-        gpu: Index of the GPU, as NVML counts.
+        gpu: NVML index of the GPU.
         seconds: Duration of both parts together.
-        cupy: The CuPy module; None imports it. Tests give another one.
+        cupy: The CuPy module; None imports it. Tests pass another one.
         size: Rows and columns of the matrices.
         copy_bytes: Bytes of one copy.
     """
@@ -54,7 +53,7 @@ def measure_load(
             tflops, wrong = _gemm(cupy, seconds / 2, size)
             bandwidth = _copy(cupy, seconds / 2, copy_bytes)
             return LoadResult(gpu=gpu, gemm_tflops=tflops, memory_bandwidth_gbs=bandwidth, wrong_results=wrong)
-    except Exception as error:  # CuPy has error types of its own for CUDA, cuBLAS and memory
+    except Exception as error:  # CuPy has its own error types for CUDA, cuBLAS and memory
         return _not_run(gpu, f"{type(error).__name__}: {error}"[:500])
 
 
@@ -65,11 +64,10 @@ def _not_run(gpu: int, why: str) -> LoadResult:
 class Gemm:
     """A matrix product that is computed repeatedly and compared with its own first result, bit for bit.
 
-    The factors have random mantissas, as real work has: those of -1 and 1 toggle
-    few bits, so the GPU draws less power. cuBLAS gives the same bits in every
-    run, and on every GPU of the same architecture and number of SMs
-    (docs/sources.md, Burn-in): one wrong bit is a finding. The first result itself
-    is compared with an FP32 product here, and by its digest with other GPUs.
+    The factors have random mantissas, as in real work: factors of -1 and 1 toggle few bits, so the GPU draws less
+    power. cuBLAS gives the same bits in every run, and on every GPU of the same architecture and number of SMs
+    (docs/sources.md, Burn-in), so one wrong bit is a finding. The first result is compared with an FP32 product here,
+    and by its digest with other GPUs.
     """
 
     def __init__(self, cupy: ModuleType, size: int, dtype: Any) -> None:
@@ -79,14 +77,14 @@ class Gemm:
         self._cupy = cupy
         self._factors = left, right
         self._product = cupy.empty((size, size), dtype=dtype)
-        cupy.matmul(left, right, out=self._product)  # warms cuBLAS up
+        cupy.matmul(left, right, out=self._product)  # warms up cuBLAS
         self._reference = self._product.copy()
         error = abs(self._reference.astype(cupy.float32) - left.astype(cupy.float32) @ right.astype(cupy.float32))
         self.first_wrong = int(cupy.count_nonzero(~(error <= _TOLERANCE * size**0.5)))
-        """Elements of the first product that are farther from the FP32 product than rounding explains."""
+        """Elements of the first product that differ more from the FP32 product than rounding explains."""
 
     def multiply(self) -> float:
-        """Compute the product once, and return the seconds that it took."""
+        """Compute the product once, and return the seconds it took."""
         return timed(self._cupy, lambda: self._cupy.matmul(*self._factors, out=self._product))
 
     def wrong(self) -> int:
@@ -94,13 +92,13 @@ class Gemm:
         return int(self._cupy.count_nonzero(self._product != self._reference))
 
     def digest(self) -> str:
-        """Return a checksum of the first product's bits, to be compared between GPUs of one model."""
+        """Return a checksum of the first product's bits, to compare GPUs of one model."""
         bits = self._cupy.asnumpy(self._reference).view("u1")  # NumPy exports no buffer of BF16
         return f"{zlib.crc32(bits):08x}"
 
 
 def element_type(cupy: ModuleType, precision: Precision) -> Any:
-    """Return the type of a matrix's elements. Raises ImportError where BF16 is asked for and its package is missing."""
+    """Return the type of a matrix's elements. Raises ImportError if BF16 is asked for and its package is missing."""
     if precision != "bf16":
         return cupy.float16 if precision == "half" else cupy.float32
     try:
@@ -135,7 +133,7 @@ def _copy(cupy: ModuleType, seconds: float, size: int) -> float:
 
 
 def timed(cupy: ModuleType, work: Callable[[], Any]) -> float:
-    """Run `work`, and return the seconds that it took on the GPU."""
+    """Run `work`, and return the seconds it took on the GPU."""
     cupy.cuda.Stream.null.synchronize()
     start = time.perf_counter()
     work()

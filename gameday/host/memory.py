@@ -1,7 +1,7 @@
-"""The memory that programs can still get here, and the shares of it at which what we run ends, one after the other.
+"""The memory that programs can still get on this machine, and the shares below which our own programs end.
 
-A load ends before the game-day, the game-day before its virtual cluster, and all of it long before the kernel has to
-choose what to kill. A container's limit counts as the machine's own memory does: whatever leaves the smaller share.
+A load ends before the game-day, the game-day before its virtual cluster, and all of them long before the kernel has to
+choose what to kill. A container's limit counts like the machine's memory; the smaller share decides.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ LOADS_NEED = 0.15
 GAME_DAYS_NEED = 0.10
 """Share below which a game-day of a rehearsal ends, and undoes its fault.
 
-earlyoom's own default for its SIGTERM (earlyoom(1), -m): where people have others guard their machines, 10 % is when
-it is time to ask a program to end.
-"""
+It is earlyoom's default for its SIGTERM (earlyoom(1), -m): at 10 % it is time to ask a program to end."""
 CLUSTERS_NEED = 0.05
-"""Share below which a virtual cluster ends at once, whatever runs on it; earlyoom's own default for its SIGKILL."""
+"""Share below which a virtual cluster ends at once, even during a run; earlyoom's default for its SIGKILL."""
 MEMINFO = Path("/proc/meminfo")
-"""The kernel's figures; in a container, too, they are the whole machine's."""
+"""The kernel's figures. In a container they are still those of the whole machine."""
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
-"""The mount of control groups, version 2; where version 1 still limits memory it holds no memory.max."""
+"""The mount of control groups, version 2. If version 1 limits memory, it has no memory.max."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,14 @@ class Memory:
 
 
 def free_memory() -> Memory:
-    """Return the memory of the machine, or of a control group of ours, whichever leaves less. Raises HostError."""
+    """Return the memory of the machine or of a control group of ours, the one that leaves less. Raises HostError."""
     return min(_memories(), key=lambda memory: memory.share)
 
 
 def why_too_large(needed: int) -> str:
-    """Return why this many bytes do not fit here; empty where they do. Raises HostError.
+    """Return why this many bytes do not fit here; empty if they do. Raises HostError.
 
-    What a load may not touch is left over: below LOADS_NEED it would end half-way.
+    The share LOADS_NEED has to stay free: below it a load would end half-way.
     """
     for memory in _memories():
         kept = round(LOADS_NEED * memory.total)
@@ -88,7 +86,7 @@ def _of_machine() -> Memory:
 
 
 def _of_groups() -> Iterator[Memory]:
-    """Read our control group and those around it; one without a limit, or that is not ours to see, is left out."""
+    """Read our control group and its parents; skip those without a limit, or that we cannot see."""
     try:
         lines = OWN_GROUP.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -100,7 +98,7 @@ def _of_groups() -> Iterator[Memory]:
 
 
 def _of_group(group: Path) -> Memory | None:
-    """Return what a group may still use: caches that the kernel drops first count as free, as for the kubelet."""
+    """Return what a group may still use. As for the kubelet, caches that the kernel drops first count as free."""
     try:
         limit = int((group / "memory.max").read_text(encoding="ascii"))
         used = int((group / "memory.current").read_text(encoding="ascii"))

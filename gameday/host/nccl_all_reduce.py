@@ -1,4 +1,4 @@
-"""An all-reduce over GPUs of one node with NCCL, timed, and with every sum compared.
+"""An all-reduce with NCCL over GPUs of one node; it is timed, and every sum is compared.
 
 One process has all GPUs, so NCCL reaches them through the driver and needs no shared memory of the container.
 """
@@ -11,11 +11,12 @@ from types import ModuleType
 from typing import Any
 
 _WORDS = 1 << 28
-"""Words of 4 bytes of a message: 1 GiB, from where on a node's bus bandwidth no longer grows much."""
+"""Words of 4 bytes of a message: 1 GiB. Larger messages hardly raise a node's bus bandwidth."""
 _ROUNDS = 20
-"""Timed all-reduces, as many as nccl-tests' default."""
+"""Timed all-reduces; nccl-tests' default."""
 _FACTOR = 2_654_435_761
-"""Odd, with bits all over its 32, so that neighbouring words share few of them (Knuth's multiplicative hash)."""
+"""Odd, with ones spread over its 32 bits, so that neighbouring words share few of them (Knuth's multiplicative
+hash)."""
 
 
 def all_reduce(
@@ -26,13 +27,13 @@ def all_reduce(
     Args:
         cupy: The CuPy module.
         nccl: The module cupy.cuda.nccl.
-        gpus: Indices of the GPUs, as CUDA counts in the order of the PCI bus.
+        gpus: CUDA's indices of the GPUs, in the order of the PCI bus.
         words: Length of the message, in words of 4 bytes.
         rounds: Number of timed all-reduces.
 
     Returns:
-        The bus bandwidth in GB/s as nccl-tests defines it, which is 0 for one GPU; and the number of wrong sums on all
-        GPUs, those of the first round and of the last.
+        The bus bandwidth in GB/s as nccl-tests defines it, 0 for one GPU; and the number of wrong sums on all GPUs, in
+            the first and the last round.
     """
     communicators = nccl.NcclCommunicator.initAll(list(gpus))
     ranks = [
@@ -48,10 +49,10 @@ def all_reduce(
 
 
 class Rank:
-    """The part of one GPU: its message, its sum, and the sum that it should have."""
+    """The part of one GPU: its message, its sum, and the expected sum."""
 
     def __init__(self, cupy: ModuleType, communicator: Any, gpu: int, number: int, of: int, words: int) -> None:
-        """Take the GPU's memory: `number` is the rank, `of` how many there are, `words` the message's length."""
+        """Take the GPU's memory. `number` is the rank, `of` the number of ranks, `words` the message's length."""
         self._cupy, self._communicator, self._words, self._of = cupy, communicator, words, of
         self._device = cupy.cuda.Device(gpu)
         with self._device:
@@ -61,12 +62,12 @@ class Rank:
             cupy.cuda.Stream.null.synchronize()
 
     def _multiples(self, times: int) -> Any:
-        """Return the multiples of one factor, modulo 2**32 as NCCL adds them."""
+        """Return multiples of the factor, modulo 2**32 as NCCL adds them."""
         cupy = self._cupy
         return cupy.arange(self._words, dtype=cupy.uint32) * cupy.uint32(times * _FACTOR % 2**32)
 
     def reduce(self, nccl: ModuleType) -> None:
-        """Start to sum this rank's message with those of all others."""
+        """Start summing this rank's message with those of all others."""
         with self._device:
             self._communicator.allReduce(
                 self._message.data.ptr,
@@ -83,7 +84,7 @@ class Rank:
             self._stream.synchronize()
 
     def wrong(self) -> int:
-        """Return the number of wrong sums, and forget all of them."""
+        """Return the number of wrong sums, and drop all of them."""
         with self._device:
             # 1 + 3 + 5 + ... is the square of the number of ranks.
             wrong = int(self._cupy.count_nonzero(self._sum != self._multiples(self._of**2)))
@@ -93,7 +94,7 @@ class Rank:
 
 
 def run_rounds(nccl: ModuleType, ranks: Sequence[Rank], rounds: int) -> float:
-    """Return the seconds that so many all-reduces of these ranks took, which are all that this process has."""
+    """Return the seconds that this many all-reduces took; `ranks` are all those of this process."""
     start = time.perf_counter()
     for _ in range(rounds):
         nccl.groupStart()

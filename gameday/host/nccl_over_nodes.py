@@ -1,7 +1,7 @@
 """A rank of an all-reduce over several nodes with NCCL, on one GPU: its network, its rounds, its figures.
 
-NCCL has no limit of time for a collective (docs/sources.md, NCCL over nodes): a rank whose peer or link is gone may
-wait for ever. So the process that calls this is killed at its limit, and reports every figure as soon as it has it.
+NCCL has no time limit for a collective (docs/sources.md, NCCL over nodes): a rank may wait for ever if its peer or link
+is gone. So the process that calls this is killed at its limit, and reports every figure as soon as it has it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gameday.text import printable
 
 _SMALLEST_BYTES, _LARGEST_BYTES = 64 << 10, 1 << 30
 _ROUND_S = 0.02
-"""A round of the baseline takes so long at least: as long as 1 GiB needs at 400 Gbit/s. Latency then hardly counts."""
+"""The shortest round of the baseline: the time of 1 GiB at 400 Gbit/s. Latency then hardly counts."""
 _MEASURE_S, _ROUNDS = 3.0, 20
-"""The length of a measurement, and the most rounds of it: nccl-tests' default."""
+"""Length of a measurement in seconds, and its most rounds: nccl-tests' default."""
 _LATENCY_ROUNDS = 10
 _WORD_BYTES = 4
 _ASK_EVERY_S = 0.25
@@ -31,11 +31,11 @@ _WARNING = re.compile(r"NCCL WARN (.*)")
 _MAX_WARNING_CHARACTERS = 200
 _MAX_LOG_BYTES = 64 << 10
 _NETWORK_STATUSES = (2, 3, 5, 6)
-"""Results of NCCL that are about the network: ncclSystemError, ncclInternalError, ncclInvalidUsage, ncclRemoteError.
-NCCL 2.32 returns the third where no interface that it may use is up. The baseline sorts out wrong names."""
+"""NCCL's results that concern the network: ncclSystemError, ncclInternalError, ncclInvalidUsage, ncclRemoteError.
+NCCL 2.32 returns the third if no interface that it may use is up. The baseline finds wrong names."""
 _OUR_VARIABLES = {
-    # One GPU of each node has nothing but the network; these two keep it so for two ranks on one node, the third for
-    # racks whose nodes share an NVLink domain.
+    # One GPU per node leaves only the network. The first two settings ensure that for two ranks on one node, the third
+    # for racks with an NVLink domain over several nodes.
     "NCCL_P2P_DISABLE": "1",
     "NCCL_SHM_DISABLE": "1",
     "NCCL_MNNVL_ENABLE": "0",
@@ -46,17 +46,17 @@ _OUR_VARIABLES = {
 
 
 def variables(order: AllReduceOverNodes) -> dict[str, str]:
-    """Return NCCL's variables by which the data goes through the order's interface or adapter and nothing else."""
+    """Return NCCL's variables that keep the data on the order's interface or adapter."""
     network = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"}
     if order.hca:
-        network = {"NCCL_NET": "IB", "NCCL_IB_HCA": f"={order.hca}"}  # never sockets where no adapter fits
+        network = {"NCCL_NET": "IB", "NCCL_IB_HCA": f"={order.hca}"}  # never sockets if no adapter fits
     return {**_OUR_VARIABLES, "NCCL_SOCKET_IFNAME": f"={order.interface}", **network, **order.environment}
 
 
 def prepare(order: AllReduceOverNodes, proc: Path = Path("/proc")) -> int:
     """Enter the host's network and set NCCL's variables, in a process that has not loaded NCCL yet.
 
-    NCCL's own messages go to a file in memory: standard output belongs to the reports.
+    NCCL's own messages go to a file in memory, because standard output belongs to the reports.
 
     Returns:
         The file's descriptor, for `last_warning`.
@@ -66,21 +66,21 @@ def prepare(order: AllReduceOverNodes, proc: Path = Path("/proc")) -> int:
     """
     enter_host_network(proc)
     for name in [name for name in os.environ if name.startswith("NCCL_")]:
-        del os.environ[name]  # of the image, where they would bend the measurement
+        del os.environ[name]  # variables of the image would distort the measurement
     log = os.memfd_create("nccl")
     os.environ.update(variables(order), NCCL_DEBUG_FILE=f"/proc/self/fd/{log}")
     return log
 
 
 def last_warning(log: int) -> str:
-    """Return the last warning that NCCL wrote, shortened and on one line; empty where it wrote none."""
+    """Return NCCL's last warning, shortened and on one line; empty if there is none."""
     written = os.pread(log, _MAX_LOG_BYTES, max(0, os.fstat(log).st_size - _MAX_LOG_BYTES))
     found = _WARNING.findall(written.decode("utf-8", "replace"))
     return printable(found[-1].strip(), _MAX_WARNING_CHARACTERS) if found else ""
 
 
 def is_about_network(error: Exception) -> bool:
-    """Return whether an error is NCCL's about the network between the ranks; else it is about this node or its GPU."""
+    """Return True if an NCCL error is about the network between the ranks, not about this node or its GPU."""
     return getattr(error, "status", None) in _NETWORK_STATUSES and type(error).__name__ == "NcclError"
 
 
@@ -100,13 +100,13 @@ def take_part(
         gpu: Index of the GPU.
         order: The order.
         report: Takes the fields of a WorkReport as soon as they are known.
-        fail: Takes the error that NCCL has found while a round hangs; called from another thread.
+        fail: Takes an error that NCCL finds while a round hangs; called from another thread.
 
     Returns:
         The last figures as fields of a WorkReport. The bandwidth is nccl-tests' bus bandwidth.
 
     Raises:
-        NcclError: CuPy's own error, for everything that NCCL refuses.
+        NcclError: CuPy's error, for everything that NCCL refuses.
     """
     unique_id = bytes.fromhex(order.unique_id) or bytes(one % 256 for one in nccl.get_unique_id())
     report(unique_id="" if order.rank else unique_id.hex())
@@ -119,7 +119,7 @@ def take_part(
 
 
 def _watch(communicator: Any, finished: threading.Event, fail: Callable[[Exception], None]) -> None:
-    """Ask NCCL for an error of its network threads, which a stream that waits does not show."""
+    """Ask NCCL for errors of its network threads, which a waiting stream does not show."""
     while not finished.wait(_ASK_EVERY_S):
         try:
             communicator.check_async_error()
@@ -130,7 +130,7 @@ def _watch(communicator: Any, finished: threading.Event, fail: Callable[[Excepti
 
 
 class _Figures:
-    """The rounds of one rank. All ranks decide alike, since each decision is by the slowest rank's time."""
+    """The rounds of one rank. All ranks decide alike, because each decision uses the slowest rank's time."""
 
     def __init__(
         self, cupy: ModuleType, nccl: ModuleType, communicator: Any, gpu: int, order: AllReduceOverNodes
@@ -171,7 +171,7 @@ class _Figures:
         return 2 * (ranks - 1) / ranks * size / seconds / 1e9
 
     def _timed(self, one: Rank, rounds: int) -> float:
-        """Return the seconds that the slowest rank took, at least a microsecond."""
+        """Return the slowest rank's time in seconds, at least a microsecond."""
         seconds = run_rounds(self._nccl, [one], rounds)
         with self._cupy.cuda.Device(self._gpu):
             times = self._cupy.full(2, max(1, round(1e6 * seconds)), dtype=self._cupy.uint64)

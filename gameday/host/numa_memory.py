@@ -1,6 +1,6 @@
 """Memory bound to one NUMA node by the kernel's own calls: mbind(2) before the first touch, move_pages(2) as proof.
 
-libnuma is not needed for two system calls, and images seldom have it.
+Two system calls do not need libnuma, which images seldom have.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _BITS_OF_LONG = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 class BoundMemory:
-    """Anonymous memory whose pages are all on one NUMA node."""
+    """Anonymous memory with all its pages on one NUMA node."""
 
     def __init__(self, size: int, node: int) -> None:
-        """Map, bind and touch the memory, and look where each page is.
+        """Map, bind and touch the memory, and check where each page is.
 
         Args:
             size: Bytes; a multiple of the page size.
@@ -37,7 +37,7 @@ class BoundMemory:
         self.ptr = ctypes.addressof(self._bytes)
         mask = (ctypes.c_ulong * (node // _BITS_OF_LONG + 1))()
         mask[node // _BITS_OF_LONG] = 1 << node % _BITS_OF_LONG
-        # The kernel reads one bit less than it is told of.
+        # The kernel reads one bit less than this number.
         bits = ctypes.c_ulong(8 * ctypes.sizeof(mask) + 1)
         where = (ctypes.c_void_p(self.ptr), ctypes.c_ulong(size))
         try:
@@ -54,7 +54,7 @@ class BoundMemory:
             raise OSError(f"the kernel put pages on other NUMA nodes than {node}: {elsewhere}")
 
     def pages_by_node(self) -> dict[int, int]:
-        """Return how many pages are on each NUMA node, as move_pages(2) shows them; a negative node is an errno."""
+        """Return the number of pages on each NUMA node, as move_pages(2) shows them; a negative node is an errno."""
         page = mmap.PAGESIZE
         count = len(self._map) // page
         pages = (ctypes.c_void_p * count)(*range(self.ptr, self.ptr + count * page, page))

@@ -1,7 +1,7 @@
-"""Read every GPU by NVML, field by field, so that a field or GPU that cannot be read costs no other.
+"""Read every GPU by NVML, field by field, so that one unreadable field or GPU does not cost the others.
 
-NVML is opened and closed for each reading: an open NVML client counts as a
-user of the GPU, and would make `nvidia-smi --gpu-reset` refuse.
+NVML is opened and closed for each reading: an open NVML client counts as a user of the GPU, and would make `nvidia-smi
+--gpu-reset` refuse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gameday.host.cpus import format_cpus
 from gameday.host.nvml_missing import NO_LIBRARY_HINT
 
 FieldReader = Callable[[ModuleType, Any], dict[str, Any]]
-"""A function of pynvml and a device handle that returns fields of GpuSample, in its units."""
+"""A function from pynvml and a device handle to fields of GpuSample, in its units."""
 
 _AFFINITY_WORDS = 64
 """Words of 64 CPUs each: 4096 CPUs. Kernels can be built for 8192 (NR_CPUS), but no such machine exists."""
@@ -42,15 +42,16 @@ _LIBRARY_FOLDERS = tuple(
     for root in ("", "run/nvidia/driver/")
     for folder in (f"lib/{platform.machine()}-linux-gnu", "lib64", "lib")
 )
-"""Folders of the driver's libraries, on a host and in the GPU operator's driver container, of all distributions."""
+"""Folders of the driver's libraries in all distributions, on a host and in the GPU operator's driver container."""
 
 
 def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) -> list[GpuSample]:
-    """Return every GPU that the driver counts, by index, lost ones included.
+    """Return every GPU that the driver counts, even lost ones, by index.
 
     Args:
-        nvml: The pynvml module; None imports it. Tests give another one.
-        host_root: The host's root as this container sees it, whose NVML is used where no runtime put one in here.
+        nvml: The pynvml module; None imports it. Tests pass another one.
+        host_root: The host's root as this container sees it. Its NVML is used if no runtime has put one into the
+            container.
 
     Raises:
         HostError: NVML cannot be opened, or does not count the GPUs.
@@ -69,7 +70,7 @@ def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) ->
 
 
 def _init(nvml: ModuleType, host_root: Path) -> None:
-    """Open NVML, with the host's library where the container has none. Raises an NVMLError."""
+    """Open NVML, from the host's library if the container has none. Raises an NVMLError."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError_LibraryNotFound:
@@ -79,7 +80,7 @@ def _init(nvml: ModuleType, host_root: Path) -> None:
 
 
 def _loaded(library: Path) -> bool:
-    """Load a library, which later loads find by its name; return False where it cannot be."""
+    """Load a library, so that later loads find it by its name; return False if that fails."""
     with suppress(OSError):
         CDLL(str(library), mode=RTLD_GLOBAL)
         return True
@@ -94,9 +95,9 @@ def _host_error(error: Exception) -> HostError:
 
 
 def _loader_error() -> str:
-    """Return why the loader refuses the library, which pynvml keeps to itself: it is absent, torn, of another machine.
+    """Return why the loader refuses the library (absent, torn, of another machine), which pynvml does not tell.
 
-    It is loaded once more for that; one that loads now was put there meanwhile.
+    It is loaded once more for that; if it loads now, somebody has just put it there.
     """
     try:
         CDLL(_LIBRARY)
@@ -120,7 +121,7 @@ def _sample(nvml: ModuleType, index: int) -> GpuSample:
             fields.update(read(nvml, handle))
         except nvml.NVMLError_GpuIsLost:
             lost = True
-        except (nvml.NVMLError, UnicodeDecodeError):  # pynvml decodes a name that is no text
+        except (nvml.NVMLError, UnicodeDecodeError):  # pynvml decodes a name that is not text
             continue
     if lost:
         fields = {key: fields[key] for key in ("uuid", "name", "pci_bus_id")}
@@ -166,10 +167,10 @@ def _memory_temperature(nvml: ModuleType, handle: Any) -> dict[str, Any]:
 
 
 def _t_limits(nvml: ModuleType, handle: Any) -> dict[str, Any]:
-    """Read the temperatures at which the GPU slows itself down, as NVML has them from Ada on.
+    """Read the temperatures at which the GPU slows itself down, as NVML gives them from Ada on.
 
-    They are distances from the T.Limit, which is as far from the temperature now as the margin says. While the
-    temperature moves the sum may be a degree off.
+    They are distances from the T.Limit, which lies above the current temperature by the margin. While the temperature
+    changes, the sum may be a degree off.
     """
     fields = {
         "max_operating_c": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
@@ -251,7 +252,7 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _memory_temperature,
     _plain("max_operating_c", "nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_GPU_MAX"),
     _plain("slowdown_c", "nvmlDeviceGetTemperatureThreshold", "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
-    _t_limits,  # after those, and in their place where there are both (docs/sources.md, GPU temperatures)
+    _t_limits,  # after those, and instead of them if there are both (docs/sources.md, GPU temperatures)
     _power,
     _power_limit,
     _power_limit_default,

@@ -1,8 +1,8 @@
-"""The words for a container that has no NVML."""
+"""The message for a container without NVML."""
 
 from __future__ import annotations
 
 NO_LIBRARY_HINT = (
     "the driver's libraries are neither in this container nor where it sees the host; set agent_runtime_class in the "
-    "cluster profile or, where the GPU operator uses NRI, allow our namespace (docs/install.md, GPUs in our pods)"
+    "cluster profile or, if the GPU operator uses NRI, allow our namespace (docs/install.md, GPUs in our pods)"
 )

@@ -1,4 +1,4 @@
-"""The kubelet's pod-resources API: which devices each container of a node has, whatever way they came into it.
+"""The kubelet's pod-resources API: the devices of each container of a node, no matter how they came into it.
 
 It is gRPC on a Unix socket of the host, which a pod reaches through process 1 (docs/sources.md, Device plugin). One
 call without arguments needs no gRPC library: it is an HTTP/2 POST of an empty message, with a prefix of five bytes.
@@ -14,13 +14,13 @@ import httpx
 from gameday.errors import HostError
 
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
-"""The socket's path below the host's root, where the kubelet's --root-dir is its default."""
+"""The socket's path below the host's root, if the kubelet's --root-dir is its default."""
 _LIST = "http://localhost/v1.PodResourcesLister/List"
 _HEADERS = {"content-type": "application/grpc", "te": "trailers"}
 _NO_COMPRESSION_NO_BYTES = b"\0\0\0\0\0"
 _PREFIX_BYTES = 5
 _TIMEOUT_S = 5.0
-"""The kubelet answers from memory; one that takes longer hangs."""
+"""The kubelet answers from memory; if it takes longer, it hangs."""
 _PODS, _CONTAINERS, _DEVICES = 1, 3, 2
 _NAME, _NAMESPACE, _RESOURCE, _DEVICE_ID = 1, 2, 1, 2
 """Field numbers of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto."""
@@ -30,7 +30,7 @@ _OF_NVIDIA = "nvidia.com/"
 
 
 def gpu_ids(socket: Path, namespace: str, pod: str) -> tuple[str, ...]:
-    """Return the device plugin's ids of the GPUs that a pod's containers have; for whole GPUs these are UUIDs.
+    """Return the device plugin's ids of the GPUs of a pod's containers; for whole GPUs these are UUIDs.
 
     Raises:
         HostError: The kubelet cannot be asked, or knows no device of the pod.
@@ -40,7 +40,7 @@ def gpu_ids(socket: Path, namespace: str, pod: str) -> tuple[str, ...]:
     except httpx.HTTPError as error:
         raise HostError(f"{socket} does not answer: {error or type(error).__name__}") from None
     except ValueError as error:
-        raise HostError(f"{socket} sent what is no list of pods: {error}") from None
+        raise HostError(f"{socket} sent something that is not a list of pods: {error}") from None
     if not found:
         raise HostError(f"the kubelet lists no GPU of pod {namespace}/{pod}")
     return tuple(dict.fromkeys(found))
@@ -62,14 +62,14 @@ def _asked(socket: Path) -> bytes:
 
 
 def _gpus_of(listed: bytes, namespace: str, pod: str) -> Iterator[str]:
-    """Yield the ids of a pod's devices of NVIDIA's resources. Raises ValueError."""
+    """Yield the ids of a pod's devices among NVIDIA's resources. Raises ValueError."""
     for item in _repeated(listed, _PODS):
         if (_text(item, _NAMESPACE), _text(item, _NAME)) != (namespace, pod):
             continue
         for container in _repeated(item, _CONTAINERS):
             for devices in _repeated(container, _DEVICES):
                 if _text(devices, _RESOURCE).startswith(_OF_NVIDIA):
-                    # A share of a GPU is its id, `::`, and the share's number (k8s-device-plugin, AnnotatedID).
+                    # A share of a GPU has its id, `::`, and the share's number (k8s-device-plugin, AnnotatedID).
                     yield from (one.decode().partition("::")[0] for one in _repeated(devices, _DEVICE_ID))
 
 
@@ -100,7 +100,7 @@ def _repeated(message: bytes, number: int) -> Iterator[bytes]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number and the place after it. Raises ValueError for one that is cut off, or longer than 64 bits."""
+    """Return a number and the position after it. Raises ValueError if it is cut off, or longer than 64 bits."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):

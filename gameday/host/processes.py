@@ -1,4 +1,4 @@
-"""The GPU processes of a real node, read from /proc: our workers, a GPU device's users, DCGM's host engines.
+"""The GPU processes of a real node, read from /proc: our workers, the users of a GPU device, DCGM's host engines.
 
 The agent's pod has hostPID, so its /proc is the node's.
 """
@@ -21,14 +21,14 @@ from gameday.host.work import Work
 
 _MODULE = "gameday.host.worker"
 _KILL_TIMEOUT_S = 10.0
-"""A killed process is gone once the driver has freed its memory: 80 GiB take about a second."""
+"""A killed process is gone once the driver has freed its memory; 80 GiB take about a second."""
 _COMMAND_CHARACTERS = 100
 _POD = re.compile(r"[-/]pod([0-9a-f][0-9a-f_-]{31,35})\b")
 """A pod's UID in a cgroup's path. The systemd cgroup driver writes `_` for `-`; a static pod's UID has no dashes."""
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 _ENGINE_THREAD, _HOST_ENGINE = "cache_mgr_main", "nv-hostengine"
-"""The thread that every engine has and no client of one, and the program that is nothing but an engine
-(docs/sources.md, DCGM engines)."""
+"""The thread that every engine has and none of its clients, and the program that is only an engine (docs/sources.md,
+DCGM engines)."""
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 """The namespace that sees every process of the machine: PROC_PID_INIT_INO of Linux, include/linux/proc_ns.h."""
 
@@ -72,7 +72,7 @@ def start_worker(gpu: int, order: WorkOrder) -> Work:
 
 
 def workers(proc: Path, gpu: int) -> list[int]:
-    """Return the process ids of all our workers on this GPU, those of other agents included."""
+    """Return the process ids of all our workers on this GPU, even those of other agents."""
     return [pid for pid, argv in _processes(proc) if argv[1:4] == ["-m", _MODULE, f"--gpu={gpu}"]]
 
 
@@ -80,7 +80,7 @@ def end_workers(proc: Path, gpu: int) -> None:
     """Kill all our workers on this GPU, and return once they are gone.
 
     Raises:
-        HostError: A worker belongs to another user, or does not go.
+        HostError: A worker belongs to another user, or does not end.
     """
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     while pids := workers(proc, gpu):
@@ -103,7 +103,7 @@ def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
 
     Args:
         proc: The node's /proc.
-        pci: Address of the GPU, like 0000:4e:00.
+        pci: Address of the GPU, e.g. 0000:4e:00.
 
     Raises:
         HostError: The driver does not show the GPU, or a process's open files cannot be read.
@@ -124,7 +124,7 @@ def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
 
 
 def dcgm_engines(proc: Path) -> DcgmEngines:
-    """Return the processes that run a DCGM host engine, known by its thread; thread names need no right to be read.
+    """Return the processes that run a DCGM host engine, found by its thread: thread names need no right to be read.
 
     Args:
         proc: The node's /proc.
@@ -146,7 +146,7 @@ def dcgm_engines(proc: Path) -> DcgmEngines:
 
 
 def _threads(process: Path) -> set[str]:
-    """Return the names of a process's threads; none where it has ended. Raises PermissionError."""
+    """Return the names of a process's threads; none if it has ended. Raises PermissionError."""
     names: set[str] = set()
     try:
         for thread in (process / "task").iterdir():
@@ -158,7 +158,7 @@ def _threads(process: Path) -> set[str]:
 
 
 def _unseen(proc: Path, hidden: list[int]) -> Iterator[str]:
-    """Yield why processes of the machine may have been missed."""
+    """Yield reasons why processes of the machine may have been missed."""
     try:
         namespace = str((proc / "self/ns/pid").readlink())
     except OSError as error:

@@ -14,16 +14,17 @@ from gameday.errors import HostError
 from gameday.host.base import ProgramResult
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""The most that is kept of stdout and of stderr. The rest is read and dropped, so that the program never blocks. The
-longest that is read whole are crictl's list of a node's pods and the JSON of `dcgmi diag`, some hundred kB each."""
+"""The most bytes kept of stdout and of stderr; the rest is read and dropped, so that the program never blocks. The
+longest outputs that must be whole are crictl's list of a node's pods and the JSON of `dcgmi diag`, some hundred kB
+each."""
 _GRACE_S = 5.0
-"""Seconds between SIGTERM and SIGKILL: a `dcgmi diag` that is asked to end stops the tests, which run in DCGM's host
+"""Seconds between SIGTERM and SIGKILL. A `dcgmi diag` that is asked to end stops its tests, which run in DCGM's host
 engine and would otherwise go on."""
 _LOOK_EVERY_S = 0.25
 """Seconds between two looks at the event that ends a program."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
-"""The program gets nothing of the agent's environment, which holds its task and may hold secrets."""
+"""The program gets nothing from the agent's environment, which holds its task and may hold secrets."""
 
 
 def run_program(
@@ -32,12 +33,12 @@ def run_program(
     shown: Sequence[str] | None = None,
     ended: threading.Event | None = None,
 ) -> ProgramResult:
-    """Run a program to its end, and then kill what is left of its process group.
+    """Run a program to its end, then kill the rest of its process group.
 
     Args:
         argv: The program and its arguments.
         timeout_s: Seconds after which the program's process group is asked to end, and then killed.
-        shown: The command as the result and errors show it, where `argv` has a wrapper in front; None: `argv`.
+        shown: The command as the result and errors show it, if `argv` has a wrapper in front; None: `argv`.
         ended: Ends the program as `timeout_s` does, as soon as it is set.
 
     Raises:
@@ -78,7 +79,7 @@ def run_program(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a program's process group to end, and give it a moment for that."""
+    """Ask a program's process group to end, and give it a moment."""
     _signal_group(process.pid, signal.SIGTERM)
     _drain(process, time.monotonic() + _GRACE_S)
 
@@ -86,7 +87,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _drain(
     process: subprocess.Popen[bytes], deadline: float, ended: threading.Event | None = None
 ) -> tuple[bytes, bytes]:
-    """Return both outputs up to their end, the deadline or the event, each cut to MAX_OUTPUT_BYTES."""
+    """Return both outputs up to their end, the deadline or the event, each shortened to MAX_OUTPUT_BYTES."""
     assert process.stdout
     assert process.stderr
     kept = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}

@@ -1,8 +1,7 @@
 """A real GPU node, reached by /dev/kmsg, sysfs, host programs and NVML.
 
-The agent runs in a privileged pod with hostPID. There the kernel log, sysfs
-and procfs are the host's own. Programs are not; the agent runs them in the
-namespaces of the host's process 1.
+The agent runs in a privileged pod with hostPID. There the kernel log, sysfs and procfs are the host's own. Programs are
+not, so the agent runs them in the namespaces of the host's process 1.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ from gameday.host.kernel_log import encode_record, render_record
 from gameday.host.work import WorkByGpu
 
 _READ_LOG_TIMEOUT_S = 10.0
-"""Timeout of the reading of a log that grows faster than it is read."""
+"""Time-out for reading a log that grows faster than it is read."""
 _MAX_KMSG_RECORD = 8192
 """CONSOLE_EXT_LOG_MAX of older kernels, in bytes: a read() with a smaller buffer fails with EINVAL."""
 _MAX_FILE_BYTES = 1024 * 1024
 _FOLDERS = ("sys", "proc/sys")
 _PLAIN_FILES = ("/etc/nccl.conf",)
-"""The allow-list of what faults may read and write: kernel settings, and NCCL's host-wide configuration."""
+"""The allow-list of files that faults may read and write: kernel settings, and NCCL's host-wide configuration."""
 _DRIVER = "/run/nvidia/driver"
-"""The root of the GPU operator's driver container, which has nvidia-smi where the host has none."""
+"""The root of the GPU operator's driver container, which has nvidia-smi if the host has none."""
 _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 
 
 class RealHost:
-    """The machine that this process runs on, or whose pod it runs in."""
+    """The machine that this process runs on, or that its pod runs on."""
 
     is_virtual = False
 
     def __init__(self, root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> None:
-        """Use the machine whose file system is at `root`; tests give a folder. `environment`: the container's."""
+        """Use the machine with its file system at `root`; tests pass a folder. `environment` is the container's."""
         self._root = root
         self._environment = environment
         self._works = WorkByGpu()
@@ -135,7 +134,7 @@ class RealHost:
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
         from gameday.host.pod_resources import SOCKET, gpu_ids  # noqa: PLC0415 - a client that only canaries need
 
-        # Process 1 is the host's where the pod has hostPID; elsewhere its root has no such socket.
+        # With hostPID, process 1 is the host's; without it, its root has no such socket.
         return gpu_ids(self._root / "proc/1/root" / SOCKET, namespace, pod)
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
@@ -201,14 +200,14 @@ class RealHost:
         return connect(self._root / "proc", interface, (address, port), timeout_s)
 
     def _host_prefix(self, program: str) -> tuple[str, ...]:
-        """Return the arguments before a program's name that run it on the host, or in the driver's container."""
+        """Return the arguments to put before a program to run it on the host, or in the driver container."""
         if not self._is_in_container():
             return ()
         in_driver = program == "nvidia-smi" and (self._root / f"proc/1/root{_DRIVER}/usr/bin/nvidia-smi").exists()
         return (*_NAMESPACES, "chroot", _DRIVER) if in_driver else _NAMESPACES
 
     def _is_in_container(self) -> bool:
-        """Return whether process 1 has another mount namespace: it is then the host's init, seen through hostPID."""
+        """Return True if process 1 has another mount namespace: then it is the host's init, seen through hostPID."""
         try:
             return (self._root / "proc/1/ns/mnt").readlink() != (self._root / "proc/self/ns/mnt").readlink()
         except OSError as error:
@@ -218,9 +217,9 @@ class RealHost:
             ) from None
 
     def _open(self, path: str, flags: int) -> int:
-        """Open a file of the allow-list, which is compared with the path after every link is followed."""
+        """Open a file of the allow-list. The path is compared after every link has been followed."""
         if path in _PLAIN_FILES:
-            # The container has an /etc of its own; process 1 sees the host's.
+            # The container has its own /etc; process 1 sees the host's.
             root = self._root / "proc/1/root" if self._is_in_container() else self._root
             target, flags = root / path.lstrip("/"), flags | os.O_NOFOLLOW
         else:

@@ -1,7 +1,7 @@
 """The rehearsal's host: a model of a GPU node, reached by HTTP.
 
-Uses only the standard library's http.client: a rehearsal starts an agent
-process for each pod, and a larger client would cost more than the agent.
+It uses the standard library's http.client, because a rehearsal starts an agent process for each pod, and a larger
+client would cost more than the agent itself.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from gameday.host.nvml_missing import NO_LIBRARY_HINT
 from gameday.host.work import FIRST_REPORT_TIMEOUT_S, Work, WorkByGpu
 
 NO_DRIVER_VARIABLE = "GAMEDAY_VIRTUAL_NO_DRIVER"
-"""The environment variable that says that no runtime has brought the driver's libraries into this container."""
+"""The environment variable that says that no runtime has put the driver's libraries into this container."""
 _ANSWER_TIMEOUT_S = 10.0
-"""A model of a host answers immediately; one that takes longer belongs to a dead rehearsal."""
+"""A model of a host answers immediately; if it takes longer, its rehearsal is dead."""
 LINK_STATUS = 504
-"""The HTTP status of a connection that the model of the network lets not through."""
+"""The HTTP status of a connection that the model of the network does not let through."""
 _LOOPBACK = "127.0.0.1"
 _MAX_BODY_BYTES = 32 * 1024 * 1024
-"""A ring buffer of 16 MiB, the kernel's largest default, and as much again for JSON's quoting."""
+"""A ring buffer of 16 MiB, the kernel's largest default, and the same again for JSON's quoting."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -84,15 +84,15 @@ class _Runs(BaseModel):
 
 
 class VirtualHost:
-    """A client of one virtual host. Every call has a connection of its own, so several threads may call.
+    """A client of one virtual host. Every call has its own connection, so several threads may call.
 
-    Work is an answer that goes on. It ends with its connection, and so with the agent.
+    Work is an answer that continues. It ends with its connection, and so with the agent.
     """
 
     is_virtual = True
 
     def __init__(self, url: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Reach the host at `url`; `environment` is the container's, which names its API account where it has one."""
+        """Reach the host at `url`; `environment` is the container's, which names the API account if there is one."""
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise HostError(f"GAMEDAY_VIRTUAL_HOST is {url!r}; expected a URL like http://127.0.0.1:PORT/hosts/NODE")
@@ -109,7 +109,7 @@ class VirtualHost:
         return self._read(_Lines, "GET", "/kernel-log").lines
 
     def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
-        # The model's programs that run long on metal are short: `ended` has nothing to end.
+        # The model's versions of long programs are short, so `ended` has nothing to end.
         body = {"argv": list(argv), "timeout_s": timeout_s}
         return self._read(ProgramResult, "POST", "/run", body, timeout_s)
 
@@ -165,7 +165,7 @@ class VirtualHost:
         return Listener(listening, address, listening.getsockname()[1])
 
     def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
-        """Connect by way of the model, which passes the bytes on as the interface's queue lets them."""
+        """Connect by way of the model, which passes bytes on as the interface's queue allows."""
         body = {"interface": interface, "address": address, "port": port}
         way = self._read(_Way, "POST", "/ways", body, timeout_s)
         try:
@@ -215,7 +215,7 @@ class VirtualHost:
             raise HostError(f"virtual host {method} {path}: unexpected answer: {error.errors()[0]['msg']}") from None
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None, work_s: float = 0) -> bytes:
-        """Return the body of a 2xx answer; `work_s` is the time that the host may need before it answers, seconds."""
+        """Return the body of a 2xx answer; `work_s` is the time in seconds that the host may need before it answers."""
         connection = HTTPConnection(self._host, self._port, timeout=work_s + _ANSWER_TIMEOUT_S)
         try:
             answer = self._request(connection, method, path, body)
@@ -251,7 +251,7 @@ class VirtualHost:
 
 
 def _lines(connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:
-    """Yield the answer's lines. Raises OSError, and ValueError for an answer that breaks off within a chunk."""
+    """Yield the answer's lines. Raises OSError, and ValueError if the answer breaks off within a chunk."""
     try:
         yield from answer
     except HTTPException as error:

@@ -1,7 +1,7 @@
-"""Work that goes on, as the agent sees it: it reports line by line, and can always be ended.
+"""Continuing work, as the agent sees it: it reports line by line, and can always be ended.
 
-The real and the virtual host differ only in the source of the lines, a child's
-standard output or an HTTP answer, and in the way to cut that source off.
+The real and the virtual host differ only in the source of the lines, a child's standard output or an HTTP answer, and
+in how to cut that source off.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ FIRST_REPORT_TIMEOUT_S = 45.0
 """CuPy's import, a CUDA context and cuBLAS' first call take some ten seconds on a cold node; the agent has 60."""
 
 STEERING_TIMEOUT_S = 10.0
-"""A burn that is not steered for so long ends itself: the agent that should check its temperature each second hangs."""
+"""A burn that is not steered for this long ends itself: the agent that should check its temperature each second
+hangs."""
 
 
 class Work:
-    """Work on one GPU, followed by a thread until its lines of reports end."""
+    """Work on one GPU; a thread follows it until its reports end."""
 
     def __init__(
         self, lines: Iterable[bytes], cut_off: Callable[[], None], steer: Callable[[float], None] | None = None
@@ -32,7 +33,7 @@ class Work:
         Args:
             lines: Its reports, each a WorkReport as JSON.
             cut_off: Ends the work and the lines; must not raise.
-            steer: Sets the share of the time for which the work runs, 0 to 1; None where it cannot be steered.
+            steer: Sets the share of the time for which the work runs, 0 to 1; None if it cannot be steered.
         """
         self.steer = steer
         self._lines = lines
@@ -60,7 +61,7 @@ class Work:
         )
 
     def latest_report(self) -> WorkReport | None:
-        """Return the latest report, with `error` once the lines have ended without being cut off."""
+        """Return the latest report, with `error` if the lines ended without being cut off."""
         if self._error:
             return (self._latest or WorkReport(seconds=0)).model_copy(update={"error": self._error})
         return self._latest
@@ -95,7 +96,7 @@ class WorkByGpu:
         self._works: dict[int, Work] = {}
 
     def start(self, gpu: int, begin: Callable[[], Work]) -> WorkReport:
-        """Start work by `begin` and return its first report.
+        """Start work with `begin` and return its first report.
 
         Raises:
             HostError: The GPU has work of this agent already, or the work does not begin.
@@ -111,19 +112,19 @@ class WorkByGpu:
         """Set the share of the time for which the work runs, 0 to 1.
 
         Raises:
-            HostError: The GPU has no work of this agent, or none that can be steered.
+            HostError: The GPU has no work of this agent that can be steered.
         """
         work = self._works.get(gpu)
         if work is None or work.steer is None:
-            raise HostError(f"GPU {gpu} has no work of this agent whose load could be changed")
+            raise HostError(f"GPU {gpu} has no work of this agent with a load that could be changed")
         work.steer(utilization)
 
     def report(self, gpu: int) -> WorkReport | None:
-        """Return the latest report; None where this agent has no work on the GPU."""
+        """Return the latest report; None if this agent has no work on the GPU."""
         work = self._works.get(gpu)
         return work.latest_report() if work else None
 
     def end(self, gpu: int) -> WorkReport | None:
-        """End this agent's work and return its last report; None where there is none."""
+        """End this agent's work and return its last report; None if there is none."""
         work = self._works.pop(gpu, None)
         return work.end() if work else None

@@ -1,10 +1,9 @@
 """`python -m gameday.host.worker --gpu=N`: the process that works on a GPU while a fault is in.
 
-The first line on standard input is the order, as JSON. Every later line is the
-share of the time for which a burn runs; a burn that gets no such line any more
-ends itself. Every line on standard output is a report. When standard input
-ends, the agent is dead or ends the work. The process then exits immediately,
-even while a kernel runs: the driver frees everything that it held.
+The first line on standard input is the order, as JSON. Every later line is the share of time for which a burn runs; a
+burn that gets no more lines ends itself. Every line on standard output is a report. When standard input ends, the agent
+is dead or ends the work. The process then exits immediately, even in the middle of a kernel: the driver frees
+everything that it held.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ from gameday.host.work import STEERING_TIMEOUT_S
 
 REPORT_EVERY_S = 0.5
 _SLICE_S = 0.1
-"""A burn keeps its share of the time within each slice. NVML's utilisation averages over longer (1/6 s to 1 s)."""
+"""A burn keeps its share of time within each slice. NVML's utilisation averages over longer (1/6 s to 1 s)."""
 _SIZE = 8192
 """Rows and columns of a matrix, as in gameday.host.load."""
 _COPY_BYTES = 256 << 20
-"""Many times the size of a last-level cache, and small enough for some hundred copies a second."""
+"""Many times the size of a last-level cache, but small enough for some hundred copies a second."""
 _PROVED_BLOCK_BYTES = 64 << 20
-"""Small beside what is left free, since a comparison takes some blocks more."""
+"""Small compared with the memory left free, since a comparison takes several more blocks."""
 _MIB = 1 << 20
 _CHECK_EVERY_S = 0.5
 
 
 class Worker:
-    """Work on one GPU, which runs in the calling thread; another thread may steer it."""
+    """Work on one GPU; it runs in the calling thread, and another thread may steer it."""
 
     def __init__(
         self, cupy: ModuleType, gpu: int, order: WorkOrder, out: BinaryIO, nccl_log: int | None = None
     ) -> None:
-        """Prepare the work; reports go to `out` as lines of JSON. `nccl_log`: descriptor of NCCL's own messages."""
+        """Prepare the work. Reports go to `out` as lines of JSON; `nccl_log` is the descriptor of NCCL's messages."""
         self.utilization = order.utilization if isinstance(order, Burn) else 1.0
         self.steered_at, self.is_burning = 0.0, False
         self.ended = threading.Event()
@@ -90,7 +89,7 @@ class Worker:
                     self._all_reduce_over_nodes(self._order)
 
     def steer(self, utilization: float) -> None:
-        """Set the share of the time for which a burn runs, 0 to 1."""
+        """Set the share of time for which a burn runs, 0 to 1."""
         self.utilization = min(1.0, max(0.0, utilization))
         self.steered_at = time.monotonic()
 
@@ -104,7 +103,7 @@ class Worker:
         self._out.flush()
 
     def fail(self, error: Exception) -> None:
-        """Write the last report: the error, and the figures that were known before it."""
+        """Write the last report: the error, and the figures known before it."""
         why, no_link = f"{type(error).__name__}: {error}", False
         if self._nccl_log is not None:
             why, no_link = f"{why}: {last_warning(self._nccl_log)}", is_about_network(error)
@@ -176,7 +175,7 @@ class Worker:
             self.ended.wait(REPORT_EVERY_S)
 
     def _end_by(self, error: Exception) -> None:
-        """End the process, whose main thread may wait for NCCL for ever."""
+        """End the process, because its main thread may wait for NCCL for ever."""
         self.fail(error)
         os._exit(1)
 
@@ -214,9 +213,9 @@ def _nccl() -> ModuleType:
 
 
 def _pinned(cupy: ModuleType, node: int | None, size: int) -> Any:
-    """Return pinned host memory with its address as `ptr`, all of it on the NUMA node where one is named.
+    """Return pinned host memory with its address as `ptr`, all of it on the NUMA node if one is named.
 
-    Raises OSError where the kernel does not give that node's memory.
+    Raises OSError if the kernel does not give memory of that node.
     """
     if node is None:
         return cupy.cuda.alloc_pinned_memory(size)
@@ -229,15 +228,15 @@ def prove_memory(cupy: ModuleType, blocks: Sequence[Any]) -> tuple[int, int | No
     """Write each pattern over all blocks, then read all of them back.
 
     The patterns are each word's own address, which finds words that share a cell; its complement, so that every bit is
-    0 and 1; and a walking one.
+    once 0 and once 1; and a walking one.
 
     Args:
         cupy: The CuPy module.
         blocks: Arrays of uint64 of one size.
 
     Returns:
-        The number of words that did not hold a pattern, and the offset of the first one in bytes, counted over all
-        blocks; None where all did.
+        The number of words that did not keep a pattern, and the first one's offset in bytes over all blocks; None if
+            all did.
     """
     wrong, first = 0, None
     patterns: tuple[Callable[[Any], Any], ...] = (
@@ -260,7 +259,7 @@ def prove_memory(cupy: ModuleType, blocks: Sequence[Any]) -> tuple[int, int | No
 
 
 def take_memory(cupy: ModuleType, pool: Any, order: HoldMemory) -> list[Any]:
-    """Take the memory that the order asks for.
+    """Take the memory of the order.
 
     Args:
         cupy: The CuPy module.
@@ -268,7 +267,7 @@ def take_memory(cupy: ModuleType, pool: Any, order: HoldMemory) -> list[Any]:
         order: The bytes to leave free, and the size of blocks.
 
     Returns:
-        One piece of memory; or, with blocks, every other block of it.
+        One piece of memory; with blocks, every other block of it.
 
     Raises:
         MemoryError: Too little is free.
@@ -312,7 +311,7 @@ def _follow_input(worker: Worker, lines: BinaryIO) -> None:
 
 
 def _end_unsteered_burn(worker: Worker) -> None:
-    """End the process when a burn is not steered in time; in a thread of its own, for a burn whose kernel hangs."""
+    """End the process if a burn is not steered in time; in its own thread, in case the burn's kernel hangs."""
     while time.monotonic() - worker.steered_at < STEERING_TIMEOUT_S or not worker.is_burning:
         time.sleep(_CHECK_EVERY_S)
     _report_error(f"nobody has watched the temperature for {STEERING_TIMEOUT_S:g} s, so the load has ended")
@@ -337,7 +336,7 @@ def main() -> int:
     threading.Thread(target=_end_unsteered_burn, args=(worker,), daemon=True).start()
     try:
         worker.run()
-    except Exception as error:  # CuPy has error types of its own for CUDA, cuBLAS and memory
+    except Exception as error:  # CuPy has its own error types for CUDA, cuBLAS and memory
         worker.fail(error)
         return 1
     return 0

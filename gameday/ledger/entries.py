@@ -1,7 +1,7 @@
 """The content of a ledger: one entry per mutation, with the undo as data.
 
-Whoever finds a ledger cannot know who wrote it. So these models take only what a run of ours could have written, and
-`Entry.foreign_objects` names what no such run can have made.
+Nobody can know who wrote a ledger. So these models accept only what one of our runs could have written, and
+`Entry.foreign_objects` names the objects that no such run can have made.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Cleanliness
 
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
-"""A name in the API server's own form (RFC 1123), so that it is part of a path and nothing else."""
+"""A name in the API server's own form (RFC 1123), so it can only be one part of a path."""
 OperandLabel = Annotated[str, Field(pattern=r"^nvidia\.com/gpu\.deploy\.[a-z0-9-]+$", max_length=253)]
-"""A label by which the GPU operator runs an operand; no other label of a node is ever changed for one."""
+"""A label by which the GPU operator runs an operand; no other label of a node is changed for this."""
 
 
 def object_prefix(run_id: str) -> str:
-    """Return the beginning of the names of a run's pods and jobs, which no other object in our namespace has."""
+    """Return the prefix of the names of a run's pods and jobs; no other object in our namespace has it."""
     return f"gd-{run_id}-"
 
 
 class LedgerModel(BaseModel):
-    """Base of the models that a ledger stores; an unknown field is an error, because an unknown undo is none."""
+    """Base of the models that a ledger stores; an unknown field is an error, because nobody could undo it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class DeletePod(LedgerModel):
-    """Delete a pod of ours."""
+    """Delete one of our pods."""
 
     kind: Literal["delete-pod"] = "delete-pod"
     pod: ObjectName
 
 
 class DeleteJob(LedgerModel):
-    """Delete a job of ours and its pods."""
+    """Delete one of our jobs and its pods."""
 
     kind: Literal["delete-job"] = "delete-job"
     job: ObjectName
 
 
 class TakeOutFault(LedgerModel):
-    """End the injector pod, whose termination message proves that the fault is out; without it, send a second agent."""
+    """End the injector pod; its termination message proves that the fault is out. Without it, send a second agent."""
 
     kind: Literal["take-out-fault"] = "take-out-fault"
     pod: ObjectName
@@ -60,7 +60,7 @@ class TakeOutFault(LedgerModel):
     )
     goes_with_node: bool = Field(
         default=False,
-        description="the cluster repairs this node and may replace it: the fault is out where the node is gone",
+        description="the cluster repairs this node and may replace it: the fault is out if the node is gone",
     )
     operands: tuple[OperandLabel, ...] = Field(
         default=(), description="labels of the GPU operator's operands that leave the node while the fault is taken out"
@@ -68,7 +68,7 @@ class TakeOutFault(LedgerModel):
 
 
 class EndApiCanary(LedgerModel):
-    """Delete the API canary's pod, and the Lease that one which was killed leaves behind."""
+    """Delete the API canary's pod, and the Lease that remains if the pod was killed."""
 
     kind: Literal["end-api-canary"] = "end-api-canary"
     pod: ObjectName
@@ -76,7 +76,7 @@ class EndApiCanary(LedgerModel):
 
 
 class DeleteFlowControl(LedgerModel):
-    """Delete a flow schema of ours, and then its priority levels."""
+    """Delete one of our flow schemas, and then its priority levels."""
 
     kind: Literal["delete-flow-control"] = "delete-flow-control"
     schema_name: ObjectName
@@ -84,7 +84,7 @@ class DeleteFlowControl(LedgerModel):
 
 
 class RestoreLab(LedgerModel):
-    """Let the lab's control plane run with the settings again that it was started with."""
+    """Give the lab's control plane the settings again that it was started with."""
 
     kind: Literal["restore-lab"] = "restore-lab"
 
@@ -93,13 +93,14 @@ class BringBackOperands(LedgerModel):
     """Put back the labels by which the GPU operator runs its operands on a node."""
 
     kind: Literal["bring-back-operands"] = "bring-back-operands"
-    labels: tuple[OperandLabel, ...] = Field(description="keys of the labels, each of which was `true`")
+    labels: tuple[OperandLabel, ...] = Field(description="keys of the labels; each was `true`")
 
 
 class RestoreGpuClasses(LedgerModel):
-    """Put back the labels of nodes' GPU classes that a fleet run has changed, where nobody has changed them since.
+    """Put back the labels of nodes' GPU classes that a fleet run has changed, if nobody has changed them since.
 
-    The labels are meant to stay: once all of a run's are written, its entries are settled and this is not carried out.
+    The labels are meant to stay: once a run has written all of them, its entries are settled and this is not carried
+    out.
     """
 
     kind: Literal["restore-gpu-classes"] = "restore-gpu-classes"
@@ -108,7 +109,7 @@ class RestoreGpuClasses(LedgerModel):
 
 
 class RestoreNode(LedgerModel):
-    """Put back what detectors and repairs change about a node because of us, and nothing else."""
+    """Put back what detectors and repairs change on a node because of us, and nothing else."""
 
     kind: Literal["restore-node"] = "restore-node"
     keys: tuple[str, ...] = Field(
@@ -125,18 +126,18 @@ class RestoreNode(LedgerModel):
     )
 
     def removes(self, taint: Taint) -> bool:
-        """Return True for a taint that this undo takes off."""
+        """Return True for a taint that this undo removes."""
         return taint.key in self.keys
 
     def is_quarantine_complete(self, node: NodeSnapshot) -> bool:
-        """Return True where the node has all that the plan expects of the detector; or anything, if it expects none."""
+        """Return True if the node has all marks that the plan expects of the detector, or any if it expects none."""
         keys = {taint.key for taint in node.taints}
         if self.awaited or self.unschedulable is False:
             return keys >= set(self.awaited) and (self.unschedulable is None or node.unschedulable)
         return not keys.isdisjoint(self.keys)
 
     def is_met_by(self, node: NodeSnapshot) -> bool:
-        """Return True where the node is as this undo would leave it."""
+        """Return True if the node is in the state that this undo would leave it in."""
         return self.unschedulable in (None, node.unschedulable) and not any(map(self.removes, node.taints))
 
 
@@ -155,19 +156,19 @@ Undo = Annotated[
 
 
 class Entry(LedgerModel):
-    """A mutation: its intent, its undo, and how clean the undo left the cluster."""
+    """A mutation: its intent, its undo, and how clean the cluster is after the undo."""
 
     id: str = Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=200)
     """The entry's id, unique in the run; part of a ConfigMap's key."""
     seq: int = Field(ge=0)
-    """Place in the order in which the run made its changes, from 0."""
+    """Position in the order of the run's changes, from 0."""
     act: str
     """The change, in words."""
     node: ObjectName | None
     undo: Undo
     expires: AwareDatetime
     settled: Cleanliness | None = None
-    """The end of the entry; None until somebody verified the undo by reading."""
+    """The final state of the entry; None until the undo was verified by reading."""
     by: str = ""
     """The one that undid it: `flow`, `deadline` or `reaper`."""
     evidence: tuple[str, ...] = ()
@@ -188,9 +189,9 @@ class Entry(LedgerModel):
         return f"node/{self.node}"
 
     def foreign_objects(self, run_id: str) -> list[str]:
-        """Return the names that this entry would delete and that no object of the run can have; empty for a run's own.
+        """Return the names that this entry would delete but that no object of the run can have; empty if it is genuine.
 
-        Flow schemas name their run in themselves, and are looked at when they are deleted.
+        Flow schemas name their run themselves, and are checked when they are deleted.
         """
         match self.undo:
             case DeletePod(pod=name) | TakeOutFault(pod=name) | DeleteJob(job=name):
@@ -204,23 +205,23 @@ class Entry(LedgerModel):
 class Header(BaseModel):
     """The run that a ledger belongs to.
 
-    Unknown fields are ignored, so that a reaper that is older than the run can read it.
+    Unknown fields are ignored, so that a reaper of an older version can read it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     run_id: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
-    """The run's id, which is a label of its pods as well."""
+    """The run's id, which is also a label of its pods."""
     plan: str
     started: AwareDatetime
     operator: str
     host: str
     flow_run: str | None = None
-    """Prefect's id of the flow run that the run's process was started for; None where no flow carries it."""
+    """Prefect's id of the flow run for which the run's process was started; None outside Prefect."""
 
     @classmethod
     def of_this_process(cls, run_id: str, plan: str, started: datetime, flow_run: str | None) -> Self:
-        """Return the header of what this process plays, by its user and on its machine."""
+        """Return the header of a run in this process, with its user and its machine."""
         return cls(
             run_id=run_id,
             plan=plan,

@@ -1,11 +1,11 @@
 """Kubernetes Leases that allow one game-day per cluster and per node; held while a run lives.
 
-No clock is compared with another machine's. A holder's life is observed, as client-go does it: its lease changes within
-the lease's duration by the observer's own clock, or the holder is dead. The times written in a lease only ever make us
-more careful, never less.
+Clocks of different machines are never compared. As in client-go, a holder is observed: if its lease does not change
+within the lease's duration by the observer's own clock, the holder is dead. The times written in a lease can only make
+us more careful.
 
-A season holds the cluster's lease for all its runs, which hold those of their nodes only and watch that their season
-still holds its own.
+A season holds the cluster's lease for all its runs. The runs hold only the leases of their nodes, and watch that their
+season still holds its own.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, RefusedError, SeasonGoneError
 
 CLUSTER_LEASE = "gameday-cluster"
-# A run that stops renewing counts as dead after this; it renews twice in it, and after a failure five times as often,
-# so that an API server that restarts costs no lease. Our own choice.
+# A run that stops renewing counts as dead after this time. It renews twice in it, and five times as often after a
+# failure, so that a restart of an API server costs no lease. Our own choice.
 LEASE_DURATION = timedelta(seconds=30)
 _RENEWALS_PER_DURATION = 2
 _RETRIES_PER_DURATION = 10
-# The part of a duration that is left when a renewal is due, less the pause before the last retry.
+# The share of a duration that is left when a renewal is due, minus the pause before the last retry.
 _OUTAGE_PER_DURATION = 1 - 1 / _RENEWALS_PER_DURATION - 1 / _RETRIES_PER_DURATION
-# An observer looks this often while a lease's duration passes: a living holder is seen to renew after half of it.
+# How often an observer looks during a lease's duration: a living holder renews after half of it.
 _LOOKS_PER_DURATION = 6
-# No holder is observed for longer, whatever duration somebody wrote into the lease.
+# No holder is observed for longer, even if its lease says so.
 _LONGEST_OBSERVATION_S = 600.0
-# Three attempts: to create, to take over, and to find the faster run, as each of the first two can lose a race.
+# Three attempts, to create, to take over, and to find the faster run, because each of the first two can lose a race.
 _TRIES = 3
-# A renewal that is under way is let through before the lease is given back.
+# A renewal in progress may finish before the lease is given back.
 _LAST_RENEWAL_S = 2.0
 _NOT_FOUND_STATUS = 404
 _CONFLICT_STATUS = 409
@@ -46,10 +46,10 @@ def node_lease(node: str) -> str:
 
 
 def lease_duration(usual_s: float, outage: timedelta = timedelta()) -> timedelta:
-    """Return the duration of a lease whose holder itself keeps the API server from taking writes for a time.
+    """Return the duration of a lease if its holder itself stops writes to the API server for a time.
 
     Args:
-        usual_s: The cluster profile's.
+        usual_s: The cluster profile's duration, in seconds.
         outage: The longest time without writes.
     """
     return timedelta(seconds=usual_s) + outage / _OUTAGE_PER_DURATION
@@ -61,20 +61,20 @@ def is_game_day_lease(name: str) -> bool:
 
 
 def is_covered_by(run_id: str, holder: str) -> bool:
-    """Return True where the holder of the cluster lease is this run or its season, whose name its id begins with."""
+    """Return True if the holder of the cluster lease is this run or its season; a run's id begins with its season's."""
     return run_id == holder or run_id.startswith(f"{holder}-")
 
 
 def lease_refusal(held: LeaseHeldError) -> RefusedError:
-    """Return the refusal that another run's lease means, with the command that helps."""
+    """Return the refusal for a lease that another run holds, with the command that helps."""
     return RefusedError(str(held), f"wait for run {held.holder}, or run `gameday reap` if it is dead")
 
 
 class Leases:
     """The leases of one run, season or reaper.
 
-    Every write names the version it was made from: a run that was asleep while another took its lease over must neither
-    take it back nor give it away.
+    Every write names the version it was made from: a run that slept while another took its lease over must neither take
+    it back nor give it away.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Leases:
             holder: The id of the run, season or reaper.
             on_lost: Called once with the reason, from the renewing thread, when the cluster lease is lost.
             duration: After this long without a renewal the holder counts as dead.
-            sleep: Waits so many seconds while another's lease is observed; an error that it raises passes through.
-                None: by the clock.
+            sleep: Waits this many seconds while another's lease is observed; its errors pass through. None: by the
+                clock.
         """
         self._kubernetes = kubernetes
         self._clock = kubernetes.clock
@@ -104,26 +104,26 @@ class Leases:
         self._renewed = self._clock.boottime()
         self._held: dict[str, Any] = {}
         self._sent: dict[str, str] = {}
-        """The acquireTime last sent for each lease, which tells our own from one of a run with the same id."""
+        """The acquireTime last sent for each lease; it tells our own lease from that of a run with the same id."""
         self._season = ""
         self._observed: tuple[Any, ...] = ()
         self._lost_because = ""
         self._renewal: Repetition | None = None
 
     def acquire(self, name: str, duration: timedelta | None = None, *, always_observe: bool = False) -> None:
-        """Take a lease that is free, or whose holder is dead.
+        """Take a lease that is free, or that a dead run holds.
 
-        Only the cluster's lease can be taken over, after its holder was observed for the lease's whole duration: a
-        node's is never renewed, so that only the end of its run, or the reaper, frees it.
+        Only the cluster's lease can be taken over, after its holder was observed for the lease's whole duration. A
+        node's lease is never renewed, so only the end of its run, or the reaper, frees it.
 
         Args:
             name: The lease.
             duration: The duration to write into it; None: the run's own.
-            always_observe: Observe also a holder whose own times say that it lives, because its clock may be wrong.
+            always_observe: Also observe a holder that seems alive by its own times, because its clock may be wrong.
                 By default such a holder is believed.
 
         Raises:
-            LeaseHeldError: Somebody holds it; also another run of the same id.
+            LeaseHeldError: Somebody holds it, possibly another run with the same id.
             KubernetesError: The lease cannot be read or written.
         """
         attempt = self._create
@@ -132,7 +132,7 @@ class Leases:
                 self._held[name] = attempt(name, duration or self._duration)
                 return
             except KubernetesError as error:
-                # A creation without an answer may have been carried out: the lease that is read then says so.
+                # A creation without an answer may have succeeded: the lease that is read next shows it.
                 may_be_ours = attempt == self._create and is_outcome_unknown(error)
                 if not tries_left or not (may_be_ours or error.status in (_NOT_FOUND_STATUS, _CONFLICT_STATUS)):
                     raise
@@ -140,7 +140,7 @@ class Leases:
                 attempt = self._create if error.status == _NOT_FOUND_STATUS else take_over
 
     def rely_on(self, season: str) -> None:
-        """Let the season's cluster lease cover this run instead of one of its own, and watch it until `release`.
+        """Rely on the season's cluster lease instead of taking one, and watch it until `release`.
 
         Raises:
             SeasonGoneError: The season does not hold it.
@@ -156,10 +156,10 @@ class Leases:
         self._renewal = self._clock.repeat("lease", self._renew, self._regular_s)
 
     def check(self) -> None:
-        """Raise LeaseLostError where another run may hold the cluster lease by now.
+        """Raise LeaseLostError if another run may hold the cluster lease by now.
 
-        It is lost, or was not renewed for its duration. The clock runs on while the machine sleeps, so that this knows
-        of a long sleep before the renewing thread does.
+        The lease is lost, or was not renewed for its duration. This clock also counts while the machine sleeps, so this
+        notices a long sleep before the renewing thread does.
         """
         if self._lost_because:
             raise LeaseLostError(self._lost_because)
@@ -168,7 +168,7 @@ class Leases:
             raise LeaseLostError(f"the cluster lease was not renewed for {late:.0f} s: another run may hold it")
 
     def release(self) -> None:
-        """Give every lease back; one that cannot be reached expires by itself."""
+        """Give every lease back; a lease that cannot be reached expires by itself."""
         if self._renewal is not None:
             self._renewal.stop(_LAST_RENEWAL_S)
         for metadata in self._held.values():
@@ -197,7 +197,7 @@ class Leases:
         return self._patch(f"take over lease {name}", lease.metadata, self._spec(name, duration))
 
     def _spec(self, name: str, duration: timedelta) -> dict[str, Any]:
-        """Return a lease's spec as of now; to be called right before the write, because an observation takes long."""
+        """Return a lease's spec as of now; call this right before the write, because an observation takes long."""
         if name == CLUSTER_LEASE:
             self._renewed = self._clock.boottime()
         now = self._sent[name] = _micro(self._clock.now())
@@ -220,11 +220,11 @@ class Leases:
 
     @property
     def _regular_s(self) -> float:
-        """Seconds between two renewals; a season's must be looked at more often than they come."""
+        """Seconds between two renewals; a season's lease is looked at more often than it is renewed."""
         return self._duration.total_seconds() / _RENEWALS_PER_DURATION / (2 if self._season else 1)
 
     def _renew(self) -> float | None:
-        """Renew the lease, or look at the season's; return the seconds to the next time, None once it is lost."""
+        """Renew the lease, or look at the season's. Return the seconds until the next time; None once it is lost."""
         duration_s, pause_s = self._duration.total_seconds(), self._regular_s
         asked = self._clock.boottime()
         try:
@@ -243,7 +243,7 @@ class Leases:
         return None
 
     def _renew_once(self) -> str:
-        """Renew the cluster lease; return why it is ours no more, or an empty string.
+        """Renew the cluster lease; return why we no longer hold it, or an empty string.
 
         Raises:
             KubernetesError: The lease cannot be read or written.
@@ -264,12 +264,12 @@ class Leases:
         return ""
 
     def _season_gone(self, asked: float) -> str:
-        """Return why the season's cluster lease covers us no more, or an empty string.
+        """Return why the season's cluster lease no longer covers us, or an empty string.
 
-        A season is dead whose lease did not change for its duration by our clock.
+        A season is dead if its lease did not change for its duration by our clock.
 
         Args:
-            asked: When this look began, by `Clock.boottime`.
+            asked: Start of this look, by `Clock.boottime`.
 
         Raises:
             KubernetesError: The lease cannot be read.
@@ -285,22 +285,22 @@ class Leases:
         if (renewal := _last_renewal(lease)) != self._observed:
             self._observed, self._renewed = renewal, asked
         dead = asked - self._renewed >= self._duration.total_seconds()
-        return f"season {self._season} renews its cluster lease no more: it is dead" if dead else ""
+        return f"season {self._season} no longer renews its cluster lease: it is dead" if dead else ""
 
 
 def read_lease(kubernetes: Kubernetes, name: str) -> Any:
-    """Return the V1Lease. Raises KubernetesError; its status is 404 where there is none."""
+    """Return the V1Lease. Raises KubernetesError; its status is 404 if there is none."""
     with kubernetes.explained(f"read lease {name}"):
         return kubernetes.coordination.read_namespaced_lease(name, kubernetes.profile.namespace)
 
 
 def holder_of(lease: Any) -> str:
-    """Return the holder of a lease (V1Lease); empty where nobody holds it, or somebody made it without a spec."""
+    """Return the holder of a lease (V1Lease); empty if nobody holds it, or it has no spec."""
     return (lease.spec.holder_identity if lease.spec else None) or ""
 
 
 def as_held(lease: Any | None) -> LeaseHeldError | None:
-    """Return the error that a lease (V1Lease) means for everybody but its holder; None where nobody holds it."""
+    """Return the error that a lease (V1Lease) means to others than its holder; None if nobody holds it."""
     if lease is None or not (owner := holder_of(lease)):
         return None
     return LeaseHeldError(
@@ -309,7 +309,7 @@ def as_held(lease: Any | None) -> LeaseHeldError | None:
 
 
 def _looks_alive(held: LeaseHeldError, now: datetime) -> bool:
-    """Return True where the holder's own times say that it lives: enough to refuse, and never to take over."""
+    """Return True if the holder seems alive by its own times: enough to refuse, but not to take over."""
     return held.renewed is not None and held.renewed + held.duration > now
 
 
@@ -317,10 +317,10 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
     """Observe a lease for its own duration by our clock.
 
     Returns:
-        True as soon as its holder or its renewal changes; False where neither does, or nobody holds it any more.
+        True as soon as its holder or its renewal changes; False if neither does, or nobody holds it any more.
 
     Raises:
-        KubernetesError: The lease cannot be read; its status is 404 where it is gone.
+        KubernetesError: The lease cannot be read; its status is 404 if it is gone.
     """
     name, seen = lease.metadata.name, _last_renewal(lease)
     duration_s = min(float(lease.spec.lease_duration_seconds or 0), _LONGEST_OBSERVATION_S)
@@ -337,15 +337,15 @@ def _is_seen_alive(kubernetes: Kubernetes, lease: Any, sleep: Callable[[float], 
 
 
 def _last_renewal(lease: Any) -> tuple[Any, ...]:
-    """Return the fields that client-go compares: only those that a holder writes."""
+    """Return the fields that only holders write, which client-go compares, too."""
     times = (lease.spec.acquire_time, lease.spec.renew_time) if lease.spec else ()
     return (lease.metadata.uid, holder_of(lease), *times)
 
 
 def delete_lease(kubernetes: Kubernetes, holder: str, metadata: Any) -> None:
-    """Delete a lease as long as `holder` holds it; one that cannot be reached is left to expire.
+    """Delete a lease if `holder` still holds it; a lease that cannot be reached is left to expire.
 
-    A run that took it over keeps its name and uid, so that only the version distinguishes the two.
+    A run that took it over kept its name and uid, so only the version tells the two apart.
     """
     try:
         try:
@@ -369,5 +369,5 @@ def _delete(kubernetes: Kubernetes, metadata: Any) -> None:
 
 
 def _micro(moment: datetime) -> str:
-    """Return a MicroTime; never one of a whole second, whose fraction the client drops and the API server demands."""
+    """Return a MicroTime, never of a whole second: the client drops that fraction, and the API server demands it."""
     return moment.replace(microsecond=moment.microsecond or 1).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

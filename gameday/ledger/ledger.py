@@ -23,13 +23,13 @@ from gameday.values.results import Cleanliness
 LEDGER_LABEL = "gameday.dev/ledger"
 _HEADER = "run.json"
 _NOT_FOUND_STATUS = 404
-# An entry's evidence is cut to this many bytes as JSON, three times what an undo writes: a plan's 100 targets with
-# nine entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
+# An entry's evidence is cut to this many bytes as JSON, three times what an undo writes. A plan's 100 targets with nine
+# entries each then stay below the 1 MiB that a ConfigMap may hold. The history keeps all of it.
 _EVIDENCE_BYTES = 800
 LEDGER_BYTES = 1024 * 1024
 """Limit of a ledger's data, in bytes: TotalDataSize of Kubernetes' validation of a ConfigMap."""
 ENTRY_BYTES = 400 + _EVIDENCE_BYTES
-"""Bytes of an entry beside its undo, at most: its key, its other fields and its evidence."""
+"""The most bytes of an entry besides its undo: its key, its other fields and its evidence."""
 _EVIDENCE_CHARACTERS = 300
 
 
@@ -39,13 +39,13 @@ def ledger_name(run_id: str) -> str:
 
 
 def describe_dirty_entry(run_id: str, entry: Entry) -> str:
-    """Return why no run may use the node of an entry that was read back as dirty, and which ConfigMap records it."""
+    """Return why no run may use the node of a dirty entry, and which ConfigMap records it."""
     return f"still has what run {run_id} left and nobody took out: {entry.act} (ConfigMap {ledger_name(run_id)})"
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A ledger, or an entry of one, of which no undo can be made: it is kept for a person, and holds up no other."""
+    """A ledger or an entry from which no undo can be made. It is kept for a person, and holds up no other."""
 
     config_map: str
     key: str
@@ -59,7 +59,7 @@ class Unreadable:
         return f"{what}: {printable(self.why)}"
 
     def names(self, node: str | None) -> bool:
-        """Return True where the entry is about this node, as far as can be seen."""
+        """Return True if the entry is about this node, as far as that can be seen."""
         return f'"{node}"' in self.text
 
 
@@ -69,11 +69,11 @@ class StoredLedgers:
 
     ledgers: tuple[StoredLedger, ...]
     unreadable: tuple[Unreadable, ...]
-    """ConfigMaps that carry the ledger label and name no run."""
+    """ConfigMaps that have the ledger label but do not name a run."""
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """The change known to be left on a node, by node: it waits for a person, and no run may use the node."""
+        """The change known to be left on each node. It waits for a person, and no run may use the node."""
         return {
             entry.node: describe_dirty_entry(ledger.header.run_id, entry)
             for ledger in self.ledgers
@@ -82,7 +82,7 @@ class StoredLedgers:
         }
 
     def has(self, name: str) -> bool:
-        """Return True where a ConfigMap of this name exists, readable or not."""
+        """Return True if a ConfigMap of this name exists, readable or not."""
         names = {one.config_map for one in self.unreadable}
         return name in names or any(ledger_name(ledger.header.run_id) == name for ledger in self.ledgers)
 
@@ -99,9 +99,9 @@ class StoredLedger:
     header: Header
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...] = ()
-    """Keys of the ConfigMap that hold no entry of ours."""
+    """Keys of the ConfigMap that do not hold one of our entries."""
     created: datetime | None = None
-    """The second in which the ConfigMap was made, by the API server's clock; None where it is not stored yet."""
+    """The second in which the ConfigMap was created, by the API server's clock; None if it is not stored yet."""
 
     def open_entries(self) -> list[Entry]:
         """Return the entries to undo, newest first.
@@ -113,7 +113,7 @@ class StoredLedger:
 
 
 class Ledger:
-    """The ledger of one run. Every entry is a key of its own, so that two writers cannot lose one."""
+    """The ledger of one run. Every entry has its own key, so that two writers cannot lose one."""
 
     def __init__(self, kubernetes: Kubernetes, header: Header) -> None:
         self._kubernetes = kubernetes
@@ -126,22 +126,22 @@ class Ledger:
         self._created = False
         self._unreadable: tuple[Unreadable, ...] = ()
         self.created: datetime | None = None
-        """As in the StoredLedger that this one was made from; None for that of a living run, which made it itself."""
+        """As in the StoredLedger that this ledger is made from; None for a living run's ledger."""
 
     def intend(
         self, *, id: str, act: str, node: str | None, undo: Undo, expires: datetime, defer_write: bool = False
     ) -> Entry:
-        """Write what is about to be done and how to undo it; only when this returns may it be done.
+        """Write the intended act and its undo; the act is allowed only once this returns.
 
-        An open entry of the same id and undo that was written before is returned as it is.
+        If an open entry of the same id and undo is already written, it is returned.
 
         Args:
             id: The entry's name, unique in the run.
-            act: What is about to be done, in words.
-            node: The node it is done on; None where it is on no node.
+            act: The intended act, in words.
+            node: The node it is done on; None if it is on no node.
             undo: How to undo it.
             expires: When the change should be over, and the reaper may undo it.
-            defer_write: Write it together with the next intent, which sets this one off.
+            defer_write: Write it together with the next intent, which causes this one.
 
         Raises:
             KubernetesError: The ledger cannot be written.
@@ -157,12 +157,12 @@ class Ledger:
         return entry
 
     def find_open(self, id: str, undo: Undo) -> Entry | None:
-        """Return the open entry with this id and undo; None where there is none."""
+        """Return the open entry with this id and undo; None if there is none."""
         entry = self._entries.get(id)
         return entry if entry is not None and entry.settled is None and entry.undo == undo else None
 
     def update_undo(self, entry: Entry, undo: Undo) -> None:
-        """Write immediately what the undo of a finished act has to know.
+        """Write immediately what the undo of a finished act needs to know.
 
         Raises:
             KubernetesError: The ledger cannot be written.
@@ -173,7 +173,7 @@ class Ledger:
     def settle(self, entry: Entry, cleanliness: Cleanliness, by: str, evidence: Iterable[str]) -> None:
         """Note that an entry's undo was verified.
 
-        A clean entry is written with the next intent, or never where the ledger is deleted first: another undo of it
+        A clean entry is written with the next intent, or never if the ledger is deleted first, because undoing it again
         changes nothing. Any other entry is written immediately.
 
         Raises:
@@ -186,17 +186,17 @@ class Ledger:
             self.flush()
 
     def forget(self, entry: Entry) -> None:
-        """Take out an entry whose undo was verified as clean; the cluster's copy goes with the next intent.
+        """Remove an entry that was verified as clean; the cluster's copy goes with the next intent.
 
-        For a run of thousands of short acts, none of which anything asks about later. Until then a reaper finds the
-        entry open, and another undo of it changes nothing.
+        This is for a run of thousands of short acts that nothing refers to later. Until then a reaper finds the entry
+        open, and undoing it again changes nothing.
         """
         del self._entries[entry.id]
         self._unwritten.pop(entry.id, None)
         self._forgotten.add(_key(entry))
 
     def flush(self) -> None:
-        """Write what is not yet written, in one request; the first one creates the ConfigMap.
+        """Write all pending changes in one request; the first one creates the ConfigMap.
 
         Raises:
             KubernetesError: The ledger cannot be written; status 409: a run of this id has a ledger already.
@@ -221,7 +221,7 @@ class Ledger:
                 kubernetes.core.patch_namespaced_config_map(
                     self.name,
                     kubernetes.profile.namespace,
-                    {"data": data | dict.fromkeys(self._forgotten)},  # a key without a value is taken out
+                    {"data": data | dict.fromkeys(self._forgotten)},  # a key without a value is removed
                     _content_type="application/merge-patch+json",
                 )
             else:
@@ -229,12 +229,12 @@ class Ledger:
                 try:
                     create(kubernetes.clock, lambda: kubernetes.core.create_namespaced_config_map(namespace, manifest))
                 except ApiException as error:
-                    # A request that somebody on its way had sent twice is answered with a conflict.
+                    # If a proxy sent a request twice, the answer is a conflict.
                     if error.status != HTTPStatus.CONFLICT or not self._is_stored(manifest["data"]):
                         raise
 
     def _is_stored(self, data: dict[str, str]) -> bool:
-        """Return True where the cluster's ledger of this name is word for word our own."""
+        """Return True if the cluster's ledger of this name is identical to ours."""
         kubernetes = self._kubernetes
         found = kubernetes.core.list_namespaced_config_map(
             kubernetes.profile.namespace, field_selector=f"metadata.name={self.name}"
@@ -275,7 +275,7 @@ class Ledger:
         ]
 
     def cordons(self, node: str) -> bool:
-        """Return True where an entry, open or settled, lifts a cordon of the node."""
+        """Return True if an entry, open or settled, lifts a cordon of the node."""
         return any(
             isinstance(entry.undo, RestoreNode) and entry.node == node and entry.undo.unschedulable is False
             for entry in self._entries.values()
@@ -291,7 +291,7 @@ class Ledger:
         return all(entry.settled is Cleanliness.CLEAN for entry in self._entries.values())
 
     def is_gone(self) -> bool:
-        """Return True where the ledger was written and somebody deleted it since, which proves every entry clean.
+        """Return True if the ledger was written and has been deleted since, which proves every entry clean.
 
         Raises:
             KubernetesError: The ledgers cannot be listed.
@@ -299,7 +299,7 @@ class Ledger:
         return self._created and not stored_ledgers(self._kubernetes).has(self.name)
 
     def delete(self) -> None:
-        """Delete the ledger, whose every entry must be clean; do nothing where it is gone already.
+        """Delete the ledger, if it still exists; every entry must be clean.
 
         Raises:
             KubernetesError: The ledger cannot be deleted.
@@ -320,7 +320,7 @@ class Ledger:
 
     @classmethod
     def from_stored(cls, kubernetes: Kubernetes, stored: StoredLedger) -> Ledger:
-        """Return the ledger of a dead run, to settle what is open in it; a dead run intends nothing more."""
+        """Return the ledger of a dead run, to settle its open entries; a dead run adds no more."""
         ledger = cls(kubernetes, stored.header)
         ledger._entries = {entry.id: entry for entry in stored.entries}
         ledger._created = True
@@ -343,7 +343,7 @@ def _shortened(evidence: Iterable[str]) -> tuple[str, ...]:
 
 
 def stored_ledgers(kubernetes: Kubernetes) -> StoredLedgers:
-    """Return every ledger of the cluster, including what cannot be read of it.
+    """Return every ledger of the cluster, including the parts that cannot be read.
 
     Raises:
         KubernetesError: The ConfigMaps cannot be listed.
@@ -382,10 +382,10 @@ def _stored(config_map: Any) -> StoredLedger | Unreadable:
 
 
 def _why_not_ours(key: str, entry: Entry, header: Header, before: Iterable[Entry]) -> str:
-    """Return why no run can have written an entry under this key after those before it; empty where one can."""
+    """Return why no run can have written this entry under this key, after the entries before it; empty if one can."""
     if foreign := entry.foreign_objects(header.run_id):
         return f"run {header.run_id} made no {', '.join(foreign)}"
-    if key != _key(entry):  # what is settled would be written beside it
+    if key != _key(entry):  # settling it would write another key
         return f"an entry of this id and place is under {_key(entry)}"
     return "another entry has its id" if any(entry.id == other.id for other in before) else ""
 

@@ -9,19 +9,19 @@ from gameday.cluster.pods import PodFollower
 
 
 def termination_message(pods: PodFollower, name: str) -> AgentResult | None:
-    """Return the result that an agent left when it ended; None where it left none that can be read."""
+    """Return the result that an agent left when it ended; None if it left none that can be read."""
     seen = pods.seen(name)
     return AgentResult.parse(seen.termination) if seen and seen.termination else None
 
 
 def injected_at(pods: PodFollower, injector: str) -> datetime | None:
-    """Return when the fault of an injector that has ended went in.
+    """Return when the fault of a finished injector went in.
 
-    The termination message holds the time also where the injector was ended while it started. Without a message it is
-    only known that the fault is not in any more, so that the time is now at the latest.
+    The termination message has the time even if the injector was ended while it started. Without a message it is only
+    known that the fault is no longer in, so the time is now at the latest.
 
     Returns:
-        The time; None where the fault did not go in, or no such pod was seen.
+        The time; None if the fault did not go in, or no such pod was seen.
     """
     message = termination_message(pods, injector)
     if message and message.written_at:

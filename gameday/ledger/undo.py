@@ -1,6 +1,6 @@
 """Carry out an entry's undo and verify it by reading; the flow's last act and the reaper both use it.
 
-Every undo is idempotent, removes only what we added, and goes on after a failure. An undo that cannot be verified is
+Every undo is idempotent, removes only what we added, and continues after a failure. An undo that cannot be verified is
 UNKNOWN.
 """
 
@@ -48,12 +48,12 @@ from gameday.text import printable
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
 
-# After a signal an undo has to end inside the 30 s Prefect grants a cancelled run (docs/sources.md, Prefect: cancel,
-# kill, lost server). An agent that needs longer goes on by itself (its grace period is 60 s), the entry stays open, and
-# the reaper looks at it later.
+# After a signal an undo has to end within the 30 s that Prefect grants a cancelled run (docs/sources.md, Prefect:
+# cancel, kill, lost server). An agent that needs longer continues by itself (its grace period is 60 s), the entry stays
+# open, and the reaper looks at it later.
 _GONE_WITHIN_S = 15.0
 _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
-# As long as the first agent had to start (gameday/run/agents.py); it may have to wait for its image as well.
+# The same time as the first agent had to start (gameday/run/agents.py); it may have to pull its image as well.
 _SECOND_AGENT_TIMEOUT_S = 60.0
 _SECOND_AGENT_AFTER_SIGNAL_S = 10.0
 
@@ -65,9 +65,9 @@ class UndoResult:
     cleanliness: Cleanliness
     evidence: tuple[str, ...]
     by_deadline: bool = False
-    """The pod's own deadline ended the fault, and not this undo."""
+    """The pod's own deadline ended the fault, not this undo."""
     injector: AgentResult | None = None
-    """The fault's own injector's last word; None: it left none, or this is no fault's undo."""
+    """The last report of the fault's own injector; None: it left none, or the entry is not a fault's."""
 
 
 def undo_entry(
@@ -87,13 +87,13 @@ def undo_entry(
         entry: The entry to undo.
         run_id: The run that made it.
         pods: Follows the run's pods.
-        node_seen: The entry's node (V1Node) as a watch last saw it, which saves a reading before the write.
-        ledger: The entry's ledger, which keeps what a second agent has to know, and shows whether the faults on a node
-            are out; None for a stray pod.
-        after_signal: A signal ended the run, and its sender's own limit runs: wait less long for a second agent.
+        node_seen: The entry's node (V1Node) as a watch last saw it, which saves a read before the write.
+        ledger: The entry's ledger, which keeps what a second agent needs, and shows whether a node's faults are out;
+            None for a stray pod.
+        after_signal: A signal ended the run, and its sender will not wait long: wait less for a second agent.
 
     Returns:
-        UNKNOWN with the reason where the cluster does not answer; nothing is raised for that.
+        The state that was read back; UNKNOWN with the reason if the cluster does not answer, which raises nothing.
     """
     try:
         match entry.undo:
@@ -156,7 +156,7 @@ def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoRes
 
 
 def _end_api_canary(kubernetes: Kubernetes, pod: str, lease: str, pods: PodFollower) -> UndoResult:
-    """Delete the pod, which deletes its Lease if it can; a Lease without a pod would be nobody's."""
+    """Delete the pod, which deletes its Lease if it can; nobody would own a Lease without its pod."""
     deleted = _delete_pod(kubernetes, pod, pods)
     if deleted.cleanliness is not Cleanliness.CLEAN:
         return deleted
@@ -184,7 +184,7 @@ def _delete_flow_control(kubernetes: Kubernetes, name: str, levels: tuple[str, .
 
 
 def _bring_back_operands(kubernetes: Kubernetes, node: str, labels: tuple[str, ...]) -> UndoResult:
-    """Put the labels back; one that somebody else has paused on top of our pause is put back when that is over."""
+    """Put the labels back. If somebody else has paused an operand on top of ours, its label waits for that."""
     try:
         found = bring_back(kubernetes, node, labels)
     except KubernetesError as error:
@@ -199,16 +199,16 @@ def _bring_back_operands(kubernetes: Kubernetes, node: str, labels: tuple[str, .
 def _with_operands_away(
     kubernetes: Kubernetes, node: str, fault: TakeOutFault, pods: PodFollower, take_out: Callable[[], UndoResult]
 ) -> UndoResult:
-    """Take a fault out while operands that keep its GPU open are away; the agent waits until they have let go of it.
+    """Take a fault out while operands that keep its GPU open are away; the agent waits until they have closed it.
 
-    They stay away while it is not known whether the fault is out: the next attempt needs that. The entry is then open.
+    They stay away, and the entry stays open, until it is known that the fault is out: the next attempt needs that.
     """
     message = termination_message(pods, fault.pod)
     if message is None or message.cleanliness is not Cleanliness.CLEAN:
         try:
             send_away(kubernetes, node, fault.operands)
         except KubernetesError as error:
-            if error.status != HTTPStatus.NOT_FOUND:  # a node that is gone has no operands either
+            if error.status != HTTPStatus.NOT_FOUND:  # a node that is gone has no operands, either
                 raise
     result = take_out()
     if result.cleanliness is Cleanliness.UNKNOWN:
@@ -219,7 +219,7 @@ def _with_operands_away(
 
 
 def _restore_lab(lab: Path | None) -> UndoResult:
-    """Restart the lab's components with the settings that it was started with; it answers when they are ready."""
+    """Restart the lab's components with the settings it was started with; it answers when they are ready."""
     if lab is None:
         return UndoResult(Cleanliness.UNKNOWN, ("this profile has no lab_control: use the profile of the lab",))
     try:
@@ -230,7 +230,7 @@ def _restore_lab(lab: Path | None) -> UndoResult:
 
 
 def _restore_gpu_classes(kubernetes: Kubernetes, undo: RestoreGpuClasses) -> UndoResult:
-    """Put back the labels that are as the run set them; what others have changed since is left alone."""
+    """Put back the labels that are still as the run set them; those that others have changed are left alone."""
     counts: Counter[str] = Counter()
     for node, ours in undo.set_to.items():
         before = undo.before.get(node, "")
@@ -250,7 +250,7 @@ def _class_before(now: str, before: str, ours: str) -> str:
 
 
 def _deletion(gone: bool, if_gone: str, if_not: str) -> UndoResult:
-    """Return the result of a deletion; one that has not finished is UNKNOWN, not DIRTY, because it may still finish."""
+    """Return the result of a deletion; an unfinished one is UNKNOWN, not DIRTY, because it may still finish."""
     return UndoResult(Cleanliness.CLEAN, (if_gone,)) if gone else UndoResult(Cleanliness.UNKNOWN, (if_not,))
 
 
@@ -275,7 +275,7 @@ def _take_out_fault(
     was_killed = message is None and before is not None and before.ended
     state = (_logged_undo_state(kubernetes, fault.pod) if was_killed else {}) | fault.undo_state
     if ledger and state != fault.undo_state:
-        # The log goes with its pod: keep what it held where the next attempt finds it.
+        # The log goes with its pod: keep its content where the next attempt finds it.
         ledger.update_undo(entry, fault.model_copy(update={"undo_state": state}))
     uid = kubernetes.delete_pod(fault.pod)
     if not pods.wait_gone(fault.pod, uid, _GONE_WITHIN_S):
@@ -286,7 +286,7 @@ def _take_out_fault(
         return UndoResult(Cleanliness.CLEAN, outcome.evidence, by_deadline, outcome)
     why = f"injector reported {outcome.cleanliness}: {outcome.error}" if outcome else "injector left no message"
     if outcome and ledger and outcome.undo_state.items() - state.items():
-        # A ledger that cannot be written does not hold up the second agent, which gets the state directly.
+        # If the ledger cannot be written, the second agent still starts, because it gets the state directly.
         with suppress(KubernetesError):
             ledger.update_undo(entry, fault.model_copy(update={"undo_state": state | outcome.undo_state}))
     state |= outcome.undo_state if outcome else {}
@@ -323,7 +323,7 @@ def _send_second_agent(
     node, name = entry.node or "", f"{fault.pod}-undo"
     if kubernetes.node_or_none(node) is None:
         forget = f"kubectl -n {kubernetes.profile.namespace} delete configmap {ledger_name(run_id)}"
-        hint = f"where its machine is gone as well, the fault is gone with it, and this forgets it: {forget}"
+        hint = f"if its machine is gone as well, the fault is gone with it, and this forgets it: {forget}"
         return UndoResult(
             Cleanliness.UNKNOWN, (why, f"node {node} is deleted, and no second agent can run there", hint)
         )
@@ -331,7 +331,7 @@ def _send_second_agent(
     try:
         security, account = security_of(task), api_account_of(task)
     except ValueError as error:
-        hint = "run `gameday reap` where the package and the version are installed that put this fault in"
+        hint = "run `gameday reap` in an installation with the package and version that put this fault in"
         return UndoResult(Cleanliness.UNKNOWN, (why, f"no second agent can be sent: {printable(str(error))}", hint))
     manifest = agent_pod(
         name,
@@ -344,7 +344,7 @@ def _send_second_agent(
         security=security,
         account=account,
     )
-    # Another reaper's second agent may be at work already: its result counts as well.
+    # Another reaper's second agent may already be at work: its result counts as well.
     uid: str | None = None
     try:
         uid = kubernetes.create_pod(manifest)
@@ -361,6 +361,9 @@ def _send_second_agent(
     outcome = termination_message(pods, name) if ended() else None
     if outcome is None:
         return UndoResult(Cleanliness.UNKNOWN, (why, "a second agent left no message"))
+    if not outcome.ok and outcome.cleanliness is Cleanliness.CLEAN:
+        # It never came to undo, as one whose image is too old to read its task.
+        return UndoResult(Cleanliness.UNKNOWN, (why, f"a second agent undid nothing: {outcome.error}"))
     return UndoResult(outcome.cleanliness, (why, *outcome.evidence))
 
 
@@ -372,7 +375,7 @@ def _restore_unless_faulty(
     since: datetime | None,
     node_seen: Any | None,
 ) -> UndoResult:
-    """Restore a node whose fault is out and whose quarantine is not older than the ledger, made at `since`."""
+    """Restore a node if its fault is out and its quarantine is not older than the ledger, created at `since`."""
     if fault is not Cleanliness.CLEAN:
         return _keep_quarantined(kubernetes, node, restore, fault)
     found = kubernetes.node_or_none(node) if since else None
@@ -398,9 +401,9 @@ def _restore_node(kubernetes: Kubernetes, node: str, restore: RestoreNode, node_
 
 
 def _older_quarantine(node: V1Node, restore: RestoreNode, since: datetime) -> str:
-    """Return the part of a node's quarantine that this undo would lift, and that was there before; empty for none.
+    """Return the part of a node's quarantine that this undo would lift but that is older than the run; empty if none.
 
-    The API server itself dates both, in whole seconds: the ledger, and the last write of the taints and of the cordon.
+    The API server dates both, in whole seconds: the ledger, and the last write of the taints and of the cordon.
     """
     now, tainted_at, cordoned_at = snapshot(node), taints_written_at(node), cordon_written_at(node)
     if any(map(restore.removes, now.taints)) and tainted_at and tainted_at < since:
@@ -410,7 +413,7 @@ def _older_quarantine(node: V1Node, restore: RestoreNode, since: datetime) -> st
 
 
 def _keep_quarantined(kubernetes: Kubernetes, node: str, restore: RestoreNode, fault: Cleanliness) -> UndoResult:
-    """Leave the quarantine of a node whose fault may still be in; the result is the fault's own, DIRTY or UNKNOWN."""
+    """Leave the quarantine of a node that may still have its fault; the result is the fault's own, DIRTY or UNKNOWN."""
     found = kubernetes.node_or_none(node)
     if found is None:
         return _node_gone(node)

@@ -21,7 +21,7 @@ from gameday.history.events import (
     StepEnded,
     StepStarted,
 )
-from gameday.history.frame_writer import write_frames
+from gameday.history.frames import write_frames
 from gameday.history.journal import History
 from gameday.observe.collect import collect
 from gameday.observe.node_states import note_nodes_after
@@ -117,7 +117,7 @@ def _is_last_word_a_look(history: History) -> bool:
 
 
 def save_frames(run: Run) -> None:
-    """Collect what the frames are made of, and let them be written into the run's folder."""
+    """Collect what the frames are made of, and write them into the run's folder."""
     folder = run.record.folder
     if why_ended(run.profile.rehearsal):
         # Alerts since the last look are in no history; what was not seen to fire is then no proof that it did not.

@@ -1,15 +1,6 @@
-"""Open a run: connect, take the lease, reap what dead runs left, begin the ledger.
+"""Open a run: connect, take the cluster's lease, undo what dead runs left, and begin the ledger.
 
-The whole life of a run, as a flow writes it down:
-
-1. `start_record` makes the run's folder and history; the cluster is not asked yet.
-2. `open_run` takes the cluster's lease, undoes what dead runs left, and begins the ledger. What keeps it from that is a
-   RefusedError.
-3. `undo_at_the_end` surrounds the steps. When they end, for whatever reason, everything is undone and verified.
-4. `under_guardrails` looks at the guardrails for as long as the steps run.
-5. The steps pass values to each other: targets, faults, repairs.
-6. `open_run` closes what it opened: a last look, the frames, the ledger, the leases.
-7. The report is made from the run's folder alone.
+`open_run` closes the run when its block ends. `flows/game_day.py` has the whole life of a run.
 """
 
 from __future__ import annotations
@@ -61,15 +52,15 @@ from gameday.values.results import Trigger
 
 @dataclass(frozen=True)
 class Invocation:
-    """The reason and the means by which a run was started."""
+    """The reason why a run was started, and the means."""
 
     trigger: Trigger
     command: str
-    """A shell line that runs the same again, for the report."""
+    """A shell line that starts the same run again, for the report."""
     flow_run: str | None = None
     """Prefect's id of the run's own flow run; None outside Prefect."""
     process_flow_run: str | None = None
-    """Prefect's id of the flow run that this process was started for, by which its hooks find what it left."""
+    """Prefect's id of the flow run for which this process was started; its hooks find by it what the process left."""
 
 
 @contextmanager
@@ -85,15 +76,15 @@ def open_run(
         record: The run's identity, plan and history.
         profile: The cluster.
         invocation: Why and how the run was started.
-        connect: Makes the adapters of the cluster's servers, which live by the run's clock.
+        connect: Makes the adapters of the cluster's servers, which use the run's clock.
 
     Yields:
-        The run. A season's member is covered by the season's lease and keeps to the nodes it was given.
+        The run. A member of a season is covered by the season's lease, and uses only the nodes it was given.
 
     Raises:
-        RefusedError: The cluster is not fit, or another run holds it; noted in the history, and nothing was changed.
+        RefusedError: The cluster is not fit, or another run holds it. It is in the history, and nothing was changed.
     """
-    # Signals around all of it: one between the opening and the undo would end the run and skip the undo.
+    # Signals cover all of it: one between the opening and the undo would end the run without the undo.
     with record.abort.on_signals():
         closing = Closing(record)
         try:
@@ -115,7 +106,7 @@ def _open(
     closing: Closing,
     connect: Callable[[ClusterProfile, Clock], Servers],
 ) -> Run:
-    if why := why_ended(profile.rehearsal):  # the next one of a season need not ask a server that is gone
+    if why := why_ended(profile.rehearsal):  # the next run of a season need not ask a server that is gone
         raise RefusedError(why, "start the virtual cluster again")
     try:
         servers = connect(profile, record.clock)
@@ -148,7 +139,7 @@ def _assemble(
     invocation: Invocation,
     closing: Closing,
 ) -> Run:
-    """Follow our own pods, reap, and put the run's parts together."""
+    """Follow our own pods, reap, and build the run from its parts."""
     kubernetes, pod_states = servers.kubernetes, PodStates(record.clock)
     pods = PodFollower(
         kubernetes, record.id, partial(pod_states.add_own_pod, profile.namespace), of_every_run=record.member is None
@@ -188,7 +179,7 @@ def _assemble(
 
 
 def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernetes, invocation: Invocation) -> None:
-    """Ask the cluster who it is, which is the run's first request. Raises AdapterError."""
+    """Ask the cluster for its identity, which is the run's first request. Raises AdapterError."""
     identity = kubernetes.identity()
     record.note(
         RunStarted(
@@ -213,7 +204,7 @@ def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernet
 
 
 def _note_chosen_alerts(record: RunRecord) -> None:
-    """Note the rule that stands for each alert which the plan expects by its meaning."""
+    """Note the rule chosen for each alert that the plan expects by its meaning."""
     for alert in record.plan.expect.alerts:
         rules = MEANINGS[alert.meaning] if alert.meaning else ()
         if rule := next((rule for rule in rules if rule.alert == alert.name), None):
@@ -221,7 +212,7 @@ def _note_chosen_alerts(record: RunRecord) -> None:
 
 
 def _check_dangers(plan: Plan, profile: ClusterProfile) -> None:
-    """Refuse a dangerous fault that this cluster does not allow or cannot bear: a copied plan brings its dangers."""
+    """Refuse a dangerous fault that this cluster does not allow or cannot bear, because plans are copied."""
     for fault, why in plan.dangers().items():
         if fault not in profile.allow_dangerous:
             raise RefusedError(

@@ -1,4 +1,4 @@
-"""Undo everything that a run did, whatever ended it."""
+"""Undo everything that a run did, no matter how it ended."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gameday.run.quarantine import keep_out_of_service
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
-# An undo that fails, because the API server restarts, say, or a pod takes long to end, is tried again for this long;
-# less where a signal ended the run, because then somebody's own limit is running (Prefect's 30 s).
+# An undo that fails, for example because the API server restarts or a pod takes long to end, is repeated for this time;
+# for less after a signal, because its sender will not wait long (Prefect: 30 s).
 _RETRY_S = 60.0
 _RETRY_AFTER_SIGNAL_S = 12.0
 _PAUSE_S = 1.0
@@ -32,11 +32,11 @@ def undo_at_the_end(run: Run, *, return_without_qa: bool = False) -> Iterator[No
 
     Args:
         run: The run.
-        return_without_qa: Give a quarantined node back although the flow has no QA step. By default such a node stays
-            out of service, and the cluster is dirty: nobody proved the node good.
+        return_without_qa: Return a quarantined node to service even if the flow has no QA step. By default such a node
+            stays out of service, and the cluster is dirty, because the node was not proved good.
 
     Raises:
-        StopRunError: The block did; it is in the history by then. Every other error passes through, too.
+        StopRunError: The block raised it; it is in the history by then. Other errors pass through, too.
     """
     try:
         yield
@@ -60,10 +60,10 @@ def undo_at_the_end(run: Run, *, return_without_qa: bool = False) -> Iterator[No
 
 
 def undo_everything(run: Run, *, return_without_qa: bool = False) -> None:
-    """Undo what is still open, newest first, and give nodes back last. Raises nothing for the cluster's sake."""
+    """Undo what is still open, newest first, and return nodes last. Errors of the cluster are not raised."""
     if not why_ended(run.profile.rehearsal):
         _undo_in_cluster(run, return_without_qa=return_without_qa)
-    if why_ended(run.profile.rehearsal):  # before the undo, or in its midst
+    if why_ended(run.profile.rehearsal):  # before the undo, or in the middle of it
         _note_gone_with_cluster(run)
 
 
@@ -81,14 +81,14 @@ def _undo_in_cluster(run: Run, *, return_without_qa: bool) -> None:
 
 
 def _note_gone_with_cluster(run: Run) -> None:
-    """Note that a virtual cluster, which has ended, took with it whatever the run had changed in it."""
+    """Note that everything the run had changed in a virtual cluster went when the cluster ended."""
     gone = ("the virtual cluster has ended, and everything in it with it",)
     for entry in run.ledger.open_entries():
         run.note(FaultUndone(intent=entry.id, node=entry.node, by="flow", cleanliness=Cleanliness.CLEAN, evidence=gone))
 
 
 def _note_steps_left_out(run: Run) -> None:
-    """Note the steps that a flow which ended by itself leaves out."""
+    """Note the steps that a flow left out although it ended normally."""
     started = {event.step for event in run.history().of(StepStarted)}
     for step in Step:
         if step not in started:
@@ -114,15 +114,15 @@ def _undo_all(run: Run, chosen: Callable[[Entry], bool]) -> None:
 
 
 def _undo(run: Run, entry: Entry) -> bool:
-    """Undo one entry, and return True where trying again may help.
+    """Undo one entry; return True if trying again may help.
 
-    A bug of ours would only come again, and so would the finding that a node has to stay out of service.
+    It does not help against a bug of ours, nor if the finding is that a node has to stay out of service.
     """
     try:
         keep_samples(run, entry)
         run.undo(entry)
     except Exception as error:
-        # The intent counts as unknown: its undo is not noted.
+        # The intent counts as unknown, because its undo is not noted.
         run.problem(f"the undo of {entry.id} failed: {type(error).__name__}: {error}", "`gameday reap` tries again")
         return False
     return not isinstance(entry.undo, RestoreNode) or run.ledger.fault_on(entry.node) is Cleanliness.CLEAN

@@ -27,6 +27,7 @@ from gameday.rehearsal.observability import ALERTMANAGER_USER
 from gameday.rehearsal.ports import HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
     AUTH_FILE,
+    await_prefect,
     begin_with_template,
     client_environment,
     keep_template,
@@ -266,7 +267,7 @@ class RehearsalCluster:
         if self._blueprint.has_kube_state_metrics:
             self.child(KUBE_STATE_METRICS).await_url(self.urls[KUBE_STATE_METRICS])
         if self._blueprint.prefect:
-            self.child("prefect").await_url(f"{self.urls['prefect']}/api/health")
+            await_prefect(self.child("prefect"), self.urls["prefect"], self.prefect_password)
             if not self._migrated:
                 keep_template(self.folder / "prefect")
         for name in self.dead():

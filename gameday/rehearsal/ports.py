@@ -51,13 +51,26 @@ class HeldPorts:
             StartError: None is free.
         """
         self._sockets: list[socket.socket] = []
+        self._claims: list[socket.socket] = []
         try:
             for number in (first, *[0] * (count - 1)):
-                self._sockets.append(first_free(number, _bound))
+                self._sockets.append(first_free(number, self._bound))
         except OSError as error:
             self.release()
             raise no_port(error) from None
         self.numbers = tuple(int(held.getsockname()[1]) for held in self._sockets)
+
+    def _bound(self, number: int) -> socket.socket:
+        if number:
+            self._claims.append(claim(number))
+        held = socket.socket()
+        try:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind((_LOOPBACK, number))
+        except OSError:
+            held.close()
+            raise
+        return held
 
     def __enter__(self) -> Self:
         return self
@@ -69,8 +82,27 @@ class HeldPorts:
 
     def release(self) -> None:
         """Give the ports back. Idempotent."""
-        while self._sockets:
-            self._sockets.pop().close()
+        for sockets in (self._sockets, self._claims):
+            while sockets:
+                sockets.pop().close()
+
+
+def claim(number: int) -> socket.socket:
+    """Claim a port's number among the programs of ours on this machine, until the socket that is returned is closed.
+
+    Linux would let two of them hold the same number as long as nobody listens on it, and each would start its server.
+    The claim is a name of the abstract namespace (unix(7)), which the kernel gives to one socket at a time.
+
+    Raises:
+        OSError: Another program of ours has it (EADDRINUSE).
+    """
+    claimed = socket.socket(socket.AF_UNIX)
+    try:
+        claimed.bind(f"\0gpu-gameday/port/{number}")
+    except OSError:
+        claimed.close()
+        raise
+    return claimed
 
 
 def no_port(error: OSError) -> StartError:
@@ -113,14 +145,3 @@ def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool],
                 raise
             log.warning("another program took a port before ours listened; starting again on others: %s", error)
             end()
-
-
-def _bound(number: int) -> socket.socket:
-    held = socket.socket()
-    try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((_LOOPBACK, number))
-    except OSError:
-        held.close()
-        raise
-    return held

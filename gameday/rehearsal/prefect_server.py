@@ -18,6 +18,8 @@ from contextlib import closing, suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from gameday.rehearsal.children import Child
+
 _DATABASE = "prefect.db"
 AUTH_FILE = "prefect-password"
 """The file with the password of the server that runs, for the person who started it. Only that person may read it."""
@@ -42,6 +44,17 @@ def new_password() -> str:
 def client_environment(url: str, password: str) -> dict[str, str]:
     """Return the environment of a client of the server at this URL, such as a worker or a flow."""
     return {"PREFECT_API_URL": f"{url}/api", "PREFECT_API_AUTH_STRING": password}
+
+
+def await_prefect(server: Child, url: str, password: str) -> None:
+    """Wait until the server at this URL answers to its own password: on a port that it lost, another one answers.
+
+    Raises:
+        ChildError: It ended, or hung.
+    """
+    user, _, secret = password.partition(":")
+    # Prefect answers /health to everybody.
+    server.await_url(f"{url}/api/admin/version", auth=(user, secret))
 
 
 def prefect_environment(home: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from gameday.rehearsal.folder import private_files
 from gameday.rehearsal.ports import PREFECT_PORT, HeldPorts, start_on_free_ports
 from gameday.rehearsal.prefect_server import (
     AUTH_FILE,
+    await_prefect,
     begin_with_template,
     client_environment,
     keep_template,
@@ -94,7 +95,7 @@ class TemporaryPrefect:
                 self.password_file.write_text(self._password, encoding="ascii")
         self._child = Child("prefect", server_argv(port), self._log, environment, says_ready=False)
         self._child.start()
-        self._child.await_url(f"{self.url}/api/health")
+        await_prefect(self._child, self.url, self._password)
         if self._home and not is_migrated:
             keep_template(self._home)
 

@@ -1,4 +1,4 @@
-"""The interface of a remediation: what every one has, and what it may have beside that."""
+"""The interface of a remediation: its mandatory and its optional parts."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from gameday.host.privileges import UNSTATED, PodSecurity
 
 
 class OptionalParts:
-    """The parts that a remediation may define; each has a safe value where it is left out."""
+    """The optional parts of a remediation; each has a safe default."""
 
     security: ClassVar[PodSecurity] = UNSTATED
-    """The rights over its node that the agent's pod needs, and no more. Left out: none."""
+    """The rights over its node that the agent's pod needs, and no more. Default: none."""
     drains_node: ClassVar[bool] = True
-    """The node is cordoned, and pods with GPUs are evicted before the repair; one that cannot leave prevents it."""
+    """The node is cordoned, and pods with GPUs are evicted before the repair; a pod that cannot leave prevents it."""
     needs_idle_gpu: ClassVar[bool] = False
-    """The baseline refuses a target whose GPU is open in a process that does not leave with the drained pods."""
+    """The baseline refuses a target if its GPU is open in a process that does not leave with the drained pods."""
     takes_node_down: ClassVar[bool] = False
-    """The agent does not outlive the repair: all pods with a controller are evicted before, and the repair succeeded
-    when the node is Ready with another boot id."""
+    """The agent does not survive the repair: all pods with a controller are evicted before, and the repair has
+    succeeded when the node is Ready with a new boot id."""
 
 
 class Remediation(OptionalParts, ABC):
-    """A way to repair a node once the fault is out of it."""
+    """A way to repair a node once its fault is out."""
 
     name: ClassVar[str]
     """The plan's `recover.remediation`: lower-case letters, digits and `-`."""
@@ -36,9 +36,9 @@ class Remediation(OptionalParts, ABC):
         """Repair the node, and prove by reading that it is repaired.
 
         Args:
-            gpu: NVML index of the run's GPU; None where the run chose a node and no GPU.
+            gpu: NVML index of the run's GPU; None if the run chose a node and no GPU.
             host: The node.
-            lines: Evidence for people, to which every act and its result is added.
+            lines: Evidence for people; every act and its result is added to it.
 
         Raises:
             HostError: The node is not repaired; the message says why.

@@ -17,14 +17,14 @@ _QUERY_TIMEOUT_S = 20.0
 
 
 class DriverRestart(Remediation):
-    """Restarts the persistence daemon, so that the driver initialises every GPU anew.
+    """Restarts the persistence daemon, so that the driver initialises every GPU again.
 
-    With the daemon gone and no client left the driver closes every GPU, and initialises it when the daemon comes back.
-    A full reload of the module would need every client of the driver stopped, which is a reboot's work.
+    When the daemon and all clients are gone, the driver closes every GPU, and it initialises them when the daemon comes
+    back. Reloading the module would need every client of the driver stopped, which takes a reboot.
     """
 
     name: ClassVar[str] = "driver-restart"
-    summary: ClassVar[str] = "Restarts nvidia-persistenced, with which the driver initialises every GPU anew"
+    summary: ClassVar[str] = "Restarts nvidia-persistenced, with which the driver initialises every GPU again"
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
 
     def repair(self, gpu: int | None, host: Host, lines: list[str]) -> None:
@@ -32,8 +32,8 @@ class DriverRestart(Remediation):
         if found.load != "loaded":
             lines.append(f"{PERSISTENCE_DAEMON}: {found}")
             raise HostError(
-                f"{PERSISTENCE_DAEMON} is {found.load} on this host, as where the GPU operator runs the driver in a "
-                "container: the driver cannot be restarted there; use remediation: reboot"
+                f"{PERSISTENCE_DAEMON} is {found.load} on this host, for example because the GPU operator "
+                "runs the driver in a container: the driver cannot be restarted there; use remediation: reboot"
             )
         restarted = host.run(["systemctl", "restart", PERSISTENCE_DAEMON], _RESTART_TIMEOUT_S)
         output = " ".join(restarted.stderr.split())[:500]

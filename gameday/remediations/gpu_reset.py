@@ -21,8 +21,8 @@ _POLL_S = 0.25
 class GpuReset(Remediation):
     """Resets one GPU, and writes the reset into the kernel log in the form that the node-health controller reads.
 
-    It is refused, by us or by nvidia-smi, while any process has the GPU open, monitors like the device plugin and DCGM
-    included.
+    It is refused, by us or by nvidia-smi, while any process has the GPU open, even a monitor like the device plugin or
+    DCGM.
     """
 
     name: ClassVar[str] = "gpu-reset"
@@ -35,13 +35,13 @@ class GpuReset(Remediation):
         if before is None:
             raise HostError(f"GPU {gpu} is not among those NVML knows; name one in the plan's `fault.gpu`")
         lines.append(f"before: GPU {before.index} {before.uuid or before.index} {'lost' if before.lost else 'answers'}")
-        # NVML shows no persistence mode of a lost GPU, and nvidia-smi says best what to do about one.
+        # NVML shows no persistence mode of a lost GPU, and nvidia-smi explains best what to do about it.
         with nullcontext() if before.lost else ready_for_reset(host, before, lines):
             _reset(host, before, lines)
 
 
 def _reset(host: Host, before: GpuSample, lines: list[str]) -> None:
-    """Reset the GPU and record the result. Raises HostError where it does not answer afterwards."""
+    """Reset the GPU and record the result. Raises HostError if it does not answer afterwards."""
     name = before.uuid or str(before.index)
     reset = host.run(["nvidia-smi", "--gpu-reset", "-i", name], _RESET_TIMEOUT_S)
     output = " ".join((reset.stdout + " " + reset.stderr).split())[:500]
@@ -65,7 +65,7 @@ def _sample(host: Host, index: int | None) -> GpuSample | None:
 
 
 def _wait_until_back(host: Host, before: GpuSample) -> GpuSample | None:
-    """Return the GPU once it answers, and after 30 s as it is then."""
+    """Return the GPU as soon as it answers, or its state after 30 s."""
     deadline = time.monotonic() + _BACK_WITHIN_S
     while True:
         found = _sample(host, before.index)

@@ -1,6 +1,6 @@
 """Find the remediations: every one in a module of this package, and those that other packages add by entry points.
 
-Adding a remediation is adding a file.
+To add a remediation, add a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def known_remediations() -> Mapping[str, Remediation]:
 
 
 def remediation_for(name: str) -> Remediation:
-    """Return the remediation of this name. Raises ValueError for a name that none has."""
+    """Return the remediation of this name. Raises ValueError if there is none."""
     known = known_remediations()
     if name in known:
         return known[name]

@@ -59,11 +59,12 @@ def _trend(number: RunDuration, earlier: Sequence[Summary]) -> Trend:
         sound=len(sound),
         median_s=median(sound) if sound else None,
         slowest_s=slowest,
-        regressed=_regressed(number.seconds, slowest) if len(sound) >= FEWEST_RUNS else None,
+        regressed=is_slower(number.seconds, slowest) if len(sound) >= FEWEST_RUNS else None,
     )
 
 
-def _regressed(now: float | None, slowest: float | None) -> bool | None:
-    if now is None or slowest is None:
+def is_slower(now_s: float | None, than_s: float | None) -> bool | None:
+    """Return True if a duration is longer than another by more than OVER_PEAK and LEAST_S; None if one is missing."""
+    if now_s is None or than_s is None:
         return None
-    return now > slowest + max(OVER_PEAK * slowest, LEAST_S)
+    return now_s > than_s + max(OVER_PEAK * than_s, LEAST_S)

@@ -43,14 +43,22 @@ def change(seconds: float) -> str:
 
 def clock(at: datetime | None) -> str:
     """Write the time of day in UTC, `09:00:12.4`; the page's script can turn it to the reader's zone."""
-    return (
-        NOT_MEASURED if at is None else _time(at, f"{at.astimezone(UTC):%H:%M:%S.}{at.microsecond // 100_000}", "clock")
-    )
+    return NOT_MEASURED if at is None else _time(at, clock_text(at), "clock")
 
 
 def moment(at: datetime | None) -> str:
     """Write date and time in UTC; the page's script adds the reader's own zone."""
-    return NOT_MEASURED if at is None else _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC", "moment")
+    return NOT_MEASURED if at is None else _time(at, moment_text(at), "moment")
+
+
+def clock_text(at: datetime | None) -> str:
+    """Write the time of day in UTC as plain text."""
+    return NOT_MEASURED if at is None else f"{at.astimezone(UTC):%H:%M:%S.}{at.microsecond // 100_000}"
+
+
+def moment_text(at: datetime | None) -> str:
+    """Write date and time in UTC as plain text."""
+    return NOT_MEASURED if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _time(at: datetime, text: str, kind: str) -> Markup:

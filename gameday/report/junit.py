@@ -104,6 +104,5 @@ def _named(check: str, name: str, seconds: float) -> Element:
 
 
 def _text(value: str) -> str:
-    """XML 1.0 cannot hold control characters at all, however they are escaped, nor half a surrogate pair."""
-    shown = visible(value).encode("utf-8", "replace").decode()
-    return "".join(c for c in shown if c not in "\ufffe\uffff")
+    """XML 1.0 cannot hold control characters at all, however they are escaped, nor these two."""
+    return "".join(c for c in visible(value) if c not in "\ufffe\uffff")

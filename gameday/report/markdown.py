@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from gameday.report.formatting import duration, number, offset, sentence, size
+from gameday.report.formatting import clock_text, duration, moment_text, number, offset, sentence, size
 from gameday.report.page import TEMPLATES
 from gameday.report.safe_text import clip
 
@@ -33,19 +32,9 @@ def _environment(folder: str) -> Environment:
         loader=FileSystemLoader(TEMPLATES / folder), trim_blocks=True, lstrip_blocks=True, finalize=_value
     )
     made.filters.update({one.__name__: one for one in (duration, number, offset, sentence, size)})
-    made.filters["moment"] = _moment
-    made.filters["clock"] = _clock
+    made.filters |= {"moment": moment_text, "clock": clock_text}
     return made
 
 
 def _value(value: Any) -> Any:
-    shown = clip(value)
-    return escaped(str(shown))
-
-
-def _moment(at: datetime | None) -> str | None:
-    return None if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _clock(at: datetime | None) -> str | None:
-    return None if at is None else f"{at.astimezone(UTC):%H:%M:%S.}{at.microsecond // 100_000}"
+    return escaped(str(clip(value)))

@@ -15,7 +15,7 @@ from gameday.checks.verdict import Verdict
 from gameday.errors import RefusedError
 from gameday.history.events import GpusIdentified
 from gameday.plain_file import write_whole
-from gameday.report.compare import LEAST_S, OVER_PEAK
+from gameday.report.compare import LEAST_S, OVER_PEAK, is_slower
 from gameday.report.durations import durations
 from gameday.report.page import environment
 from gameday.report.run_folder import RunFolder, load_run_folder
@@ -41,12 +41,9 @@ class Times(BaseModel):
     @property
     def slower(self) -> str:
         """Return the slower run by its letter; empty where they are alike, or one is not measured."""
-        if self.first_s is None or self.second_s is None:
-            return ""
-        quicker, slower = sorted((self.first_s, self.second_s))
-        if slower <= quicker + max(OVER_PEAK * quicker, LEAST_S):
-            return ""
-        return "A" if self.first_s > self.second_s else "B"
+        if is_slower(self.first_s, self.second_s):
+            return "A"
+        return "B" if is_slower(self.second_s, self.first_s) else ""
 
 
 class Expected(BaseModel):

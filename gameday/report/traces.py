@@ -1,28 +1,33 @@
-"""A run as one OpenTelemetry trace: steps, detection chains, fault window and undos, in OTLP's JSON encoding.
+"""A run as one OpenTelemetry trace: steps, fault window, detection chains and undos.
 
-Names and limits of the encoding: docs/sources.md, OTLP traces. Times and
-values come from the stored history alone, and ids from the run's id, so that
-a second export makes the same trace again.
+Times and values come from the stored history, and ids from the run's id, so that a second export makes the same trace.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from hashlib import sha256
+from itertools import count
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import Status as SpanStatus
+from opentelemetry.trace import StatusCode, set_span_in_context
 
 from gameday.checks.facts import not_yet
-from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
-from gameday.history.events import FaultInjected, Record, RunStarted, StepEnded, StepStarted
+from gameday.history.events import FaultInjected, RunStarted, StepEnded, StepStarted
 from gameday.report.run_folder import RunFolder
 from gameday.report.safe_text import LONGEST, cut, visible
-from gameday.report.sections.chain import Chain, HopRow
-from gameday.report.sections.chain import build as chains_of
-from gameday.report.sections.undo import UndoRow
-from gameday.report.sections.undo import build as undo_proof
+from gameday.report.sections import chain, undo
+from gameday.report.summarise import summarise
+from gameday.report.summary import Summary
 from gameday.text import without_secrets
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
@@ -31,255 +36,209 @@ SERVICE = "gpu-gameday"
 MOST_VALUES = 20
 """Texts of one list; a last one counts the others, so that a run of 500 nodes stays a small request."""
 
-_INTERNAL, _ERROR = 1, 2  # SPAN_KIND_INTERNAL, STATUS_CODE_ERROR
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_NS = 2**63 - 1  # the year 2262: receivers keep these times as signed integers of 64 bits
 
 Value = str | int | float | Sequence[str] | None
 
 
-@dataclass(frozen=True)
-class Span:
-    """A stretch of a run. `key` is unique in the run and makes its id; `error` None means no error."""
+class _Ids(IdGenerator):
+    """Ids that follow from the run's id and the order of its spans."""
 
-    key: tuple[str, ...]
-    name: str
-    start: datetime
-    end: datetime
-    attributes: tuple[tuple[str, Value], ...] = ()
-    error: str | None = None
-    children: tuple[Span, ...] = ()
+    def __init__(self, run_id: str) -> None:
+        self._run_id, self._spans = run_id, count()
+
+    def generate_trace_id(self) -> int:
+        return self._id("trace", 16)
+
+    def generate_span_id(self) -> int:
+        return self._id(f"span {next(self._spans)}", 8)
+
+    def _id(self, name: str, size: int) -> int:
+        return int.from_bytes(sha256(f"{self._run_id} {name}".encode("utf-8", "replace")).digest()[:size])
 
 
-@dataclass(frozen=True)
-class Trace:
-    """A run's spans under one root."""
+class _Trace:
+    """The spans of a run, as they are added."""
 
-    started: RunStarted
-    root: Span
+    def __init__(self, started: RunStarted) -> None:
+        about = {
+            "service.name": SERVICE,
+            "service.version": started.gameday_version,
+            "k8s.cluster.name": started.cluster_name or started.cluster,
+            "k8s.cluster.uid": started.cluster_uid,
+        }
+        # The environment's resource and sampler are those of our own process, not of this run.
+        provider = TracerProvider(
+            sampler=ALWAYS_ON,
+            resource=Resource(_attributes(about)),
+            shutdown_on_exit=False,
+            id_generator=_Ids(started.run_id),
+        )
+        self._added = InMemorySpanExporter()
+        provider.add_span_processor(SimpleSpanProcessor(self._added))
+        self._tracer = provider.get_tracer(SERVICE)
 
     @property
-    def trace_id(self) -> str:
-        """The trace's id, 32 hexadecimal digits."""
-        return _digest(self.started.run_id, ("trace",), 16)
+    def spans(self) -> Sequence[ReadableSpan]:
+        return self._added.get_finished_spans()
 
-    def request(self) -> dict[str, Any]:
-        """Return the body of `POST /v1/traces`: an ExportTraceServiceRequest in OTLP's JSON encoding."""
-        started = self.started
-        resource = (
-            ("service.name", SERVICE),
-            ("service.version", started.gameday_version),
-            ("k8s.cluster.name", started.cluster_name or started.cluster),
-            ("k8s.cluster.uid", started.cluster_uid),
+    def add(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        attributes: Mapping[str, Value],
+        error: str | None = None,
+        parent: Context | None = None,
+    ) -> Context:
+        """Add a span, with an error where `error` is text; return the context that makes it a parent."""
+        span = self._tracer.start_span(
+            _text(name),
+            parent or Context(),
+            attributes=_attributes(attributes),
+            start_time=_nanoseconds(start),
         )
-        scope = {"scope": {"name": SERVICE}, "spans": list(self._spans(self.root, ""))}
-        return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
-
-    def _spans(self, span: Span, parent_id: str) -> Iterator[dict[str, Any]]:
-        span_id = _digest(self.started.run_id, span.key, 8)
-        yield {
-            "traceId": self.trace_id,
-            "spanId": span_id,
-            **({"parentSpanId": parent_id} if parent_id else {}),
-            "name": _text(span.name),
-            "kind": _INTERNAL,
-            "startTimeUnixNano": _nanoseconds(span.start),
-            "endTimeUnixNano": _nanoseconds(span.end),
-            "attributes": _attributes(span.attributes),
-            "status": {} if span.error is None else {"code": _ERROR, "message": _text(span.error)},
-        }
-        for child in span.children:
-            yield from self._spans(child, span_id)
+        if error is not None:
+            span.set_status(SpanStatus(StatusCode.ERROR, _text(error)))
+        span.end(_nanoseconds(max(start, end)))
+        return set_span_in_context(span, Context())
 
 
-def trace_of(run: RunFolder) -> Trace | None:
-    """Return the run's trace; None for a history without a start, which does not say which run it is."""
-    started, result = run.started, run.result
-    if started is None:
-        return None
-    red = result.outcome is not RunOutcome.PASSED or result.cleanliness is not Cleanliness.CLEAN
-    root = Span(
-        key=("run",),
-        name=f"game-day {started.plan_name}",
-        start=min(record.at for record in run.history.records),
-        end=max(record.at for record in run.history.records),
-        attributes=(
-            ("gameday.run.id", started.run_id),
-            ("gameday.plan", started.plan_name),
-            ("gameday.title", run.plan.title if run.plan else None),
-            ("gameday.fault", run.plan.fault.type if run.plan else None),
-            ("gameday.cluster", started.cluster_name or started.cluster),
-            ("gameday.targets", run.target_names),
-            ("gameday.virtual-gpus", "yes" if run.is_virtual else "no"),
-            ("gameday.trigger", started.trigger),
-            ("gameday.outcome", result.outcome),
-            ("gameday.cleanliness", result.cleanliness),
-            ("gameday.why", result.why),
-            ("gameday.broken", _expectations(run, Status.BROKEN)),
-            ("gameday.unknown", _expectations(run, Status.UNKNOWN)),
-            ("gameday.version", started.gameday_version),
-        ),
-        error=(result.why or f"{result.outcome}, {result.cleanliness}") if red else None,
-        children=(*_steps(run), *_fault_window(run), *_detections(run), *_undos(run)),
-    )
-    return Trace(started, _around(root))
+def trace_of(run: RunFolder) -> Sequence[ReadableSpan]:
+    """Return the run's spans, the root first; none for a history without a start, which names no run."""
+    summary = summarise(run)
+    if run.started is None or summary is None:
+        return ()
+    trace = _Trace(run.started)
+    root = _add_root(trace, run, summary)
+    _add_steps(trace, root, run)
+    _add_fault_window(trace, root, run)
+    for one in chain.build(run).chains:
+        _add_detection(trace, root, one)
+    for row in undo.build(run).rows:
+        _add_undo(trace, root, row, run.history.records[-1].at)
+    return trace.spans
+
+
+def _add_root(trace: _Trace, run: RunFolder, summary: Summary) -> Context:
+    times = [record.at for record in run.history.records]
+    about = {
+        "gameday.run.id": summary.run_id,
+        "gameday.plan": summary.plan,
+        "gameday.title": summary.title,
+        "gameday.fault": summary.fault,
+        "gameday.cluster": summary.cluster,
+        "gameday.targets": summary.targets,
+        "gameday.virtual-gpus": "yes" if summary.rehearsal else "no",
+        "gameday.outcome": summary.outcome,
+        "gameday.cleanliness": summary.cleanliness,
+        "gameday.why": summary.why,
+        "gameday.broken": _expectations(run, Status.BROKEN),
+        "gameday.unknown": _expectations(run, Status.UNKNOWN),
+    }
+    error = summary.why if summary.exit_code else None
+    return trace.add(f"game-day {summary.plan}", min(times), max(times), about, error)
 
 
 def _expectations(run: RunFolder, status: Status) -> list[str]:
     return [f"{one.expectation}: {one.why or one.measured}" for one in run.verdicts if one.status is status]
 
 
-def _steps(run: RunFolder) -> Iterator[Span]:
-    """Return a span for each step that began; one that never ended goes on to the last record."""
+def _add_steps(trace: _Trace, root: Context, run: RunFolder) -> None:
+    """Add a span for each step that began; one that never ended goes on to the last record."""
+    started = {event.step: (record, event) for record, event in run.history.with_times(StepStarted)}
+    ended = {event.step: (record, event) for record, event in run.history.with_times(StepEnded)}
     for step in Step:
-        started = _first(run, StepStarted, step)
-        if started is None or not isinstance(started.event, StepStarted):
+        if step not in started:
             continue
-        record = _first(run, StepEnded, step)
-        ended = record.event if record and isinstance(record.event, StepEnded) else None
-        end = (record or run.history.records[-1]).at
-        fine = ended is not None and ended.outcome in (StepOutcome.DONE, StepOutcome.NOT_ASKED)
-        why = (ended.why or f"the step ended {ended.outcome}") if ended else not_yet(run.history, "in this step")
-        yield Span(
-            key=("step", step),
-            name=step,
-            start=started.at,
-            end=max(started.at, end),
-            attributes=(
-                ("gameday.step.outcome", ended.outcome if ended else "cut off"),
-                ("gameday.step.deadline_s", started.event.deadline_s),
-            ),
-            error=None if fine else why,
-        )
+        record, event = started[step]
+        last, end = ended.get(step, (run.history.records[-1], None))
+        error = None
+        if end is None:
+            error = not_yet(run.history, "in this step")
+        elif end.outcome not in (StepOutcome.DONE, StepOutcome.NOT_ASKED):
+            error = end.why or f"the step ended {end.outcome}"
+        outcome = end.outcome if end else "cut off"
+        about = {"gameday.step.outcome": outcome, "gameday.step.deadline_s": event.deadline_s}
+        trace.add(step, record.at, last.at, about, error, root)
 
 
-def _first(run: RunFolder, kind: type[StepStarted] | type[StepEnded], step: Step) -> Record | None:
-    return next((record for record, event in run.history.with_times(kind) if event.step == step), None)
-
-
-def _fault_window(run: RunFolder) -> Iterator[Span]:
-    """Return the window from the first fault written to the last undone, as the report draws it."""
+def _add_fault_window(trace: _Trace, root: Context, run: RunFolder) -> None:
+    """Add the window from the first fault written to the last undone, as the report draws it."""
     window = run.fault_window()
     if window is None or run.zero is None:
         return
     faults = run.history.of(FaultInjected)
     start, end = (run.zero + timedelta(seconds=offset_s) for offset_s in window)
-    yield Span(
-        key=("fault window",),
-        name="fault window",
-        start=start,
-        end=max(start, end),
-        attributes=(
-            ("gameday.fault", tuple(dict.fromkeys(fault.fault for fault in faults))),
-            ("gameday.fault.layer", tuple(dict.fromkeys(fault.layer for fault in faults))),
-            ("gameday.targets", tuple(dict.fromkeys(fault.target.node for fault in faults))),
-            ("gameday.fault.evidence", tuple(line for fault in faults for line in fault.evidence)),
-        ),
+    about = {
+        "gameday.fault": tuple(dict.fromkeys(fault.fault for fault in faults)),
+        "gameday.fault.layer": tuple(dict.fromkeys(fault.layer for fault in faults)),
+        "gameday.targets": tuple(dict.fromkeys(fault.target.node for fault in faults)),
+        "gameday.fault.evidence": tuple(line for fault in faults for line in fault.evidence),
+    }
+    trace.add("fault window", start, end, about, parent=root)
+
+
+def _add_detection(trace: _Trace, root: Context, one: chain.Chain) -> None:
+    """Add a target's detection chain with its hops, each from its cause to itself; none where no hop was seen."""
+    hops = [(row, row.at - _length(row), row.at) for row in one.rows if row.at]
+    if not hops:
+        return
+    breaks = [f"{it.missed}: no '{it.before}' after '{it.after}'" for it in one.breaks]
+    detection = trace.add(
+        "detection",
+        min(start for _, start, _ in hops),
+        max(end for _, _, end in hops),
+        {"k8s.node.name": one.node, "gameday.detection.slowest_hop": one.slowest},
+        "; ".join(breaks) or None,
+        root,
     )
+    for row, start, end in hops:
+        about = {"k8s.node.name": one.node, "gameday.hop.since": row.since, "gameday.hop.source": row.source}
+        trace.add(row.hop, start, end, about, parent=detection)
 
 
-def _detections(run: RunFolder) -> Iterator[Span]:
-    """Return a span for each target's detection chain, with its hops; none for a target without any hop."""
-    for chain in chains_of(run).chains:
-        hops = tuple(_hop(chain, row, row.at) for row in chain.rows if row.at)
-        if not hops:
-            continue
-        breaks = [f"{one.missed}: no '{one.before}' after '{one.after}'" for one in chain.breaks]
-        yield _around(
-            Span(
-                key=("detection", chain.node or ""),
-                name="detection",
-                start=hops[0].start,
-                end=hops[0].end,
-                attributes=(("k8s.node.name", chain.node), ("gameday.detection.slowest_hop", chain.slowest)),
-                error="; ".join(breaks) or None,
-                children=hops,
-            )
-        )
+def _length(row: chain.HopRow) -> timedelta:
+    """Return how long the hop took; nothing where no cause of it was seen."""
+    return timedelta(seconds=max(0.0, (row.end_s or 0.0) - (row.start_s or 0.0)))
 
 
-def _hop(chain: Chain, row: HopRow, at: datetime) -> Span:
-    """Return the hop's span, from its cause to itself; of no length where no cause of it was seen."""
-    length = timedelta(seconds=(row.end_s or 0.0) - (row.start_s or 0.0))
-    return Span(
-        key=("hop", chain.node or "", row.hop),
-        name=row.hop,
-        start=at - max(length, timedelta()),
-        end=at,
-        attributes=(
-            ("k8s.node.name", chain.node),
-            ("gameday.hop.since", row.since),
-            ("gameday.hop.source", row.source),
-        ),
-    )
+def _add_undo(trace: _Trace, root: Context, row: undo.UndoRow, last: datetime) -> None:
+    """Add a change's undo, of no length: a history knows only when it was proved. A missing one is an error."""
+    error = None if row.cleanliness is Cleanliness.CLEAN else f"reading back says {row.cleanliness}"
+    about = {
+        "gameday.undo.act": row.act,
+        "gameday.undo.undo": row.undo,
+        "gameday.undo.object": row.object,
+        "gameday.undo.announced": row.announced_at.isoformat() if row.announced_at else None,
+        "gameday.undo.by": row.by,
+        "gameday.undo.attempts": row.attempts,
+        "gameday.undo.evidence": row.evidence,
+        "gameday.cleanliness": row.cleanliness,
+    }
+    at = row.undone_at or last
+    trace.add("undo", at, at, about, error if row.undone_at else "no undo of this is on record", root)
 
 
-def _undos(run: RunFolder) -> Iterator[Span]:
-    """Return a span for each change's undo, of no length: a history knows only when one was proved.
-
-    An undo that is on no record is an error at the last record.
-    """
-    rows = {row.intent: row for row in undo_proof(run).rows}
-    for row in rows.values():
-        at = row.undone_at or run.history.records[-1].at
-        yield Span(
-            key=("undo", row.intent),
-            name="undo",
-            start=at,
-            end=at,
-            attributes=(
-                ("gameday.undo.act", row.act),
-                ("gameday.undo.undo", row.undo),
-                ("gameday.undo.object", row.object),
-                ("gameday.undo.announced", row.announced_at.isoformat() if row.announced_at else None),
-                ("gameday.undo.by", row.by),
-                ("gameday.undo.attempts", row.attempts),
-                ("gameday.undo.evidence", row.evidence),
-                ("gameday.cleanliness", row.cleanliness),
-            ),
-            error=_undo_error(row),
-        )
+def _nanoseconds(at: datetime) -> int:
+    return max(0, min((at - _EPOCH) // timedelta(microseconds=1) * 1000, _LATEST_NS))
 
 
-def _undo_error(row: UndoRow) -> str | None:
-    if row.undone_at is None:
-        return "no undo of this is on record"
-    return None if row.cleanliness is Cleanliness.CLEAN else f"reading back says {row.cleanliness}"
-
-
-def _around(span: Span) -> Span:
-    """Widen the span to its children: a hop is dated by the clock of its own source."""
-    start = min((child.start for child in span.children), default=span.start)
-    end = max((child.end for child in span.children), default=span.end)
-    return replace(span, start=min(span.start, start), end=max(span.end, end))
-
-
-def _digest(run_id: str, key: Iterable[str], size: int) -> str:
-    return hashlib.sha256("\0".join((run_id, *key)).encode("utf-8", "replace")).hexdigest()[: 2 * size]
-
-
-def _nanoseconds(at: datetime) -> str:
-    return str(max(0, min((at - _EPOCH) // timedelta(microseconds=1) * 1000, _LATEST_NS)))
-
-
-def _attributes(pairs: Iterable[tuple[str, Value]]) -> list[dict[str, Any]]:
-    """Return the pairs as KeyValues; what is not known or empty has none."""
-    return [{"key": key, "value": _value(value)} for key, value in pairs if value not in (None, "", (), [])]
-
-
-def _value(value: Value) -> dict[str, Any]:
-    match value:
-        case str():
-            return {"stringValue": _text(value)}
-        case int():
-            return {"intValue": str(value)}
-        case float():
-            return {"doubleValue": value}
-    texts = list(value or ())
-    more = [f"and {len(texts) - MOST_VALUES} more"] if len(texts) > MOST_VALUES else []
-    return {"arrayValue": {"values": [{"stringValue": _text(text)} for text in texts[:MOST_VALUES] + more]}}
+def _attributes(values: Mapping[str, Value]) -> dict[str, str | int | float | list[str]]:
+    """Return the attributes as they are sent: without what is not known or empty, and every text safe."""
+    sent: dict[str, str | int | float | list[str]] = {}
+    for name, value in values.items():
+        if isinstance(value, int | float):
+            sent[name] = value
+        elif isinstance(value, str):
+            sent[name] = _text(value)
+        elif value:
+            more = [f"and {len(value) - MOST_VALUES} more"] if len(value) > MOST_VALUES else []
+            sent[name] = [_text(text) for text in (*value[:MOST_VALUES], *more)]
+    return {name: value for name, value in sent.items() if value != ""}
 
 
 def _text(value: str) -> str:
-    """Make text from outside safe to send: no credential, no control character, no half of a surrogate pair, cut."""
-    return visible(cut(without_secrets(value), LONGEST)).encode("utf-8", "replace").decode()
+    """Make text from outside safe to send: no credential, no control character, cut."""
+    return visible(cut(without_secrets(value), LONGEST))

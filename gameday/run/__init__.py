@@ -1,4 +1,4 @@
-"""The parts of a run: its record, its watches, its ledger, and the ways it may stop.
+"""The parts of a run: its record, its watches, its ledger, and the ways in which it may stop.
 
-The steps (`tasks/`) are written against this room, which knows no Prefect.
+The steps (`tasks/`) use this room, which does not know Prefect.
 """

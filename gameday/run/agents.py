@@ -1,4 +1,4 @@
-"""Send the agent to a node and wait for its outcome."""
+"""Send the agent to a node and wait for its result."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ from gameday.values.nodes import NodeRole
 
 AGENT_START_TIMEOUT = timedelta(seconds=60)
 """Time from the pod's creation to its first message, on a node that may have to pull the image. Our own choice."""
-# The pod's own deadline lies this far behind the fault's: the agent ends the fault, the deadline ends the agent.
+# The pod's deadline is this much later than the fault's: the agent ends the fault, the deadline ends the agent.
 _DEADLINE_MARGIN = timedelta(seconds=10)
 
 GPU_RESET_HINT = (
     "a run sends the GPU operator's own operands away by itself; set other monitors aside for the run, or give the "
     "plan recover.remediation: reboot"
 )
-"""The hint for a monitor that keeps a GPU open that is to be reset."""
+"""The hint if a monitor keeps a GPU open that has to be reset."""
 ENGINES_HINT = "docs/faults.md, dcgm_field: the fault goes into one engine, and only that engine's clients see it"
-"""The hint for a program that runs a DCGM host engine of its own."""
+"""The hint if a program runs its own DCGM host engine."""
 PRIORITY_CLASS_HINT = (
     "kubectl apply -f deploy/rbac/priority.yaml, or set canary_priority_class in the cluster profile to a class of the "
     "cluster's that preempts nobody"
 )
-"""The hint for a cluster whose admission does not know the class of our GPU pods that go through the scheduler."""
+"""The hint for a cluster that does not know the class of our GPU pods that go through the scheduler."""
 
 SAMPLE_EVERY_S = 0.5
-"""Seconds between two NVML readings of a target: finer than any scrape. A note of 8 GPUs has some 2 kB, so that the
+"""Seconds between two NVML readings of a target: finer than any scrape. A note of 8 GPUs has about 2 kB, so the
 kubelet's log file of 10 MiB (containerLogMaxSize's default) holds about 40 minutes."""
 
 SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | AllReduceTask | ApiCanaryTask | SampleTask
@@ -88,7 +88,7 @@ def send_agent(
 
 
 def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
-    """Return the order to look at a target before anything is broken, and to mark its kernel log."""
+    """Return the order to look at a target and to mark its kernel log before anything is broken."""
     resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
     marker = run.record.log_marker(target.index)
     return MarkTask(
@@ -103,25 +103,25 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
 
 
 def asks_dcgm(plan: Plan) -> bool:
-    """Return whether the plan's fault goes into the node's DCGM host engine."""
+    """Return True if the plan's fault goes into the node's DCGM host engine."""
     return fault_for(plan.fault).asks_dcgm(plan.fault)
 
 
 def must_slow_a_job(plan: Plan) -> bool:
-    """Return whether the fault is one on a GPU, and must slow down a job: it can where the job uses that GPU."""
+    """Return True if the fault is on a GPU and the plan expects it to slow a job down, which must use that GPU."""
     job = plan.expect.job
     return job is not None and job.slows_below is not None and isinstance(plan.fault, GpuParameters)
 
 
 def engines_in(mark_log: str) -> DcgmEnginesNote | None:
-    """Return what the mark agent saw of the node's DCGM engines; None where it was not asked, or its log is lost."""
+    """Return the node's DCGM engines as the mark agent saw them; None if it was not asked, or its log is lost."""
     return next(reversed(notes_in(mark_log, DcgmEnginesNote)), None)
 
 
 def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:
     """Return the processes that keep a GPU from being reset, each as `pid command`.
 
-    The persistence daemon is none of them: it lets go when it is asked to.
+    The persistence daemon does not count: it closes the GPU when asked to.
 
     Args:
         mark_log: The mark agent's log.
@@ -132,17 +132,17 @@ def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:
 
 
 def sample_task(run: ReadOnlyRun, target: ChosenTarget) -> SampleTask:
-    """Return the order to read a target's NVML until the run is over, or somebody ends the pod."""
+    """Return the order to read a target's NVML until the run is over, or the pod is ended."""
     longest = run.plan.guardrails.max_duration.total_seconds()
     return SampleTask(run_id=run.id, node=target.node, interval_s=SAMPLE_EVERY_S, duration_s=longest)
 
 
 def samples_nvml(plan: Plan) -> bool:
-    """Return whether a run samples NVML on its targets.
+    """Return True if a run samples NVML on its targets.
 
     Each reading opens the GPUs for a moment. It must not meet a reset, or the removal of a GPU, at a time that the run
-    does not know: by a fault that needs an idle GPU, or by a cluster that repairs. Where the fault takes the node down,
-    the samples would go with it.
+    does not know: by a fault that needs an idle GPU, or by a cluster that repairs. If the fault takes the node down,
+    the samples would be lost with it.
     """
     fault = fault_for(plan.fault)
     on_gpus = plan.fault.runs_on is NodeRole.GPU
@@ -168,7 +168,7 @@ def intent_id(run: ReadOnlyRun, pod: str) -> str:
 
 
 def agent_act(role: str, node: str) -> str:
-    """Return the ledger's words for the creation of an agent pod."""
+    """Return the ledger's text for the creation of an agent pod."""
     return f"create agent pod ({role}) on {node}"
 
 
@@ -185,20 +185,20 @@ def agent_manifest(run: ReadOnlyRun, name: str, task: SentTask, deadline: timede
         security=security_of(task),
         account=api_account_of(task),
         gpus=task.gpus if isinstance(task, CanaryTask | AllReduceTask) else 0,
-        # The first pod of a run carries the class, so that admission refuses it where the canaries' class is missing.
+        # The run's first pod has this class, so that admission refuses it if the class of the canaries is missing.
         priority_class=run.gpu_pod_template.priority_class if isinstance(task, MarkTask) else None,
     )
 
 
 def await_pod(run: Run, name: str, what: str, timeout: timedelta, *, ready: bool) -> PodSeen | None:
-    """Wait until a pod has ended, or with `ready` until it is Ready.
+    """Wait until a pod has ended; with `ready`, also return once it is Ready.
 
     Args:
         run: The run.
         name: The pod's name.
-        what: The event that is waited for, in words, for the history.
+        what: The awaited event in words, for the history.
         timeout: The longest wait.
-        ready: Return also once the pod is Ready.
+        ready: Also return once the pod is Ready.
 
     Returns:
         The pod as it was then; None after the timeout.
@@ -234,7 +234,7 @@ def run_agent(
 
 
 def injector_deadline(fault: FaultParameters) -> timedelta:
-    """Return the injector pod's deadline, which counts from the pod's start: pulling, injecting and holding."""
+    """Return the injector pod's deadline from the pod's start, for pulling, injecting and holding."""
     return AGENT_START_TIMEOUT + fault.longest_injection + fault.hold + _DEADLINE_MARGIN
 
 
@@ -248,7 +248,7 @@ def inject_fault(
         target: The node and its GPU.
         fault: The fault.
         name: The pod's name.
-        operands: Labels of the operands that have to leave the node when the fault is taken out, too.
+        operands: Labels of the operands that also have to leave the node when the fault is taken out.
 
     Raises:
         StepFailedError: The fault does not go in.
@@ -273,22 +273,22 @@ def inject_fault(
     if note is None:
         raise StepFailedError(f"injector pod {name} is Ready, but its log does not show what it wrote")
     if note.undo_state:
-        # An agent that is killed takes its memory along: a second agent finds the prior values here.
+        # A killed agent loses its memory: the second agent finds the prior values here.
         run.ledger.update_undo(entry, undo.model_copy(update={"undo_state": note.undo_state}))
     return entry, note
 
 
 def _trouble_of(run: Run, node: str) -> str:
-    """Return why a pod on this node can say nothing; empty for a node that is Ready."""
+    """Return why a pod on this node cannot report anything; empty for a node that is Ready."""
     now = run.nodes.now(node)
     if now is None:
-        return f"; node {node} is not there any more" if run.nodes.follows(node) else ""
+        return f"; node {node} is gone" if run.nodes.follows(node) else ""
     ready = now.conditions.get("Ready")
     return "" if ready in (None, "True") else f"; node {node} is not Ready: its condition is {ready}"
 
 
 def _why_not_ready(seen: PodSeen | None) -> str:
-    """Return a pod's phase with its agent's own error, or with whatever it ended with where that is no result."""
+    """Return a pod's phase with its agent's own error, or with the pod's last message if that is not a result."""
     if seen is None:
         return "never seen"
     result = AgentResult.parse(seen.termination or "")

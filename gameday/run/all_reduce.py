@@ -21,7 +21,7 @@ from gameday.run.targets import chosen_targets, opt_in_labels, why_unfit
 ALL_REDUCE_TIMEOUT = timedelta(seconds=LONGEST_S) + AGENT_START_TIMEOUT
 _NOT_FOUND = 404
 _MOST_UNFIT = 5
-"""Each node that is looked at costs a watch: after so many unfit ones the cluster is the problem, not the choice."""
+"""Looking at a node costs a watch. After this many unfit nodes the cluster is the problem, not the choice."""
 
 
 def choose_peers(
@@ -32,17 +32,17 @@ def choose_peers(
     before: Collection[str] = (),
     gpus: int = 0,
 ) -> tuple[str, ...]:
-    """Choose the other nodes of an all-reduce, by the plan's seed, among those that could be targets and are none.
+    """Choose the other nodes of an all-reduce by the plan's seed, among possible targets that are not targets.
 
-    Those of the baseline come first. In a season a node that another run breaks at this moment comes last.
+    Nodes of the baseline come first. In a season, a node that another run is breaking comes last.
 
     Args:
         run: The run.
         target: The node that is measured.
-        wanted: How many others.
-        excluded_nodes: By node: why it cannot take part.
+        wanted: The number of other nodes.
+        excluded_nodes: The nodes that cannot take part, each with the reason.
         before: The other nodes of the baseline.
-        gpus: How many GPUs of each must be free.
+        gpus: The number of GPUs that must be free on each.
 
     Raises:
         StepFailedError: There are too few; the message says what the others lack.
@@ -114,9 +114,9 @@ def all_reduce_task(
         nodes: All nodes in the order of their ranks; the target is the first.
         rank: The rank.
         phase: Before, during or after the fault.
-        secret: What the ranks prove to one another that they know.
-        size: Bytes of a round; 0: rank 0 finds it.
-        lead: Where rank 0 waits; None for itself.
+        secret: The secret that the ranks prove to know.
+        size: Bytes of a round; 0: rank 0 chooses it.
+        lead: The address at which rank 0 waits; None for rank 0 itself.
     """
     fault = run.plan.fault
     job = fault_for(fault).canary_job(fault) if phase == "during" and expected.gpus else CanaryJob()

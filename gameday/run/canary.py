@@ -15,11 +15,12 @@ from gameday.run.targets import ChosenTarget
 
 CanaryPhase = Literal["before", "during", "after"]
 CANARY_TIMEOUT = timedelta(seconds=95) + AGENT_START_TIMEOUT
-"""An all-reduce with NCCL's start takes 90 s at most (gameday/agent/canary.py), a ping 20 s; the pod has to start."""
+"""An all-reduce with NCCL's start takes at most 90 s (gameday/agent/canary.py), a ping 20 s; the pod also has to
+start."""
 
 
 def is_told_by_injector(expected: ExpectedCanary, phase: CanaryPhase) -> bool:
-    """Return whether the injector has measured it, as no other process can: pieces are those of one allocator."""
+    """Return True if the injector measures it, because only its own allocator sees the pieces of memory."""
     return expected.measure is Measure.LARGEST_BLOCK and phase == "during"
 
 
@@ -38,8 +39,8 @@ def canary_task(
         expected: The plan's canary.
         target: The node to measure on, and its GPU.
         phase: Before, during or after the fault.
-        gpus: How many GPUs a measurement on GPUs takes.
-        peer: The node that answered pings before, so that the same one is asked again; None: the plan's.
+        gpus: The number of GPUs that a measurement on GPUs takes.
+        peer: The node that answered pings before, so that it is asked again; None: the plan's.
     """
     fault = run.plan.fault
     job = fault_for(fault).canary_job(fault) if phase == "during" else CanaryJob()

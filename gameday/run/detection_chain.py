@@ -11,7 +11,7 @@ from gameday.values.results import Hop
 
 
 class DetectionChain:
-    """The hops that were seen so far; shared by the steps and the watches' threads."""
+    """The hops that were seen so far; the steps and the watches' threads share it."""
 
     def __init__(self, note: Callable[[Event], None]) -> None:
         self._note = note
@@ -26,7 +26,7 @@ class DetectionChain:
             hop: The link of the chain.
             node: The node whose fault is being detected.
             at: When it happened, by the clock that `source` names.
-            source: Where the time comes from, for the report.
+            source: The source of the time, for the report.
         """
         with self._lock:
             if (hop, node) in self._seen:
@@ -35,18 +35,18 @@ class DetectionChain:
         self._note(HopSeen(hop=hop, node=node, at=at, source=source))
 
     def alerts_were_noted(self, asked_at: datetime) -> None:
-        """Keep that the alerts that fired at a moment were noted."""
+        """Remember that the alerts firing at this moment were noted."""
         self._alerts_asked_at.append(asked_at)
 
     def last_asked(self, since: datetime | None = None, until: datetime | None = None) -> datetime | None:
-        """Return the last look at the alerts, between two moments; None where there was none.
+        """Return the last look at the alerts between two moments; None if there was none.
 
-        An alert that was not noted did not fire then.
+        An alert that was not noted did not fire at that moment.
         """
         looks = (at for at in reversed(self._alerts_asked_at) if until is None or at <= until)
         return next((at for at in looks if since is None or at >= since), None)
 
     def has(self, hop: Hop, node: str) -> bool:
-        """Return True where the hop was seen for this node."""
+        """Return True if the hop was seen for this node."""
         with self._lock:
             return (hop, node) in self._seen

@@ -23,22 +23,24 @@ class DomainChoice:
 
     struck: StruckDomain
     members: Sequence[str]
-    """All GPU nodes of the domain; those that have not opted in are among them."""
+    """All GPU nodes of the domain, also those that have not opted in."""
     count: int
-    """Number of them that are targets."""
+    """Number of targets among them."""
 
 
 def choose_domain(run: ReadOnlyRun, domain: Domain, opted_in: dict[str, str], generator: random.Random) -> DomainChoice:
-    """Choose the domain and how many of its nodes are struck: two lists of names, and two reads where none is named.
+    """Choose the domain and how many of its nodes are struck.
+
+    It costs two lists of names, and two reads if no domain is named.
 
     Args:
         run: The run.
         domain: The plan's.
         opted_in: Labels that a target must carry.
-        generator: The seed's.
+        generator: The seed's generator.
 
     Raises:
-        RefusedError: Some nodes lack the label, no node has the value, or the share is more than may be broken.
+        RefusedError: Some nodes lack the label, no node has the value, or the share is larger than allowed.
         AdapterError: The cluster does not answer.
     """
     pool = {**run.profile.guardrails.pool_selector, **run.plan.targets.selector}
@@ -59,7 +61,7 @@ def choose_domain(run: ReadOnlyRun, domain: Domain, opted_in: dict[str, str], ge
 
 
 def _refuse_unlabelled(run: ReadOnlyRun, label: str, pool: dict[str, str]) -> None:
-    """Refuse a cluster in which some GPU node lacks the label: it may stand in the domain without saying so."""
+    """Refuse a cluster if some GPU node lacks the label: the node may be in the domain without saying so."""
     lacking = [one.name for one in run.kubernetes.candidates(pool, lacking=label)]
     if not lacking:
         return
@@ -73,7 +75,7 @@ def _refuse_unlabelled(run: ReadOnlyRun, label: str, pool: dict[str, str]) -> No
 
 
 def _value_by_seed(run: ReadOnlyRun, label: str, opted_in: dict[str, str], generator: random.Random) -> str:
-    """Return the value of the first opted-in node in the seed's order, so that large domains are chosen more often."""
+    """Return the value of the first opted-in node in the seed's order, so larger domains are chosen more often."""
     names = [one.name for one in run.kubernetes.candidates(opted_in)]
     if not names:
         own = next(f"{key}={required}" for key, required in opted_in.items())
@@ -88,7 +90,7 @@ def _value_by_seed(run: ReadOnlyRun, label: str, opted_in: dict[str, str], gener
 
 
 def _refuse_too_many(run: ReadOnlyRun, count: int, what: str) -> None:
-    """Refuse before each target is watched what the guardrail on nodes would refuse after."""
+    """Refuse too many nodes before the targets are watched; the guardrail on nodes would only refuse after that."""
     of_plan, of_profile = run.plan.guardrails.max_nodes, run.profile.guardrails.max_nodes
     most = min(limit for limit in (of_plan, of_profile, MOST_TARGETS) if limit is not None)
     if count > most:

@@ -1,4 +1,4 @@
-"""The changes of a target that a watch shows, as events of the history; a mere heartbeat is none. Pure."""
+"""The changes of a target that a watch shows, as events of the history; heartbeats do not count. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.history.events import AllocatableSeen, ConditionSeen, CordonSeen, E
 from gameday.values.dated import WHOLE_SECOND_S, Dated
 from gameday.values.nodes import NodeSnapshot
 
-# Characters; the API server's limit for an Event's message. A condition's has no limit of its own.
+# Characters: the API server's limit for an Event's message. A condition's message has no limit.
 _LONGEST_MESSAGE = 1024
 
 
@@ -26,8 +26,8 @@ class Condition:
 
     status: str
     reason: str | None
-    """The condition's reason; None if only the status is known, as from a snapshot: a reason that comes later is then
-    no change."""
+    """The condition's reason; None if only the status is known, e.g. from a snapshot. A reason that comes later is
+    then no change."""
     message: str = ""
     since: datetime | None = None
     """Its lastTransitionTime, by its writer's clock."""
@@ -35,12 +35,12 @@ class Condition:
 
 @dataclass(frozen=True)
 class NodeView:
-    """The statements of detectors and kubelets about a node, apart from its taints."""
+    """A node's state as detectors and kubelets report it, without its taints."""
 
     conditions: Mapping[str, Condition]
     labels: Mapping[str, str]
     gpus: int | None
-    """Allocatable nvidia.com/gpu; None where the node reports none."""
+    """Allocatable nvidia.com/gpu; None if the node reports none."""
     cordoned: bool
     cordon_written_at: datetime | None = None
     labels_written_at: Mapping[str, datetime | None] = field(default_factory=dict)
@@ -49,13 +49,13 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Sight:
-    """A look of a watch: when it was, and since when a change that it shows may have been there."""
+    """A look of a watch: its time, and the earliest time of a change that it shows."""
 
     at: datetime
     absent_at: datetime
 
     def dated(self, own: datetime | None, source: str) -> Dated:
-        """Return the accounts of a change that Kubernetes dates to the second; `own` None: it does not."""
+        """Return the times of a change that Kubernetes dates to the second; `own` is None if it gives no time."""
         stamp = own.astimezone(UTC) if own else None
         return Dated(own=stamp, source=source, open_s=WHOLE_SECOND_S, absent_at=self.absent_at, seen_at=self.at)
 
@@ -85,7 +85,7 @@ def view_of_node(node: Any) -> NodeView:
 
 
 def view_of_snapshot(seen: NodeSnapshot) -> NodeView:
-    """Return the view of a snapshot, which keeps no reason of a condition."""
+    """Return the view of a snapshot, which has no reasons of conditions."""
     conditions = {name: Condition(status, None) for name, status in seen.conditions.items()}
     return NodeView(conditions, seen.labels, seen.allocatable_gpus, seen.unschedulable)
 
@@ -121,7 +121,7 @@ def changes(node: str, before: NodeView, now: NodeView, sight: Sight) -> Iterato
 
 
 class NodeEvents:
-    """The Kubernetes Events about one node: each is new once, and again whenever its count grows."""
+    """The Kubernetes Events about one node: each is new once, and again when its count grows."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -132,13 +132,13 @@ class NodeEvents:
         self._counts[event.metadata.uid] = _count(event)
 
     def new_event(self, event: Any, now: datetime) -> KubernetesEventSeen | None:
-        """Return an Event (CoreV1Event) for the history, dated `now` if by nothing else; None where it is not new."""
+        """Return an Event (CoreV1Event) for the history, dated `now` if it has no time; None if it is not new."""
         count = _count(event)
         if count <= self._counts.get(event.metadata.uid, 0):
             return None
         self._counts[event.metadata.uid] = count
         own = _last_seen_at(event)
-        # An Event may come long after its own time, which is then no contradiction: its writer queues it.
+        # An Event may come long after its own time, because its writer queues it; that is no contradiction.
         open_s = 0.0 if own and own.microsecond else WHOLE_SECOND_S
         dated = Dated(own=own, source="the Event's own time", open_s=open_s, seen_at=now)
         return KubernetesEventSeen(
@@ -158,7 +158,7 @@ def _count(event: Any) -> int:
 
 
 def _last_seen_at(event: Any) -> datetime | None:
-    """Return when it happened last; the field that holds this depends on the API its writer used."""
+    """Return when it happened last; the field depends on the API that its writer used."""
     last = event.series.last_observed_time if event.series else None
     found: datetime | None = last or event.last_timestamp or event.event_time or event.first_timestamp
     return found or event.metadata.creation_timestamp

@@ -1,4 +1,4 @@
-"""Watch the nodes that a run looks at: their state, the pods on them, and the Events about them."""
+"""Watch the nodes that a run looks at: their state, their pods, and the Events about them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gameday.run.node_changes import (
 from gameday.run.pod_states import PodStates
 from gameday.values.nodes import NodeSnapshot, Taint
 
-# A watch that its server closed is open again within one back-off; one that is down for longer shows an old state.
+# A watch that its server closed is open again within one back-off; if it is down for longer, its state is old.
 _MAY_BE_DOWN_S = 5.0
 _EVENTS_NAMESPACE = "default"
 
@@ -37,7 +37,7 @@ class NodeListener:
     """Receives the changes of targets, in the watch's thread. This base ignores them; a run's policy overrides it."""
 
     def on_decision(self, node: str, at: datetime) -> None:
-        """Handle a detector's annotation that it decided about `node` at `at`."""
+        """Handle a detector's annotation that it made a decision about `node` at `at`."""
 
     def on_taint(self, seen: TaintSeen) -> None:
         """Handle a taint that was added or removed."""
@@ -70,8 +70,8 @@ class NodeWatch:
             kubernetes: The cluster.
             run_id: The run whose own pods are followed elsewhere.
             note: Writes an event into the history; called in the watches' threads.
-            pod_states: Collects what becomes of the targets' pods.
-            own_pods: The run's own pods; None where it has none.
+            pod_states: Collects the states of the targets' pods.
+            own_pods: The run's own pods; None if it has none.
             listener: Receives the targets' changes; `add_listener` adds others.
         """
         self._kubernetes = kubernetes
@@ -89,14 +89,14 @@ class NodeWatch:
         self.pod_states = pod_states or PodStates(kubernetes.clock)
 
     def add_listener(self, listener: NodeListener) -> None:
-        """Send the targets' changes from now on to one more listener."""
+        """Send all further changes of the targets to one more listener."""
         self._listeners.append(listener)
 
     def look_at(self, node: str) -> NodeSnapshot | None:
         """Follow a node from now on.
 
         Returns:
-            The node as it is now; None where there is none.
+            The node as it is now; None if there is none.
 
         Raises:
             AdapterError: The watch does not come up.
@@ -111,10 +111,10 @@ class NodeWatch:
         return self.now(node)
 
     def look_at_pods(self, node: str) -> list[GpuPod]:
-        """Follow the pods on a node from now on, but for the run's own, which change more than all the others.
+        """Follow the pods on a node from now on, without the run's own, which change more than all the others.
 
         Returns:
-            The pods that hold GPUs of the node now, the run's own included.
+            The pods that now hold GPUs of the node, the run's own included.
 
         Raises:
             AdapterError: The watch does not come up.
@@ -128,12 +128,12 @@ class NodeWatch:
         return self.gpu_pods_on(node)
 
     def follow_targets(self, chosen: Iterable[NodeSnapshot]) -> None:
-        """Follow the targets, the pods on them and the Events about them, and note every change from now on.
+        """Follow the targets, their pods and the Events about them, and note every change from now on.
 
-        Nodes that were looked at and not chosen are followed no more.
+        Nodes that were looked at but not chosen are no longer followed.
 
         Raises:
-            AdapterError: A watch does not come up; immediately where the server refuses it.
+            AdapterError: A watch does not come up; immediately if the server refuses it.
         """
         chosen = tuple(chosen)
         self.stop(keep={seen.node for seen in chosen})
@@ -144,12 +144,12 @@ class NodeWatch:
         """Follow one more target, and note every change from `seen` on.
 
         Raises:
-            AdapterError: A watch does not come up; immediately where the server refuses it.
+            AdapterError: A watch does not come up; immediately if the server refuses it.
         """
         self._before[seen.node] = seen
         self.look_at(seen.node)
         self.look_at_pods(seen.node)
-        # Changes since the node was first looked at were not noted then.
+        # Changes since the first look at the node have not been noted.
         for node in self._nodes[seen.node].objects():
             self._node_changed(ADDED, node)
         for pod in self._pods[seen.node].objects():
@@ -157,22 +157,22 @@ class NodeWatch:
         self._follow_events(seen.node)
 
     def follows(self, node: str) -> bool:
-        """Return True where the node and its pods are followed."""
+        """Return True if the node and its pods are followed."""
         return node in self._nodes and node in self._pods
 
     def stop(self, keep: Collection[str] = ()) -> None:
-        """End the watches of all nodes but those to keep."""
+        """End the watches of all nodes except those to keep."""
         for followers in (self._nodes, self._pods, self._events):
             for node in followers.keys() - set(keep):
                 followers.pop(node).stop()
 
     def now(self, node: str) -> NodeSnapshot | None:
-        """Return the node as its watch last saw it; None where it is not (or not yet) there."""
+        """Return the node as its watch last saw it; None if it is not there, or not yet."""
         found = self.object(node)
         return snapshot(found) if found is not None else None
 
     def object(self, node: str) -> Any | None:
-        """Return the V1Node as its watch last saw it; None where it is not followed or not there."""
+        """Return the V1Node as its watch last saw it; None if it is not followed or not there."""
         return self._nodes[node].named(node) if node in self._nodes else None
 
     def before(self, node: str) -> NodeSnapshot:
@@ -184,32 +184,32 @@ class NodeWatch:
         return self._pods[node].objects()
 
     def gpu_pods_on(self, node: str) -> list[GpuPod]:
-        """Return the pods that hold GPUs of a followed node as last seen; those that have ended hold none."""
+        """Return the pods that hold GPUs of a followed node, as last seen; pods that have ended hold none."""
         found = [gpu_pod(pod) for pod in self._pods[node].objects()]
         if self._own_pods:
             found += self._own_pods.gpu_pods_on(node)
         return [pod for pod in found if pod.holds_gpu and pod.phase not in ("Succeeded", "Failed")]
 
     def free_gpus(self, node: str) -> int:
-        """Return how many GPUs a followed node offers that no pod holds, as last seen; may be negative."""
+        """Return how many GPUs of a followed node are held by no pod, as last seen; may be negative."""
         now = self.now(node)
         return (now.allocatable_gpus or 0 if now else 0) - sum(pod.gpus for pod in self.gpu_pods_on(node))
 
     def trouble(self, node: str) -> str:
-        """Return why the last state of a target and its pods may be old; empty where its watches are up."""
+        """Return why the last state of a target and its pods may be old; empty if its watches are up."""
         followers = [self._nodes[node], self._pods[node]] if self.follows(node) else []
         return "; ".join(filter(None, (follower.trouble(_MAY_BE_DOWN_S) for follower in followers)))
 
     def wait_until(
         self, node: str, condition: Callable[[], bool], timeout_s: float, check_every_s: float | None = None
     ) -> bool:
-        """Wait until `condition` holds; it is asked again at every change of the node.
+        """Wait until `condition` holds; it is called again at every change of the node.
 
         Args:
             node: A followed node.
-            condition: Asked in this thread, under the watch's lock.
+            condition: Called in this thread, under the watch's lock.
             timeout_s: The longest wait.
-            check_every_s: Also ask after so many seconds without a change; None: only at changes.
+            check_every_s: Also call it after this many seconds without a change; None: only at changes.
 
         Returns:
             True once the condition holds, False after the timeout.
@@ -222,7 +222,7 @@ class NodeWatch:
             self.pod_states.add_target_pod(kind, pod)
 
     def _follow_events(self, node: str) -> None:
-        """Follow the Events about a node, which are one signal among others: the run goes on without them."""
+        """Follow the Events about a node. They are one signal among others, so the run goes on without them."""
         if node in self._events:
             return
         follower = self._events[node] = self._events_about(node).__enter__()
@@ -233,7 +233,7 @@ class NodeWatch:
             self._note(SignalUnwatched(node=node, signal="events", why=str(error)))
 
     def _events_about(self, node: str) -> Follower:
-        """Return a watch of the Events about a node; nodes have no namespace, so these are in `default`."""
+        """Return a watch of the Events about a node; nodes have no namespace, so they are in `default`."""
         events = NodeEvents(node)
 
         def changed(kind: str, event: Any) -> None:
@@ -266,7 +266,7 @@ class NodeWatch:
                 listener.on_node(name, None if kind == DELETED else node)
 
     def _sight(self, name: str) -> Sight:
-        """Return the present look at a node; its follower calls before it is kept, too."""
+        """Return the current look at a node; its follower calls this before it keeps the node, too."""
         now, follower = self._kubernetes.clock.now(), self._nodes.get(name)
         return Sight(now, now - timedelta(seconds=follower.unseen_s if follower else 0.0))
 

@@ -1,4 +1,4 @@
-"""The samples that the agents took of the targets' NVML, as rows of the frame `nvml`."""
+"""The NVML samples that agents took of the targets, as rows of the frame `nvml`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class NvmlSamples:
         self._notes: dict[str, tuple[str, tuple[SampledNote, ...]]] = {}
 
     def has(self, pod: str) -> bool:
-        """Return whether what a pod noted is here already: an undo that fails is tried again."""
+        """Return True if a pod's notes are already here, because a failed undo is tried again."""
         return pod in self._notes
 
     def add(self, node: str, pod: str, notes: Iterable[SampledNote]) -> None:
-        """Add what a sampler's pod on a node noted."""
+        """Add the notes of a sampler's pod on a node."""
         self._notes[pod] = (node, tuple(notes))
 
     def rows(self) -> list[dict[str, object]]:
-        """Return a row for each figure that NVML showed; one that it did not show is no row."""
+        """Return a row for each figure that NVML showed; a missing figure has no row."""
         return [
             {
                 "time": note.at,

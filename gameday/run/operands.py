@@ -1,4 +1,4 @@
-"""The GPU operator's operands on a target, which keep GPUs open, and are away while one is reset."""
+"""The GPU operator's operands on a target: they keep GPUs open, and are away while one is reset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import Taint
 
 UPGRADE_HINT = "run when the driver upgrade there is over"
-"""The hint for a node on which somebody else has sent an operand away."""
+"""The hint for a node with an operand that somebody else has sent away."""
 
 
 def movable_operands(run: ReadOnlyRun, node: str) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def operand_pods(run: ReadOnlyRun, node: str, labels: tuple[str, ...]) -> list[A
 
 
 def expected_taints_that_keep_operands_away(run: ReadOnlyRun, node: str) -> tuple[Taint, ...]:
-    """Return the taints of the plan's expectations under which operands of a followed node would not return to it.
+    """Return the taints that the plan expects and that would keep operands of a followed node away.
 
     Raises:
         ForeignPauseError: Somebody else has sent one of them away.
@@ -40,7 +40,7 @@ def expected_taints_that_keep_operands_away(run: ReadOnlyRun, node: str) -> tupl
 
 
 def refuse_operands_that_would_stay_away(run: ReadOnlyRun, node: str) -> None:
-    """Refuse a plan that sends operands off a followed node which they would not return to in quarantine.
+    """Refuse a plan that sends operands off a followed node to which they could not return in quarantine.
 
     Raises:
         RefusedError: The quarantine would keep them away, or somebody else has sent one away.
@@ -56,9 +56,9 @@ def refuse_operands_that_would_stay_away(run: ReadOnlyRun, node: str) -> None:
 
 
 def uids_before_reset(run: ReadOnlyRun, node: str) -> set[str]:
-    """Return the UIDs of the pods that are gone from a followed node when its GPU is reset or removed.
+    """Return the UIDs of the pods that have left a followed node when its GPU is reset or removed.
 
-    Those are the drained ones and the operands.
+    These are the drained pods and the operands.
 
     Raises:
         RefusedError: Somebody else has sent an operand away.

@@ -1,4 +1,4 @@
-"""The states of the pods that the run watches anyway, as rows of the frame `pods`; costs no request of its own."""
+"""The states of pods that the run watches anyway, as rows of the frame `pods`; it sends no requests of its own."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from gameday.cluster.list_watch import DELETED
 from gameday.cluster.pods import PodSeen
 
 DELETED_PHASE = "Deleted"
-"""The phase in the frame for a pod that the API server has no more."""
+"""The phase in the frame for a pod that the API server no longer has."""
 _ENDED = ("Succeeded", "Failed")
 _ORDER = {"Running": 1, "Succeeded": 2, "Failed": 2, DELETED_PHASE: 3}
 
 
 @dataclass(frozen=True)
 class PodFate:
-    """The end of a target's pod so far: the pod as it was when it ended, or else as last seen."""
+    """The end of a target's pod so far: the pod as it was when it ended, or as last seen."""
 
     pod: GpuPod
     deleted: bool
-    """The API server has it no more."""
+    """The API server no longer has it."""
 
     @property
     def has_left(self) -> bool:
-        """True once the pod holds nothing of its node any more."""
+        """True once the pod no longer holds anything of its node."""
         return self.deleted or self.pod.phase in _ENDED
 
     @property
     def ended_by_itself(self) -> bool:
-        """True where the pod succeeded before anybody disturbed or deleted it."""
+        """True if the pod succeeded before it was disturbed or deleted."""
         return self.pod.phase == "Succeeded" and not self.pod.terminating and not self.pod.disruption
 
     @property
     def is_kept(self) -> bool:
-        """True where the pod runs on, and nobody has begun to end it."""
+        """True if the pod still runs and is not being ended."""
         return not self.has_left and not self.pod.terminating and not self.pod.disruption
 
     @property
@@ -66,7 +66,7 @@ class _State:
 
 
 class PodStates:
-    """Each pod's first sight and every change of its phase or node; filled from the watches' threads."""
+    """Each pod's first sight and every change of its phase or node, from the watches' threads."""
 
     def __init__(self, clock: Clock = Clock()) -> None:
         self._clock = clock
@@ -83,13 +83,13 @@ class PodStates:
         with self._lock:
             self._gpus[seen.uid] = seen.gpus
             before = self._fates.get(seen.uid)
-            # What happens to a pod after its end, such as a cleanup, does not belong to its fate.
+            # Events after a pod's end, such as a cleanup, are not part of its fate.
             had_ended = before is not None and before.pod.phase in _ENDED
             self._fates[seen.uid] = PodFate(before.pod if before and had_ended else seen, deleted=kind == DELETED)
             self._add(seen.uid, seen.namespace, seen.name, pod.spec.node_name or "", phase)
 
     def add_own_pod(self, namespace: str, seen: PodSeen) -> None:
-        """Add a pod of the run itself, wherever it is; one that waits to be scheduled has no node."""
+        """Add a pod of the run itself, on any node; a pod that waits to be scheduled has no node."""
         with self._lock:
             self._gpus[seen.uid] = seen.gpus
             self._add(seen.uid, namespace, seen.name, seen.node or "", DELETED_PHASE if seen.gone else seen.phase)
@@ -117,7 +117,7 @@ class PodStates:
     def _add(self, uid: str, namespace: str, pod: str, node: str, phase: str) -> None:
         last_node, last_phase = self._newest.get(uid, ("", "Pending"))
         node = node or last_node
-        # Two watches may show one pod. A phase never goes back: an earlier one from the slower watch is no change.
+        # Two watches may show the same pod. A phase never goes back: an earlier one from the slower watch is no change.
         is_outdated = _ORDER.get(phase, 0) < _ORDER.get(last_phase, 0)
         if uid in self._newest and (is_outdated or (node, phase) == (last_node, last_phase)):
             return

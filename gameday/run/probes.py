@@ -9,7 +9,7 @@ from gameday.plan.probes import JobProbe
 
 
 def probe_order(job: JobProbe, nodes: Sequence[str], template: GpuPodTemplate) -> ProbeJob:
-    """Return what a plan's job asks for on these targets; without an image of its own it takes the canaries'."""
+    """Return the order for a plan's job on these targets; without its own image it uses the canaries'."""
     return ProbeJob(
         command=job.command,
         image=job.image or template.image,

@@ -22,15 +22,15 @@ _DETECTOR_CORDONS = (Step.INJECT, Step.AWAIT_ALERT, Step.VERIFY_TAINT)
 
 
 _PERSONS = "kubectl"
-"""The managers of what people write by hand begin so: kubectl, kubectl-cordon, kubectl-taint, kubectl-edit."""
+"""The prefix of the managers of manual changes: kubectl, kubectl-cordon, kubectl-taint, kubectl-edit."""
 _LEAVING_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
-"""Keys of the taints by which the autoscalers announce that they delete a node."""
+"""Keys of the taints by which autoscalers announce that they delete a node."""
 _TAKES_NODES_AWAY = re.compile(r"scaledown|delet|remov|terminat|disrupt|interrupt|preempt", re.IGNORECASE)
-"""The reasons of the Events that say who takes a node away, such as ScaleDown or DisruptionTerminating."""
+"""The reasons of the Events that say who removes a node, such as ScaleDown or DisruptionTerminating."""
 
 
 class QuarantineListener(NodeListener):
-    """Records the detector's hops, and aborts the run where somebody else cordons, taints or deletes a target."""
+    """Records the detector's hops, and aborts the run if somebody else cordons, taints or deletes a target."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class QuarantineListener(NodeListener):
             record: The run's plan and current step.
             chain: Where hops are recorded.
             cordoned_by_us: Returns True for a node that this run cordons or has cordoned.
-            keys_to_lift: Keys of the taints that the cluster's detectors set, and that the run takes off again.
+            keys_to_lift: Keys of the taints that the cluster's detectors set and the run removes again.
         """
         self._record = record
         self._chain = chain
         self._cordoned_by_us = cordoned_by_us
         self._keys_to_lift = {*keys_to_lift, *(taint.key for taint in record.plan.expect.taints)}
         self._taken: set[str] = set()
-        """Targets that somebody else cordoned or tainted in this run."""
+        """Targets that somebody else cordoned or tainted during this run."""
 
     def on_decision(self, node: str, at: datetime) -> None:
         if self._record.step is not Step.BASELINE:
@@ -68,7 +68,7 @@ class QuarantineListener(NodeListener):
             self._leave_to_owner(seen.node, f"taint {seen.taint.key}", seen.manager, f"tainted {seen.taint}", seen.at)
 
     def _is_somebody_elses(self, seen: TaintSeen) -> bool:
-        """Return True for a taint that a person or an autoscaler set; one by a detector is the fault's own effect."""
+        """Return True for a taint that a person or an autoscaler set; a detector's taint is the fault's own effect."""
         if self._record.step is Step.BASELINE or self._record.plan.recover.is_hands_off:
             return False
         by_hand = (seen.manager or "").startswith(_PERSONS) or seen.node in self._taken
@@ -92,10 +92,10 @@ class QuarantineListener(NodeListener):
             self._record.abort.request("guard", f"node {name} was deleted during the run ({by})")
 
     def on_cordon(self, seen: CordonSeen) -> None:
-        """Take a cordon for the detector's where the plan expects one, and for a stranger's where nobody here sets one.
+        """Take a cordon for the detector's if the plan expects one, and for a stranger's if nobody here sets one.
 
-        A negative control judges a cordon itself. A cordon that comes during the baseline is a refusal of its checks.
-        A cluster that repairs the node may cordon it whenever it wants.
+        A negative control judges a cordon itself. A cordon during the baseline fails its checks, and the run is
+        refused. A cluster that repairs the node may cordon it at any time.
         """
         if not seen.cordoned:
             return
@@ -108,10 +108,10 @@ class QuarantineListener(NodeListener):
 
 
 def settle_quarantine_put_back(run: Run, node: str) -> None:
-    """Settle as dirty what the run took off a node and the last look found there again, with what a person must do.
+    """Settle as dirty the marks that the run removed but the last look found again, with what a person must do.
 
-    A detector that still reads the fault's lines puts its quarantine back. Taking it off once more would be a race, and
-    would hide a fault of the node's own.
+    A detector that still reads the fault's lines puts its quarantine back. Removing it again would be a race, and would
+    hide a real fault of the node.
     """
     looks = [seen.snapshot for _, seen in run.history().about(NodeSeen, node) if seen.phase == "after"]
     for entry in run.ledger.restorations_of(node) if looks else []:
@@ -135,7 +135,7 @@ def settle_quarantine_put_back(run: Run, node: str) -> None:
 def keep_out_of_service(run: Run, node: str, why: str) -> None:
     """Leave a quarantined node quarantined, and settle that as dirty; undo nothing on purpose.
 
-    A node that never was quarantined is as it was, and its entries are settled as clean.
+    If a node was never quarantined, its entries are settled as clean.
     """
     now = run.nodes.now(node)
     for entry in run.ledger.quarantines_of(node):

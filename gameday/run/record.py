@@ -44,8 +44,8 @@ class RunRecord:
             id: The run's name, unique in its cluster.
             folder: The run's own folder.
             loaded: The plan and the file it came from.
-            member: The run's place in a season; None for a run by itself.
-            clock: The time that the run lives by.
+            member: The run's place in a season; None for a single run.
+            clock: The run's clock.
 
         Raises:
             OSError: The history cannot be written.
@@ -65,7 +65,7 @@ class RunRecord:
 
     @property
     def cpu_s(self) -> float:
-        """Processor seconds since the run's start, of its process and of the children that ended."""
+        """Processor seconds since the run's start, of its process and of its finished children."""
         return _cpu_s() - self._cpu_at_start_s
 
     @property
@@ -74,39 +74,39 @@ class RunRecord:
 
     @property
     def step(self) -> Step:
-        """The step that is under way, or was last."""
+        """The current or last step."""
         return self._step
 
     def begin_step(self, step: Step) -> None:
-        """Make `step` the one that is under way."""
+        """Make `step` the current step."""
         self._step = step
 
     def note(self, event: Event) -> None:
-        """Write into the history. A history that cannot be written ends the run, after its undo."""
+        """Write into the history. If the history cannot be written, the run ends after its undo."""
         self.journal.append(event)
         if why := self.why_unwritten:
             self.abort.request("guard", why)
 
     @property
     def why_unwritten(self) -> str:
-        """The reason why an event could not be written at once, and what to do; empty where each was."""
+        """The reason why an event could not be written at once, and what to do; empty if all were written."""
         failed = self.journal.failed
         return f"the history cannot be written: {not_written(failed, self.journal.path)}" if failed else ""
 
     def problem(self, what: str, hint: str = "") -> None:
-        """Note that something went wrong which does not end the run."""
+        """Note a problem that does not end the run."""
         self.note(Problem(step=self._step, what=what, hint=hint))
 
     def while_waiting(self, errand: Callable[[], None]) -> None:
-        """Call `errand` at every turn of every wait from now on, in the run's own thread."""
+        """Call `errand`, too, at every turn of every wait, in the run's own thread."""
         self._errands.append(errand)
 
     def wait(self, what: str, timeout: timedelta, condition: Callable[[], T | None], every_s: float = 0.1) -> T | None:
-        """Wait until `condition` returns something, and note in the history what is waited for.
+        """Wait until `condition` returns a value, and note the awaited event in the history.
 
         Args:
-            what: The event that is waited for, in words.
-            timeout: The longest wait; the condition is asked at least once.
+            what: The awaited event, in words.
+            timeout: The longest wait; the condition is called at least once.
             condition: Called immediately and then every `every_s` seconds; it returns None until it holds.
             every_s: Seconds between two calls.
 
@@ -114,7 +114,7 @@ class RunRecord:
             The condition's first value that is not None; None after `timeout`.
 
         Raises:
-            StopRunError: Somebody asked the run to stop. Whatever the condition raises passes through as well.
+            StopRunError: A stop was requested. Errors of the condition pass through as well.
         """
         limit = max(0.0, timeout.total_seconds())
         self.note(WaitStarted(step=self._step, what=what, deadline_s=limit))
@@ -132,28 +132,28 @@ class RunRecord:
             self.abort.sleep(self.clock.pause(every_s, left))
 
     def object_name(self, purpose: str, index: int = 0) -> str:
-        """Return the name of an object of the run in the cluster, unique to the purpose and the target's index."""
+        """Return the name of an object of the run in the cluster, unique for the purpose and the target's index."""
         return f"{object_prefix(self.id)}{purpose}" + (f"-{index}" if index else "")
 
     def log_marker(self, index: int) -> str:
-        """Return the text that marks the run's beginning in the kernel log of the target with this index."""
+        """Return the text that marks the run's start in the kernel log of the target with this index."""
         return f"{self.id}-{index}"
 
 
 def start_record(
     run_id: str, loaded: LoadedPlan, reports: Path, member: SeasonMember | None = None, clock: Clock = Clock()
 ) -> RunRecord:
-    """Make the run's folder in `reports`, with the plan in it, and open its history.
+    """Create the run's folder in `reports`, with the plan in it, and open its history.
 
     Args:
         run_id: The run's name, unique in its cluster.
         loaded: The plan and the file it came from.
         reports: The folder that holds the runs' own folders.
-        member: The run's place in a season; None for a run by itself.
-        clock: The time that the run lives by.
+        member: The run's place in a season; None for a single run.
+        clock: The run's clock.
 
     Raises:
-        OSError: The folder exists already, cannot be written, or has too little room; nothing was changed then.
+        OSError: The folder exists already, cannot be written, or has too little room; nothing was changed.
     """
     reports.mkdir(parents=True, exist_ok=True)
     room_in(reports).require()
@@ -165,19 +165,19 @@ def start_record(
 
 
 def folder_of_run(reports: Path, run_id: str) -> Path:
-    """Return the run's own folder, which is in a comparison's folder where the run plays an arm.
+    """Return the run's own folder; a run that plays an arm has it in the comparison's folder.
 
-    A run without a folder gets the path that it would have as a run by itself.
+    For a run without a folder, return the path that it would have as a single run.
     """
     own = reports / run_id
     return own if own.is_dir() else next(reports.glob(f"*/{glob.escape(run_id)}"), own)
 
 
 def new_run_id() -> str:
-    """Return a run id like 20260303-090000-7f3a1c: of the current second, and unique among the runs of that second.
+    """Return a run id like 20260303-090000-7f3a1c: the current second, and a unique end.
 
-    It fits into an object's name, and ids sort by their seconds. Its end is random, as no folder and no cluster is
-    common to all machines that may begin a run.
+    It fits into an object's name, and ids sort by time. The end is random, because the machines that may start a run
+    share neither a folder nor a cluster.
     """
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 

@@ -1,4 +1,4 @@
-"""The outcome of one target's repair, which QA needs to know."""
+"""The result of one target's repair, which QA needs to know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Repair:
 
     target: ChosenTarget
     left_out_because: str = ""
-    """The reason why the repair was left out, so that the node stays out of service; empty if the node may be proved
+    """The reason why the repair was left out and the node stays out of service; empty if the node may be proved
     good."""
     cluster_repairs: bool = False
-    """The cluster repaired the node or did not: the game-day neither keeps it out of service nor gives it back."""
+    """The cluster had to repair the node, so the game-day neither keeps it out of service nor returns it."""

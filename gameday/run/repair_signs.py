@@ -1,4 +1,4 @@
-"""The signs of a repair, as nodes, Events and custom resources show them, and who wrote each. Pure."""
+"""The signs of a repair on nodes, in Events and in custom resources, and who wrote each. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.plan.repair_chain import ResourceSign, Sign
 from gameday.values.results import RepairKind
 
 UNKNOWN_ACTOR = "unknown"
-"""The actor of a hop that the cluster shows, but not by whom it was taken."""
+"""The actor of a hop if the cluster does not show who took it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Mark:
 
     at: datetime
     by: str
-    """The field manager, the Event's component or the resource; UNKNOWN_ACTOR where the cluster names none."""
+    """The field manager, the Event's component or the resource; UNKNOWN_ACTOR if the cluster names none."""
     source: str
     """The place where it was seen, in words."""
     kind: RepairKind | None = None
@@ -31,13 +31,13 @@ class Mark:
 
 @dataclass(frozen=True)
 class NodeState:
-    """The parts of a node that signs speak of."""
+    """The parts of a node to which signs refer."""
 
     name: str
     uid: str
     boot_id: str
     machine: str
-    """The hardware's own id (nodeInfo.systemUUID), which outlives a reboot; empty where the node reports none."""
+    """The hardware's own id (nodeInfo.systemUUID), which survives a reboot; empty if the node reports none."""
     ready: bool
     gpus: int
     cordoned: bool
@@ -76,23 +76,23 @@ def node_state(node: Any, gpu_resource: str) -> NodeState:
 
 @dataclass(frozen=True)
 class NodeLook:
-    """A look at a node: its state now, its state before the fault, and its past since."""
+    """A look at a node: its state now and before the fault, and what has happened since."""
 
     before: NodeState
     now: NodeState
     tainted: Collection[str]
-    """Keys of the taints that were on the node since the fault."""
+    """Keys of the taints that the node has had since the fault."""
     cordoned: bool
-    """The node was cordoned since the fault."""
+    """True if the node has been cordoned since the fault."""
     at: datetime
     """The time at which the watch showed it."""
 
 
 def node_mark(sign: Sign, look: NodeLook) -> Mark | None:
-    """Return the mark of a sign on the node itself; None where the node does not show it.
+    """Return the mark of a sign on the node itself; None if the node does not show it.
 
     Args:
-        sign: The sign; one of Events, custom resources and new nodes is never on the node.
+        sign: The sign; signs in Events, custom resources and new nodes are never on the node.
         look: The node.
     """
     find = _FINDERS.get(sign.source)
@@ -104,7 +104,7 @@ def node_mark(sign: Sign, look: NodeLook) -> Mark | None:
 
 
 _Found = tuple[str, str | None] | None
-"""The sign in words and its writer's name; None where the node does not show it."""
+"""The sign in words and its writer's name; None if the node does not show it."""
 
 
 def _label(sign: Sign, look: NodeLook) -> _Found:
@@ -173,7 +173,7 @@ _FINDERS: Mapping[str, Callable[[Sign, NodeLook], _Found]] = {
 
 
 def event_mark(sign: Sign, seen: KubernetesEventSeen) -> Mark | None:
-    """Return the mark of a Kubernetes Event; None where the sign is another one."""
+    """Return the mark of a Kubernetes Event; None if it does not show the sign."""
     wanted = sign.event
     if wanted is None or wanted.reason != seen.reason or wanted.component not in (None, seen.source):
         return None
@@ -182,7 +182,7 @@ def event_mark(sign: Sign, seen: KubernetesEventSeen) -> Mark | None:
 
 
 def resource_mark(sign: Sign, resource: Mapping[str, Any], nodes: Collection[str], at: datetime) -> Mark | None:
-    """Return the mark of a custom resource about one of these nodes; None where it does not show the sign.
+    """Return the mark of a custom resource about one of these nodes; None if it does not show the sign.
 
     Args:
         sign: The sign.

@@ -1,7 +1,7 @@
-"""Follow how a cluster repairs one target by itself, hop by hop, and date each hop as the cluster shows it.
+"""Follow how a cluster repairs one target, hop by hop, and date each hop as the cluster shows it.
 
-The watches' threads bring nodes, Events and custom resources; the run's own thread looks at the bounds. Nothing here
-asks the cluster anything, or changes it.
+The watches' threads bring nodes, Events and custom resources; the run's own thread checks the time limits. Nothing here
+asks the cluster, or changes it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Hop, RepairHop, RepairKind
 
 CORDON = "cordon"
-"""The name of a quarantine that is a cordon and no taint."""
-# An Event bears its writer's time and arrives later, and its second may have begun before the fault.
+"""The name of a quarantine that is a cordon, not a taint."""
+# An Event has its writer's time but arrives later, and its second may have begun before the fault.
 _CLOCK_TOLERANCE = timedelta(seconds=1)
-# A hop is seen some time after it came; the verdict goes by the hop's own time. Our own choice of patience.
+# A hop is seen some time after it came; the verdict uses the hop's own time. Our own choice.
 _LATEST_SIGHT = timedelta(seconds=2)
 
 
 class RepairWatch(NodeListener):
-    """The hops of one target's repair so far; each is written into the history once it is reached."""
+    """The hops of one target's repair so far; each is written into the history when it is reached."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class RepairWatch(NodeListener):
         Args:
             node: The target (V1Node) right before the fault.
             recover: The plan's repair.
-            quarantine: Returns the expected taint or cordon that the node has, in words; empty where it has none.
-            work_has_moved: Returns True where no GPU pod of before the fault is left on the node.
+            quarantine: Returns in words the expected taint or cordon that the node has; empty if it has none.
+            work_has_moved: Returns True if all GPU pods from before the fault have left the node.
             note: Writes an event into the history; called in the watches' threads.
             clock: The run's.
         """
@@ -72,24 +72,24 @@ class RepairWatch(NodeListener):
         self._note = note
         self._lock = threading.RLock()
         self._begun_at = self._clock.now()
-        """The begin of the watch, right before the fault: its first signs come before the injector reports its time."""
+        """Start of the watch, right before the fault: its first signs come before the injector reports its time."""
         self._fault_at: datetime | None = None
         self._gone_at: datetime | None = None
         self._successor: str | None = None
         self._tainted: set[str] = set()
         self._cordoned = False
         self._since: dict[RepairHop, datetime] = {}
-        """Since when the node's present state shows a hop that a state shows: ready, returned."""
+        """The times since when the node's current state has shown a hop: ready, returned."""
         self._marks: dict[RepairHop, list[Mark]] = {}
         self._awaited = [hop for hop, _ in recover.hops.expected()]
         self._reached: dict[RepairHop, RepairHopSeen] = {}
         self._missed: dict[RepairHop, datetime] = {}
-        """Hops that did not come although the chain went on, with the end of their bounds."""
+        """Hops that did not come although the chain went on, with the end of their time limits."""
         self._ended: RepairChainEnded | None = None
         self._date_states(self._before, self._clock.now())
 
     def begin(self, fault_at: datetime) -> None:
-        """Count from this moment, at which the fault went in by the node's clock."""
+        """Count from this moment, when the fault went in by the node's clock."""
         with self._lock:
             self._fault_at = fault_at
             self._advance()
@@ -102,14 +102,14 @@ class RepairWatch(NodeListener):
 
     @property
     def has_begun(self) -> bool:
-        """True once anything shows that the cluster repairs the node, or has repaired it."""
+        """True once there is a sign that the cluster repairs the node, or has repaired it."""
         with self._lock:
             shown = self._marks.get(RepairHop.REPAIR_BEGUN) or self._marks.get(RepairHop.REPAIRED)
             return bool(shown) or self._gone_at is not None
 
     @property
     def name(self) -> str:
-        """The node in the target's place now: the target, or its successor."""
+        """The name of the node that is now in the target's place: the target itself, or its successor."""
         with self._lock:
             return self._successor or self._target
 
@@ -134,13 +134,13 @@ class RepairWatch(NodeListener):
 
     @property
     def waits_for(self) -> str:
-        """The next hop in words; empty where none is awaited."""
+        """The next hop in words; empty if none is awaited."""
         with self._lock:
             return self._awaited[0] if self._awaited and not self._ended else ""
 
     @property
     def longest(self) -> timedelta:
-        """The longest time from now until the chain must have ended."""
+        """The longest time until the chain must have ended."""
         with self._lock:
             left = sum(
                 (expected.within for hop in self._awaited if (expected := self._recover.hops.of(hop))), timedelta()
@@ -171,7 +171,7 @@ class RepairWatch(NodeListener):
             self._add_signs(lambda sign: resource_mark(sign, resource, names, self._clock.now()))
 
     def take_successor(self, node: Any, pool: dict[str, str]) -> None:
-        """Go on with the node (V1Node) that has taken the target's place."""
+        """Continue with the node (V1Node) that has taken the target's place."""
         with self._lock:
             state = node_state(node, GPU_RESOURCE)
             self._replace(state, pool)
@@ -179,7 +179,7 @@ class RepairWatch(NodeListener):
             self._advance()
 
     def look(self) -> None:
-        """Look at the time and at the pods: reach what they show, and end the chain where a bound is over."""
+        """Check the time and the pods: reach the hops that they show, and end the chain if a time limit is over."""
         with self._lock:
             self._advance()
             if self._ended or self._fault_at is None or not self._awaited:
@@ -198,13 +198,13 @@ class RepairWatch(NodeListener):
                 self._end(hop, f"not within {format_duration(expected.within)}{self._instead(hop)}")
 
     def _miss(self, hop: RepairHop, at: datetime) -> None:
-        """Go on without a hop: work that stays on the node does not keep the cluster from repairing it."""
+        """Continue without a hop: work that stays on the node does not stop the cluster from repairing it."""
         self._awaited.remove(hop)
         self._missed[hop] = at
         self._advance()
 
     def end(self, why: str) -> None:
-        """Stop waiting because the run ends or cannot go on; do nothing where the chain has ended."""
+        """Stop waiting because the run ends or cannot go on, unless the chain has ended."""
         with self._lock:
             if not self._ended and self._awaited:
                 self._end(self._awaited[0], why)
@@ -242,7 +242,7 @@ class RepairWatch(NodeListener):
         self._add_signs(lambda sign: node_mark(sign, look))
 
     def _date_states(self, now: NodeState, at: datetime) -> None:
-        """Keep since when the node has been Ready, and since when it has been in service."""
+        """Remember since when the node has been Ready, and since when it has been in service."""
         before = self._before
         in_service = now.ready and not (now.taints - before.taints) and now.cordoned is before.cordoned
         for hop, is_so in ((RepairHop.READY, self._is_ready(now)), (RepairHop.RETURNED, in_service)):
@@ -261,7 +261,7 @@ class RepairWatch(NodeListener):
         self._add(RepairHop.REPAIRED, Mark(at, by, source, RepairKind.REPLACEMENT))
 
     def _add_signs(self, mark_of: Callable[[Sign], Mark | None]) -> None:
-        """Keep the mark of every sign that is seen for the first time, and go on where that reaches a hop."""
+        """Keep the mark of every sign that is seen for the first time, and continue if that reaches a hop."""
         for hop, expected in self._recover.hops.expected():
             for sign in expected.signs:
                 if (mark := mark_of(sign)) is not None:
@@ -280,7 +280,7 @@ class RepairWatch(NodeListener):
             self._note(self._reached[hop])
 
     def _advance(self) -> None:
-        """Reach every hop that the cluster shows, in their order."""
+        """Reach every hop that the cluster shows, in order."""
         while self._fault_at is not None and not self._ended and self._awaited:
             hop = self._awaited[0]
             mark = self._shown(hop)
@@ -296,7 +296,7 @@ class RepairWatch(NodeListener):
                 self._end(None)
 
     def _shown(self, hop: RepairHop) -> Mark | None:
-        """Return the mark by which the cluster shows the hop; None where it does not show it yet."""
+        """Return the mark that shows the hop; None if the cluster does not show it yet."""
         marks = self._marks.get(hop, [])
         named = next((mark.by for mark in marks if mark.by != UNKNOWN_ACTOR), UNKNOWN_ACTOR)
         if hop is RepairHop.WORK_MOVED:
@@ -305,13 +305,13 @@ class RepairWatch(NodeListener):
         if hop in (RepairHop.READY, RepairHop.RETURNED):
             since = self._since.get(hop)
             if since and hop is RepairHop.RETURNED and self._must_stay_out and since <= self._last()[0]:
-                return None  # it has not gone out of service yet: the window's end judges that
+                return None  # it has not gone out of service yet: the end of the window judges that
             if since and named == UNKNOWN_ACTOR and hop is RepairHop.READY:
                 path = ("f:status", "f:conditions", 'k:{"type":"Ready"}', "f:status")
                 named = last_writer(self._now.managed_fields, *path) or UNKNOWN_ACTOR
             return Mark(since, named, "watch of the node") if since else None
         if hop is RepairHop.REPAIR_BEGUN:
-            # At the latest a repair that is done has begun.
+            # A finished repair must have begun.
             marks = marks or [replace(mark, kind=None) for mark in self._marks.get(RepairHop.REPAIRED, [])]
         if hop is RepairHop.REPAIRED and (repaired := self._recover.hops.repaired) and repaired.kinds:
             marks = [mark for mark in marks if mark.kind in repaired.kinds]
@@ -319,12 +319,12 @@ class RepairWatch(NodeListener):
         return replace(first, by=named) if first and first.by == UNKNOWN_ACTOR else first
 
     def _instead(self, hop: RepairHop) -> str:
-        """Return what came in the hop's place, in words; empty where nothing did."""
+        """Return in words what came in place of the hop; empty if nothing did."""
         others = {str(mark.kind) for mark in self._marks.get(hop, []) if mark.kind}
         return f"; {', '.join(sorted(others))} came, which the plan does not count" if others else ""
 
     def _last(self) -> tuple[datetime, str]:
-        """Return when the hop before the awaited one was or had to be, and its name."""
+        """Return the time and the name of the hop before the awaited one, or the time when it had to come."""
         at, name = self._fault_at or self._clock.now(), str(Hop.WRITTEN)
         if self._reached:
             newest = list(self._reached.values())[-1]
@@ -360,7 +360,7 @@ class RepairWatch(NodeListener):
         self._note(self._ended)
 
     def _left(self) -> list[str]:
-        """Return the taints, cordon and labels that the node has now and did not have before the fault."""
+        """Return the taints, cordon and labels that the node has now but did not have before the fault."""
         if self._gone_at and not self._successor:
             return [f"no node: {self._target} is gone, and no other node took its place"]
         now, before = self._now, self._before

@@ -1,4 +1,4 @@
-"""A run in its cluster, as the steps (`tasks/`) use it. Knows no Prefect."""
+"""A run in its cluster, as the steps (`tasks/`) use it. It does not know Prefect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ReadOnlyRun:
-    """A run that can look at its cluster and change nothing: doctor, dry run, guardrails."""
+    """A run that can look at its cluster but change nothing: doctor, dry run, guardrails."""
 
     record: RunRecord
     profile: ClusterProfile
@@ -49,7 +49,7 @@ class ReadOnlyRun:
 
     @property
     def member(self) -> SeasonMember | None:
-        """The run's place in a season; None for a run by itself."""
+        """The run's place in a season; None for a single run."""
         return self.record.member
 
     @property
@@ -62,13 +62,13 @@ class ReadOnlyRun:
 
     @property
     def quarantine_keys(self) -> tuple[str, ...]:
-        """Keys of the taints that this run may bring about: the plan's, and those that the cluster's detectors use."""
+        """Keys of the taints that this run may cause: the plan's, and those of the cluster's detectors."""
         expected = (taint.key for taint in self.plan.expect.taints)
         return tuple(dict.fromkeys((*expected, *self.profile.quarantine_taint_keys)))
 
     @property
     def gpu_pod_template(self) -> GpuPodTemplate:
-        """The image, class and tolerations of our GPU pods; a taint that the run waits for keeps them off."""
+        """The image, class and tolerations of our GPU pods; a taint that the run waits for keeps them away."""
         tolerates = tuple(key for key in self.profile.ordinary_taint_keys if key not in self.quarantine_keys)
         return GpuPodTemplate(self.profile.canary_image, self.profile.canary_priority_class, tolerates)
 
@@ -77,11 +77,11 @@ class ReadOnlyRun:
         self.record.note(event)
 
     def problem(self, what: str, hint: str = "") -> None:
-        """Note that something went wrong which does not end the run."""
+        """Note a problem that does not end the run."""
         self.record.problem(what, hint)
 
     def history(self) -> History:
-        """Return everything that was noted so far."""
+        """Return everything noted so far."""
         return self.record.journal.history()
 
     def wait(self, what: str, timeout: timedelta, condition: Callable[[], T | None], every_s: float = 0.1) -> T | None:
@@ -98,7 +98,7 @@ class Run(ReadOnlyRun):
     ledger: RunLedger
     chain: DetectionChain
     excluded_nodes: Mapping[str, str]
-    """The reasons why nodes cannot be targets, by node; dead runs left something there."""
+    """Nodes that cannot be targets because dead runs left something there, each with the reason."""
     background: ExitStack
     """Resources, such as log tails, that a step starts and only the end of the run stops."""
     nvml: NvmlSamples = field(default_factory=NvmlSamples)

@@ -52,27 +52,27 @@ class RunLedger:
 
         Args:
             id: The entry's name, unique in the run.
-            act: What is about to be done, in words.
+            act: The intended act, in words.
             undo: How to undo it.
-            node: The node it is done on; None where it is on no node.
-            duration: How long it is to last; the entry expires soon after.
-            defer_write: Write it together with the next intent, which sets this one off.
+            node: The node it is done on; None if it is on no node.
+            duration: How long it should last; the entry expires soon after.
+            defer_write: Write it together with the next intent, which causes this one.
 
         Raises:
             KubernetesError: The ledger cannot be written.
-            AbortedError: Somebody asked the run to stop, or another run may hold the cluster by now.
+            AbortedError: A stop was requested, or another run may hold the cluster by now.
         """
         expires, ahead = self._record.clock.now() + duration + EXPIRY_MARGIN, self.stored.find_open(id, undo)
         entry = self.stored.intend(id=id, act=act, node=node, undo=undo, expires=expires, defer_write=defer_write)
         if ahead is None:
             about = {"object": entry.object, "node": node, "expires": entry.expires}
             self._record.note(IntentRecorded(intent=id, act=act, undo=undo.kind, **about))
-        # The process may have slept: another holder of the lease may have reaped this very intent.
+        # The process may have slept: another holder of the lease may have reaped this intent.
         self.check_lease()
         return entry
 
     def check_lease(self) -> None:
-        """Raise AbortedError where somebody asked the run to stop, or another run may hold the cluster by now."""
+        """Raise AbortedError if a stop was requested, or another run may hold the cluster by now."""
         abort = self._record.abort
         if abort.requested is None:
             try:
@@ -82,14 +82,14 @@ class RunLedger:
         abort.check()
 
     def undo(self, entry: Entry, nodes: NodeWatch) -> Cleanliness:
-        """Undo one entry, verify it by reading, and write down what was found.
+        """Undo one entry, verify it by reading, and write down the result.
 
         Args:
             entry: The entry to undo.
-            nodes: Knows the entry's node, which saves a reading before the write.
+            nodes: Knows the entry's node, which saves a read before the write.
 
         Returns:
-            UNKNOWN where the cluster does not answer; nothing is raised for that.
+            The state that was read back; UNKNOWN if the cluster does not answer, which raises nothing.
         """
         done = undo_entry(
             self._kubernetes,
@@ -121,8 +121,8 @@ class RunLedger:
             entry: The entry that was undone, or is kept on purpose.
             cleanliness: What reading back showed.
             evidence: The lines that prove it.
-            by_deadline: The agent's own deadline ended the fault, and not this run.
-            went_in: Whether the fault went in, by its injector's word; None: it is not known, or there is no fault.
+            by_deadline: The agent's own deadline ended the fault, not this run.
+            went_in: True if the fault went in, by its injector's report; None: not known, or there is no fault.
         """
         by, what = "deadline" if by_deadline else "flow", {"intent": entry.id, "node": entry.node, "went_in": went_in}
         self._record.note(FaultUndone(by=by, cleanliness=cleanliness, evidence=evidence, **what))
@@ -134,7 +134,7 @@ class RunLedger:
             )
 
     def update_undo(self, entry: Entry, undo: Undo) -> None:
-        """Write down immediately what the undo of an act that is done has to know. Raises KubernetesError."""
+        """Write immediately what the undo of a finished act needs to know. Raises KubernetesError."""
         self.stored.update_undo(entry, undo)
 
     def open_entries(self) -> list[Entry]:
@@ -142,17 +142,17 @@ class RunLedger:
         return self.stored.open_entries()
 
     def quarantines_of(self, node: str) -> list[Entry]:
-        """Return the open entries that give a node back."""
+        """Return the open entries that return a node to service."""
         return [entry for entry in self.open_entries() if isinstance(entry.undo, RestoreNode) and entry.node == node]
 
     def cordons(self, node: str) -> bool:
-        """Return True where this run undoes, or has undone, a cordon of the node: the detector's or its own."""
+        """Return True if this run lifts, or has lifted, a cordon of the node: the detector's or its own."""
         return self.stored.cordons(node)
 
     def restorations_of(self, node: str) -> list[Entry]:
-        """Return the entries that gave the node back, once it was read so."""
+        """Return the entries that returned the node to service, once reading has shown it."""
         return self.stored.restorations_of(node)
 
     def fault_on(self, node: str | None) -> Cleanliness:
-        """Return what is known of the faults on a node: CLEAN once each was read back as out."""
+        """Return the known state of a node's faults: CLEAN once each was read back as out."""
         return self.stored.fault_on(node)

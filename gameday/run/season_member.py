@@ -1,4 +1,4 @@
-"""The place of a run in a season: the lease that covers it, its nodes, and what its sibling runs may set off."""
+"""The place of a run in a season: the lease that covers it, its nodes, and the effects of its sibling runs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class SeasonMember(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     season: str
-    """The season's id: the holder that its lease names, and the beginning of the run's own id."""
+    """The season's id: the holder of its lease, and the prefix of the run's own id."""
     targets: tuple[str, ...]
     """The nodes the season chose for this run."""
     seed: int
-    """The seed that it chose them by."""
+    """The seed with which it chose them."""
     sibling_nodes: frozenset[str] = frozenset()
-    """Nodes that sibling runs may break meanwhile."""
+    """Nodes that sibling runs may break at the same time."""
     sibling_alerts: frozenset[str] = frozenset()
-    """Alerts that sibling runs expect: one that names no node may be a sibling's."""
+    """Alerts that sibling runs expect: one without a node may be a sibling's."""
 
     approval: Approval | None = None
-    """The season's approval; None if the run has to ask for one itself, should its plan need it."""
+    """The season's approval; None if the run has to ask for its own, in case its plan needs one."""
 
     def is_siblings_alert(self, alert: str, node: str | None) -> bool:
-        """Return True where a sibling run may have set the alert off, so that this run must not be blamed for it."""
+        """Return True if a sibling run may have caused the alert, so that this run must not be blamed for it."""
         return node in self.sibling_nodes if node else alert in self.sibling_alerts

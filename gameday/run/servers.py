@@ -1,4 +1,4 @@
-"""The servers of a cluster that a run asks, opened together and closed together."""
+"""The servers of a cluster that a run asks, opened and closed together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.history.events import ApiCost
 
 
 class Servers:
-    """The adapters of one run. Opening them asks no server anything."""
+    """The adapters of one run. Opening them sends no request."""
 
     def __init__(self, profile: ClusterProfile, clock: Clock = Clock()) -> None:
         self.kubernetes = Kubernetes(profile, clock=clock)
@@ -29,7 +29,7 @@ class Servers:
             server.close()
 
     def costs(self) -> list[ApiCost]:
-        """Return what each server was asked so far."""
+        """Return the requests to each server so far."""
         counters: list[tuple[Literal["kubernetes", "prometheus", "alertmanager", "loki"], CallCounter]] = [
             ("kubernetes", self.kubernetes.counter),
             ("prometheus", self.prometheus.http.counter),

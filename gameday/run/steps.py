@@ -1,4 +1,4 @@
-"""Begin and end a step in the history, whatever happens inside it."""
+"""Begin and end a step in the history, no matter what happens inside it."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class StepResult:
 
 @contextmanager
 def step(run: Run, which: Step, bound: timedelta | None = None) -> Iterator[StepResult]:
-    """Note the begin and the end of a step around its work.
+    """Note the start and the end of a step around its work.
 
-    A server that does not answer ends the step as unknown and the run with it; a step that can go on without that
-    server catches AdapterError itself and calls `result.mark_unknown`.
+    If a server does not answer, the step ends as unknown and the run with it. A step that can go on without that server
+    catches AdapterError itself and calls `result.mark_unknown`.
 
     Args:
         run: The run.
         which: The step.
-        bound: The longest that the step may wait by the plan; None where the plan sets no bound.
+        bound: The longest time that the plan lets the step wait; None if the plan sets no bound.
 
     Yields:
         The findings, to which the step adds.
@@ -60,7 +60,7 @@ def step(run: Run, which: Step, bound: timedelta | None = None) -> Iterator[Step
         try:
             yield result
         except (AdapterError, StepFailedError):
-            # After a long sleep another run may have undone this one: an error then says nothing about this step.
+            # During a long sleep another run may have undone this one: then an error says nothing about this step.
             run.ledger.check_lease()
             raise
     except AbortedError as error:

@@ -1,4 +1,4 @@
-"""Find the node that takes the place of a target whose node object is gone: the same pool, and newer than the fault."""
+"""Find the node that replaces a target that is gone: in the same pool, and newer than the fault."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ POOL_LABELS = (
     "cloud.google.com/gke-nodepool",
     "kubernetes.azure.com/agentpool",
 )
-"""Labels by which Karpenter, EKS, GKE and AKS name the pool of a node."""
+"""Labels by which Karpenter, EKS, GKE and AKS name a node's pool."""
 _KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product")
-# creationTimestamp has whole seconds, and the fault is dated by the node's clock.
+# creationTimestamp has whole seconds, and the fault has the time of the node's clock.
 _CLOCK_TOLERANCE = timedelta(seconds=2)
 
 
@@ -28,7 +28,7 @@ def pool_of(labels: Mapping[str, str], otherwise: Mapping[str, str]) -> dict[str
 
     Args:
         labels: The node's labels.
-        otherwise: The labels to use where the node names neither its pool, nor its instance type and GPU.
+        otherwise: The labels to use if the node names neither its pool nor its instance type and GPU.
     """
     named = {key: labels[key] for key in POOL_LABELS if key in labels}
     kind = {key: labels[key] for key in _KIND_LABELS if key in labels}
@@ -36,10 +36,10 @@ def pool_of(labels: Mapping[str, str], otherwise: Mapping[str, str]) -> dict[str
 
 
 class PoolWatch:
-    """A watch of one pool, from the moment at which a target of it was gone."""
+    """A watch of one pool, from the moment when a target of it was gone."""
 
     def __init__(self, kubernetes: Kubernetes, pool: Mapping[str, str], fault_at: datetime) -> None:
-        """Begin the watch.
+        """Start the watch.
 
         Args:
             kubernetes: The cluster.
@@ -63,7 +63,7 @@ class PoolWatch:
         self._follower.stop()
 
     def _if_newer(self, node: dict[str, Any]) -> Any:
-        """Return the model of a node that is newer than the fault, and None for the pool's others, however many."""
+        """Return the model of a node that is newer than the fault; None for the pool's other nodes."""
         created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
         return client.V1Node.from_dict(node) if created >= self._after else None
 

@@ -16,18 +16,18 @@ from gameday.run.domain import DomainChoice, choose_domain
 from gameday.run.run import ReadOnlyRun
 from gameday.values.nodes import NodeRole, NodeSnapshot, Target
 
-# The words after "Target chosen: NODE GPU 5, " in the timeline.
+# The text after "Target chosen: NODE GPU 5, " in the timeline.
 _RULE = "from {first}{count} opted-in node{s} (seed {seed})"
 _RULE_FREE = ", preferring nodes with a free GPU"
 _RULE_BUSY = " and running GPU pods"
 _RULE_SEASON = "by season {season} (seed {seed})"
 _RULE_DOMAIN = "from the GPU nodes of {domain} (seed {seed}), {share:g} % of them"
 _RULE_NAMED = "named by the plan"
-# What the GPU operator hands a node's GPUs to (container, vm-passthrough, vm-vgpu); without the label containers.
+# The user of a node's GPUs by the GPU operator's label (container, vm-passthrough, vm-vgpu); containers without it.
 _WORK_LABEL, _CONTAINERS = "nvidia.com/gpu.workload.config", "container"
-# GPU feature discovery's label, and its mark in the product's name where MIG's strategy is `single`.
+# GPU feature discovery's label, and its mark in the product's name if MIG's strategy is `single`.
 _PRODUCT_LABEL, _MIG_PRODUCT = "nvidia.com/gpu.product", "-MIG-"
-# Each node that is looked at costs a watch: after this many unfit ones the cluster, not the choice, is the problem.
+# Looking at a node costs a watch. After this many unfit nodes the cluster is the problem, not the choice.
 _MOST_UNFIT = 5
 
 
@@ -36,7 +36,7 @@ class ChosenTarget:
     """A node that the run breaks, and its GPU."""
 
     index: int
-    """The target's place among the run's targets, from 0; part of the names of its pods."""
+    """The target's position among the run's targets, from 0; part of its pods' names."""
     target: Target
     before: NodeSnapshot
     """The node as it was when it was chosen."""
@@ -54,7 +54,7 @@ Targets = tuple[ChosenTarget, ...]
 
 
 def chosen_targets(history: History) -> tuple[Target, ...]:
-    """Return the targets that a run has chosen; none before it did."""
+    """Return the targets that a run has chosen; empty before it has."""
     chosen = history.last(TargetsChosen)
     return chosen.targets if chosen else ()
 
@@ -71,12 +71,12 @@ def required_label(run: ReadOnlyRun) -> str:
 
 
 def pool_labels(run: ReadOnlyRun) -> dict[str, str]:
-    """Return the labels of the nodes on which a resubmitted GPU job may run: the pool that the targets belong to."""
+    """Return the labels of the nodes on which a resubmitted GPU job may run: the targets' pool."""
     return run.profile.guardrails.pool_selector or opt_in_labels(run)
 
 
 def chosen_seed(run: ReadOnlyRun) -> int:
-    """Return the seed that chooses nodes and GPUs: in a season the season's, else the plan's."""
+    """Return the seed that chooses nodes and GPUs: the season's, or the plan's outside a season."""
     return run.member.seed if run.member else run.plan.targets.seed
 
 
@@ -86,11 +86,11 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
     The seed also chooses the GPUs. Nodes on which every expectation can be proved come first.
 
     Args:
-        run: Its plan, its profile and its cluster.
-        excluded_nodes: By node: why it cannot be a target.
+        run: The run, for its plan, profile and cluster.
+        excluded_nodes: The nodes that cannot be targets, each with the reason.
 
     Raises:
-        RefusedError: There are too few; the message says what each node that was looked at lacks.
+        RefusedError: There are too few; the message says what each examined node lacks.
         AdapterError: The cluster does not answer.
     """
     labels = opt_in_labels(run)
@@ -132,7 +132,7 @@ def choose_targets(run: ReadOnlyRun, excluded_nodes: Mapping[str, str]) -> Targe
 def _candidates(
     run: ReadOnlyRun, labels: dict[str, str], generator: random.Random, domain: DomainChoice | None
 ) -> tuple[Sequence[str], str]:
-    """Return the nodes to look at in this order, and the rule that says why these."""
+    """Return the nodes to look at, in order, and the rule that explains the choice."""
     wanted, seed = run.plan.targets, chosen_seed(run)
     if run.member:
         return list(run.member.targets), _RULE_SEASON.format(season=run.member.season, seed=seed)
@@ -153,7 +153,7 @@ def _candidates(
 def _fit_among(
     run: ReadOnlyRun, names: Sequence[str], labels: Mapping[str, str], excluded_nodes: Mapping[str, str], count: int
 ) -> tuple[list[NodeSnapshot], list[str]]:
-    """Return `count` fit nodes, or fewer, the best first; and what each unfit one lacks."""
+    """Return up to `count` fit nodes, the best first, and what each unfit node lacks."""
     wanted, fit, second_best, unfit = run.plan.targets, list[NodeSnapshot](), list[NodeSnapshot](), list[str]()
     for name in names:
         enough = len(fit) + len(second_best) >= count and len(second_best) > _MOST_UNFIT
@@ -172,12 +172,12 @@ def _fit_among(
 
 
 def judges_running_pods(plan: Plan) -> bool:
-    """Return True where a target without GPU pods would leave one of the plan's questions open."""
+    """Return True if a target without GPU pods would leave one of the plan's questions open."""
     return plan.expect.workloads.running_pods != "any"
 
 
 def _leaves_questions_open(run: ReadOnlyRun, seen: NodeSnapshot) -> bool:
-    """Return True where something could not be proved: no GPU pod to be kept, or no GPU free for one that returns."""
+    """Return True if something could not be proved: no GPU pod that must stay, or no free GPU for one that returns."""
     if run.plan.fault.runs_on is not NodeRole.GPU:
         return False
     pods = run.nodes.look_at_pods(seen.node)
@@ -194,7 +194,7 @@ def _unfit(run: ReadOnlyRun, seen: NodeSnapshot, labels: Mapping[str, str]) -> s
 def why_unfit(
     seen: NodeSnapshot, labels: Mapping[str, str], quarantine_keys: Collection[str], ordinary_keys: Collection[str]
 ) -> str:
-    """Return why this node cannot be a target; empty where it can.
+    """Return why this node cannot be a target; empty if it can.
 
     Args:
         seen: The node.
@@ -217,9 +217,9 @@ def why_unfit(
 
 
 def _without_whole_gpus(seen: NodeSnapshot) -> str:
-    """Return why our pods, which ask for whole GPUs, could not run there; empty where they can.
+    """Return why our pods, which ask for whole GPUs, could not run there; empty if they can.
 
-    Dynamic resource allocation offers GPUs by no resource of the node: a node that reports none is fit.
+    A node that offers GPUs by dynamic resource allocation reports no GPU resource, and is fit.
     """
     work, product = seen.labels.get(_WORK_LABEL, _CONTAINERS), seen.labels.get(_PRODUCT_LABEL, "")
     if work != _CONTAINERS:
@@ -232,7 +232,7 @@ def _without_whole_gpus(seen: NodeSnapshot) -> str:
 
 
 def why_never_fit(plan: Plan, labels: Mapping[str, str]) -> str:
-    """Return what the plan asks of a node's GPUs and this node lacks; empty where it lacks nothing, or nobody counted.
+    """Return what the plan needs of a node's GPUs but this node lacks; empty if nothing, or if nobody counted.
 
     Args:
         plan: The plan.
@@ -250,7 +250,7 @@ def why_never_fit(plan: Plan, labels: Mapping[str, str]) -> str:
 
 
 def physical_gpus(seen: NodeSnapshot) -> int | None:
-    """Return how many GPUs the node has, or else offers; None where it offers none."""
+    """Return the number of GPUs that the node has, or that it offers if that is unknown; None if it offers none."""
     counted = _counted(seen.labels)
     return seen.allocatable_gpus if counted is None else counted
 
@@ -271,7 +271,7 @@ def _gpu(run: ReadOnlyRun, seen: NodeSnapshot, generator: random.Random) -> int 
 
 
 def unfit_targets(run: ReadOnlyRun, targets: Targets) -> list[str]:
-    """Return why chosen targets are fit no more, as their watches last saw them; empty where all are."""
+    """Return why chosen targets are no longer fit, as their watches last saw them; empty if all are."""
     labels = opt_in_labels(run)
     now = {target.node: run.nodes.now(target.node) for target in targets}
     why = {node: _unfit(run, seen, labels) if seen else "is gone" for node, seen in now.items()}

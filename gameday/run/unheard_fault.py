@@ -1,4 +1,4 @@
-"""A fault that went in and of which its run did not hear: the run was stopped, or died, between the two."""
+"""A fault that went in without its run learning of it: the run was stopped or died in between."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gameday.values.nodes import Target
 
 
 def unheard_fault(history: History, entry: Entry, injector: AgentResult | None) -> FaultInjected | None:
-    """Return the fault as its injector tells of it at its end.
+    """Return the fault from its injector's last report.
 
     Args:
         history: The run's history so far.
         entry: The ledger's entry for the injector.
-        injector: What the injector left; None: nothing.
+        injector: The injector's result; None if it left none.
 
     Returns:
-        None where the fault did not go in, or the history has one of this node already: a second one, which the plan
-        means for the recovery, has an event of its own.
+        None if the fault did not go in, or the history already has a fault of this node: a second one, which the plan
+        wants during the recovery, has its own event.
     """
     undo = entry.undo
     if not isinstance(undo, TakeOutFault) or injector is None or injector.written_at is None:
@@ -32,7 +32,7 @@ def unheard_fault(history: History, entry: Entry, injector: AgentResult | None) 
         parameters = parse_parameters(undo.fault)
         reach = fault_for(parameters).reach(parameters)
         words = {"layer": reach.layer, "does_not_reach": reach.does_not_reach, "seen_by": reach.seen_by}
-    except ValueError:  # the fault of a package that is not installed here
+    except ValueError:  # the fault's package is not installed here
         words = {"layer": "layer not known"}
     return FaultInjected(
         intent=entry.id,

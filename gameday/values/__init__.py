@@ -1,1 +1,1 @@
-"""Value types that every room speaks of: nodes and their taints, steps, hops, cleanliness."""
+"""Value types that all rooms use: nodes and their taints, steps, hops, cleanliness."""

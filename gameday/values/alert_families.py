@@ -1,4 +1,4 @@
-"""Alert rules that mean the same fault, by the source whose series they read.
+"""Alert rules that mean the same fault, one for each source of series.
 
 A cluster has some of these sources and not others. docs/alerts.md has the same table.
 """
@@ -14,7 +14,7 @@ FAULTY_TAINT = "trainy.konduktor.ai/faulty"
 
 
 class AlertSource(StrEnum):
-    """The exporter whose series a rule reads, and what has to stand behind it."""
+    """The exporter that a rule reads, and what it needs."""
 
     CONTROLLER = "our node-health controller"
     DCGM = "dcgm-exporter, for what DCGM sees"
@@ -36,12 +36,12 @@ class AlertMeaning(StrEnum):
 
 @dataclass(frozen=True)
 class FamilyRule:
-    """A shipped alert rule, as one of those that mean a fault."""
+    """A shipped alert rule for a fault."""
 
     alert: str
     source: AlertSource
     labels: tuple[tuple[str, str], ...] = ()
-    """Labels of the alert for this very fault, where the rule also fires for others."""
+    """Labels of the alert for exactly this fault, if the rule also fires for others."""
 
     def __str__(self) -> str:
         labels = ", ".join(f"{name}: {value!r}" for name, value in self.labels)
@@ -81,12 +81,12 @@ MEANINGS: Mapping[AlertMeaning, tuple[FamilyRule, ...]] = {
 
 
 def rule_of_source(meaning: AlertMeaning, source: AlertSource) -> FamilyRule | None:
-    """Return the rule that means the fault and reads this source; None: there is none."""
+    """Return the source's rule for the fault; None if there is none."""
     return next((rule for rule in MEANINGS[meaning] if rule.source is source), None)
 
 
 def others_of_meaning(alert: str) -> list[FamilyRule]:
-    """Return the other rules that mean what this alert means; empty for an alert of no family."""
+    """Return the other rules with the same meaning as this alert; empty for an alert of no family."""
     found: dict[str, FamilyRule] = {}
     for rules in MEANINGS.values():
         if any(rule.alert == alert for rule in rules):
@@ -96,17 +96,17 @@ def others_of_meaning(alert: str) -> list[FamilyRule]:
 
 
 def sources_of(alert: str) -> set[AlertSource]:
-    """Return the sources whose series the rule reads; empty for an alert of no family."""
+    """Return the sources that the rule reads; empty for an alert of no family."""
     return {rule.source for rules in MEANINGS.values() for rule in rules if rule.alert == alert}
 
 
 def fires_until_returned(alert: str) -> bool:
-    """Return whether the alert lasts as long as the quarantine: a game-day ends that only when it returns the node."""
+    """Return True if the alert lasts as long as the quarantine, which a game-day ends only when it returns the node."""
     return AlertSource.TAINTS in sources_of(alert)
 
 
 def is_about_the_node(alert: str) -> bool:
-    """Return whether the rule says of a node only what a detector did to it: the taint, or a condition."""
+    """Return True if the rule is only about a detector's marks on a node: the taint, or a condition."""
     return bool(sources_of(alert)) and sources_of(alert) <= {AlertSource.TAINTS, AlertSource.CONDITIONS}
 
 
@@ -115,7 +115,7 @@ _OF_OUR_CONTROLLER = frozenset({"KernelLogPipelineSilent", "NodeRepairsWithheld"
 
 
 def is_set_off_by_detector(alert: str) -> bool:
-    """Return whether the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
+    """Return True if the rule reads what a detector sets: a taint, a condition, or our controller's own metrics."""
     if alert in _OF_OUR_CONTROLLER:
         return True
     return bool(sources_of(alert)) and AlertSource.DCGM not in sources_of(alert)

@@ -1,4 +1,4 @@
-"""The figures that a load on the API server takes of itself, in its injector's log and in the history."""
+"""The figures that a load on the API server measures itself, in its injector's log and in the history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FollowMode(StrEnum):
 
     @property
     def watches(self) -> bool:
-        """True of a client that asks for everything once, and hears of changes from then on."""
+        """True for a client that asks for everything once and then gets the changes."""
         return self in (FollowMode.INFORMER, FollowMode.METADATA)
 
 
@@ -36,7 +36,7 @@ class Traffic(LoadModel):
     lists: int = Field(default=0, description="requests; of one in pages each page")
     watches: int = 0
     gets: int = 0
-    failed: int = Field(default=0, description="of these: without a whole answer, or with one that is no success")
+    failed: int = Field(default=0, description="of these: without a whole answer, or with one that is not a success")
     bytes: int = Field(default=0, description="of all answers' bodies")
     cpu_seconds: float = Field(default=0.0, description="user and system time of the client's process")
 
@@ -56,7 +56,7 @@ class Traffic(LoadModel):
 
 
 class Followed(LoadModel):
-    """The cost of following many objects to a client, and how soon it saw each change."""
+    """The cost of following many objects, and how soon the client saw each change."""
 
     load: Literal["list_or_watch"] = "list_or_watch"
     mode: FollowMode
@@ -69,7 +69,7 @@ class Followed(LoadModel):
     writes: int = Field(description="answered with a success")
     failed_writes: int
     lags: tuple[float, ...] = Field(description="seconds from a write's answer to its change in the client's view")
-    unseen: int = Field(description="writes whose change was never seen")
+    unseen: int = Field(description="writes that were never seen")
 
 
 class Write(LoadModel):
@@ -91,7 +91,7 @@ class Sighting(LoadModel):
 def lags(writes: Iterable[Write], seen: Iterable[Sighting]) -> list[float | None]:
     """Return for each write the seconds until its change, or a later one of the object, was seen; None: never.
 
-    A watch can bring a change before its writer has the answer: that is 0.
+    A watch can show a change before its writer gets the answer; that counts as 0.
     """
     by_name: defaultdict[str, list[Sighting]] = defaultdict(list)
     for one in sorted(seen, key=lambda sighting: sighting.at):
@@ -104,7 +104,7 @@ def lags(writes: Iterable[Write], seen: Iterable[Sighting]) -> list[float | None
 
 
 class SteadySecond(LoadModel):
-    """The requests of steady clients whose answers ended in one second."""
+    """The requests of steady clients that were answered in one second."""
 
     at: AwareDatetime = Field(description="its begin")
     requests: int = Field(default=0, description="asked for; one that was sent again counts once")
@@ -133,12 +133,12 @@ class SteadyLoad(LoadModel):
 
     @property
     def failed(self) -> int:
-        """Requests that the server refused, or that got no answer at all."""
+        """Requests that the server refused, or that got no answer."""
         return sum(second.refused + second.lost for second in self.seconds)
 
 
 WriteOutcome = Literal["admitted", "refused", "failed"]
-"""`refused`: by a webhook that could not be asked, as the API server's answer says; `failed`: in any other way."""
+"""`refused`: because a webhook could not be asked, as the API server's answer says; `failed`: for any other reason."""
 
 
 class MatchedWrite(LoadModel):
@@ -154,11 +154,11 @@ class NodeLeases(LoadModel):
 
     nodes: int
     longest_s: float = Field(description="longest time in which a Lease was seen unchanged")
-    node: str = Field(max_length=253, description="whose Lease that was")
+    node: str = Field(max_length=253, description="the Lease's node")
 
 
 class WebhookOutage(LoadModel):
-    """The writes around an admission webhook whose endpoint is gone."""
+    """The writes around an admission webhook without a working endpoint."""
 
     load: Literal["webhook_unreachable"] = "webhook_unreachable"
     failure_policy: Literal["fail", "ignore"]
@@ -198,7 +198,7 @@ class Outcome(StrEnum):
 
     @property
     def is_connected(self) -> bool:
-        """The client then has what it needs."""
+        """True if the client now has what it needs."""
         return self in (Outcome.LISTED, Outcome.WATCHING)
 
 
@@ -211,7 +211,7 @@ class Happening(LoadModel):
 
 
 class Reconnected(LoadModel):
-    """The return of many clients to an API server that was restarted under them."""
+    """The return of many clients to an API server that was restarted."""
 
     load: Literal["api_server_restarted"] = "api_server_restarted"
     server: str = Field(max_length=63)
@@ -231,10 +231,10 @@ class Reconnected(LoadModel):
 
 
 def back_after(happenings: Sequence[Happening], restarted: float) -> float | None:
-    """Return the seconds from a restart until a client was connected and stayed so; None: it was not, at the end.
+    """Return the seconds from a restart until a client was connected for good; None if it was not, at the end.
 
     Args:
-        happenings: What happened to the client after the restart, in order.
+        happenings: The client's requests after the restart, in order.
         restarted: The restart, by the machine's monotonic clock.
     """
     back: float | None = 0.0

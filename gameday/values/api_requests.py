@@ -9,16 +9,16 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
-"""The reason why a request has no whole answer; empty: it has one. `ended`: the client itself had to end."""
+"""The reason why a request has no whole answer; empty if it has one. `ended`: the client itself had to end."""
 
 RequestVerb = Literal["list", "create", "update", "delete"]
-"""The verb of a client's request, as Kubernetes' rights name it."""
+"""The verb of a client's request, as in Kubernetes' rights."""
 
 CanaryCall = Literal["readyz", "get", "put", "list"]
 """The API canary's calls: /readyz, GET a ConfigMap, PUT a Lease, LIST one object."""
 
 HAND_OVER_S = 0.2
-"""Longest time for which a client still reads what the server has written already: the kernel's socket buffers hold
+"""Longest time for which a client still reads what the server has already written: the kernel's socket buffers hold
 some megabytes. On a real API server limited to two LISTs of 27 MB, three overlapped for 0.09 s at most."""
 
 
@@ -28,7 +28,7 @@ def api_canary_lease(run_id: str) -> str:
 
 
 class LoadModel(BaseModel):
-    """Base of what goes between the agent and its client processes, and of their notes; takes no unknown keys."""
+    """Base of the messages between the agent and its client processes, and of their notes; takes no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,7 @@ class ApiRequest(LoadModel):
     """
 
     client: int = Field(description="from 0")
-    round: int = Field(description="the client's LIST, from 0; one that is asked for again keeps its number")
+    round: int = Field(description="the client's LIST, from 0; a repeated one keeps its number")
     attempt: int = Field(description="from 1")
     verb: RequestVerb = "list"
     sent_at: AwareDatetime = Field(description="wall clock at `start`")
@@ -61,7 +61,7 @@ class ApiRequest(LoadModel):
 
     @property
     def is_served(self) -> bool:
-        """The whole answer came, and it is a success."""
+        """True if the whole answer came, and is a success."""
         return 200 <= self.status < 300 and not self.error
 
     @property
@@ -71,7 +71,7 @@ class ApiRequest(LoadModel):
 
 
 class LoadStage(LoadModel):
-    """A stage of a load that has ended by itself."""
+    """A finished stage of a load."""
 
     clients: int = Field(description="that asked at the same time")
     began_at: AwareDatetime
@@ -95,7 +95,7 @@ class ApiCanarySample(LoadModel):
 
     @property
     def is_served(self) -> bool:
-        """The whole answer came, and it is a success."""
+        """True if the whole answer came, and is a success."""
         return 200 <= self.status < 300 and not self.error
 
     @property
@@ -108,13 +108,13 @@ def max_overlap(requests: Iterable[ApiRequest], longer_than_s: float = 0.0) -> i
     """Return the largest number of answers that were under way at the same time, from first byte to end.
 
     A streamed answer begins when the server begins to work on it, so this is how many it worked on. An answer that is
-    encoded as a whole (YAML, Table) begins when most of the work is done: there it is the least that the server
-    worked on. Only answers of status 200 count: a refusal is no work. One that ends in the moment in which another
-    begins is not under way any more.
+    encoded as a whole (YAML, Table) begins when most of the work is done, so this is the least that it worked on. Only
+    answers of status 200 count, because a refusal is no work. An answer that ends at the moment when another begins no
+    longer counts.
 
     Args:
         requests: The log, in any order.
-        longer_than_s: Shorter spells do not count; `HAND_OVER_S` leaves out what the server had done already.
+        longer_than_s: Shorter spells do not count; `HAND_OVER_S` leaves out what the server had already done.
     """
     changes = []
     for request in requests:

@@ -1,7 +1,7 @@
 """The switch of a CUDA error: the value that a pod's interception library reads (deploy/cuda-error/cuda_error.c).
 
 The pod's owners put the library in; a value in the pod's annotation switches it on. The kubelet writes the annotation
-into a file of the pod, and the library's words come back by the pod's log.
+into a file of the pod, and the library answers in the pod's log.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Self
 MAY_FAIL = ("gameday.dev/may-fail-cuda", "true")
 """The label by which a pod's owners consent."""
 ANNOTATION = "gameday.dev/cuda-error"
-"""The pod's annotation that holds the switch's value, without which no call fails."""
+"""The pod's annotation with the switch's value; without it no call fails."""
 LIBRARY = "libgameday-cuda-error.so"
 LONGEST = timedelta(hours=1)
-"""The library takes no value that ends later: what is forgotten ends within the hour."""
+"""The library accepts no value that ends later, so a forgotten one ends within the hour."""
 
 _SAID = "gpu-gameday cuda: "
 _READY, _NOT_READY = f"{_SAID}ready, ", f"{_SAID}not ready: "
@@ -33,7 +33,7 @@ _VALUE = re.compile(
 
 
 class CudaError(StrEnum):
-    """An error that a broken GPU gives to the program on it, by its name in CUDA's driver API."""
+    """An error that a broken GPU causes in its program, by its name in CUDA's driver API."""
 
     ILLEGAL_ADDRESS = "illegal-address"
     LAUNCH_FAILED = "launch-failed"
@@ -52,7 +52,7 @@ class CudaError(StrEnum):
 
     @property
     def xids(self) -> tuple[int, ...]:
-        """The Xids that the driver writes to the kernel log for what gives programs this error."""
+        """The Xids that the driver writes to the kernel log when programs get this error."""
         return {
             CudaError.ILLEGAL_ADDRESS: (31,),
             CudaError.LAUNCH_FAILED: (13,),
@@ -70,13 +70,13 @@ class CudaSwitch:
     until: datetime
     """No process begins to fail after this moment, to the second."""
     for_new_processes: bool
-    """Processes that start while the value is there fail, too; else those alone that ran before it came."""
+    """If true, processes that start while the value is there fail, too; otherwise only those that ran before."""
     mark: str
-    """16 hexadecimal digits that no other value has; the library prints them where it lets a process fail."""
+    """16 hexadecimal digits that no other value has; the library prints them when it makes a process fail."""
 
     @classmethod
     def new(cls, error: CudaError, until: datetime, *, for_new_processes: bool) -> Self:
-        """Return a value with a mark of its own."""
+        """Return a value with a new mark."""
         return cls(error.code, until, for_new_processes, secrets.token_hex(8))
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class CudaSwitch:
 
 
 def parse_switch(text: str, now: datetime) -> CudaSwitch | None:
-    """Return the value in the switch's file; None where no process may fail by it at this time."""
+    """Return the value in the switch's file; None if no process may fail because of it now."""
     found = _VALUE.fullmatch(text)
     if found is None:
         return None
@@ -97,17 +97,17 @@ def parse_switch(text: str, now: datetime) -> CudaSwitch | None:
 
 
 def ready_line(switch_file: str, pid: int) -> str:
-    """Return the line by which the library says that it is loaded."""
+    """Return the library's line that it is loaded."""
     return f"{_READY}switch {switch_file}, pid {pid}"
 
 
 def felt_line(switch: CudaSwitch, pid: int) -> str:
-    """Return the line by which the library says that a process fails from now on."""
+    """Return the library's line that a process fails from now on."""
     return f"{_SAID}error {switch.code} from now on, mark {switch.mark}, pid {pid}"
 
 
 def why_not_loaded(log: Iterable[str]) -> str:
-    """Return why a pod's library cannot let a process fail, by the lines of its log; empty: it is loaded and can."""
+    """Return why a pod's library cannot make a process fail, by the lines of its log; empty if it can."""
     words = ""
     for line in log:
         if line.startswith(_READY):
@@ -123,5 +123,5 @@ def why_not_loaded(log: Iterable[str]) -> str:
 
 
 def was_felt(log: Iterable[str], mark: str) -> bool:
-    """Return whether a process said that it fails by the value of this mark."""
+    """Return True if a process said that it fails because of the value with this mark."""
     return any(line.startswith(f"{_SAID}error ") and f", mark {mark}, " in line for line in log)

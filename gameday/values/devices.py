@@ -18,13 +18,13 @@ class TaintedDevice(BaseModel):
 
 
 class HeldDevice(BaseModel):
-    """A device that a ResourceClaim has for a pod."""
+    """A device that a ResourceClaim holds for a pod."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     driver: str
     device: str
     pod: str
-    """Namespace and name, with `/` between."""
+    """Namespace and name, separated by `/`."""
     uid: str
-    """The pod's."""
+    """The pod's UID."""

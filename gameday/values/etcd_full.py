@@ -1,4 +1,4 @@
-"""The words by which an API server passes on that etcd has reached its quota, and what helps."""
+"""An API server's message that etcd has reached its quota, and the remedy."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ ETCD_FULL_HINT = (
 
 
 def is_etcd_full(message: str) -> bool:
-    """Return True for an API server's message about a write that etcd refused for want of space."""
+    """Return True for an API server's message about a write that etcd refused for lack of space."""
     return _SAID_BY_ETCD in message

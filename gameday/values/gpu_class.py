@@ -12,7 +12,7 @@ class GpuClass(StrEnum):
     """The class of a node by its slowest GPU, among the nodes of the same model."""
 
     FAST = "fast"
-    """The slowest GPU is 1 % or more above the middle of the nodes' slowest GPUs."""
+    """The slowest GPU is at least 1 % above the median of the nodes' slowest GPUs."""
     TYPICAL = "typical"
     """Every other node."""
     SLOW = "slow"

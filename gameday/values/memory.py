@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class MemoryBlocks(BaseModel):
-    """The memory that a process could still allocate, and the largest block of it that it can get in one piece."""
+    """The memory that a process could still allocate, and the largest block that it can get."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

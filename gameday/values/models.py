@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 FolderName = Annotated[str, Field(pattern=r"^[^/\x00]*[^/.\x00][^/\x00]*$")]
-"""The name of a folder that a record names beside itself: never a path, which could lead elsewhere."""
+"""The name of a folder beside the record that names it: never a path, which could lead elsewhere."""
 
 
 class FrozenModel(BaseModel):
-    """A model that cannot be changed once it is built, and that refuses fields it does not know."""
+    """A model that cannot be changed once it is built, and that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -9,8 +9,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 NODE_LIFECYCLE_DOMAIN = "node.kubernetes.io/"
 """Taints of the node lifecycle controller: they come and go by themselves with the node's conditions."""
 GFD_TIMESTAMP_LABEL = "nvidia.com/gfd.timestamp"
-"""GPU feature discovery writes the time of its own start here (NVIDIA/k8s-device-plugin, internal/lm): after a reboot,
-or a restart of its pod, another one, and nothing of the node is another for it."""
+"""GPU feature discovery writes its own start time into this label (NVIDIA/k8s-device-plugin, internal/lm). A reboot
+or a restart of its pod changes it, although nothing about the node has changed."""
 
 
 VIRTUAL_PROVIDER = "virtual://"
@@ -23,11 +23,11 @@ class NodeRole(StrEnum):
     GPU = "GPU node"
     """The fault breaks this node, or a GPU of it."""
     API_CLIENT = "API-client node"
-    """The fault's clients run here; what they load is the control plane, and the node itself stays whole."""
+    """The fault's clients run here; they load the control plane, and the node itself stays whole."""
 
 
 class Target(BaseModel):
-    """The node that a fault is aimed at, and its GPU where the fault needs one."""
+    """The node that a fault is aimed at, and its GPU if the fault needs one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,13 +39,13 @@ class Target(BaseModel):
 
 
 class StruckDomain(BaseModel):
-    """A rack, leaf switch or other failure domain that a game-day breaks: its GPU nodes share a label's value."""
+    """A rack, leaf switch or other failure domain that a game-day breaks; its GPU nodes share a label's value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     label: str
     value: str
-    nodes: int = Field(description="GPU nodes of the domain, whether they are targets or not")
+    nodes: int = Field(description="GPU nodes of the domain, targets or not")
     percent: float = Field(description="share of them that the plan asked for")
 
     def __str__(self) -> str:
@@ -66,12 +66,12 @@ class Taint(BaseModel):
 
 
 class NodeReadiness(BaseModel):
-    """A node's condition Ready, and the time since which it has that status."""
+    """A node's condition Ready, and the time since when it has that status."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ready: bool
-    since: AwareDatetime | None = Field(description="the condition's lastTransitionTime; None where it has none")
+    since: AwareDatetime | None = Field(description="the condition's lastTransitionTime; None if it has none")
 
 
 class NodeSnapshot(BaseModel):
@@ -87,7 +87,7 @@ class NodeSnapshot(BaseModel):
     annotations: dict[str, str]
     conditions: dict[str, str] = Field(description="condition type -> status")
     boot_id: str
-    allocatable_gpus: int | None = Field(description="None where the node reports none")
+    allocatable_gpus: int | None = Field(description="None if the node reports none")
     virtual: bool = Field(default=False, description="no machine is behind it: its GPUs are a model's")
     gpu_parts: tuple[str, ...] = Field(
         default=(), description="resources of MIG slices or shares of time that it offers"
@@ -95,6 +95,6 @@ class NodeSnapshot(BaseModel):
 
     @property
     def lingering_cordon(self) -> Taint | None:
-        """The taint of a cordon that was lifted; the node lifecycle controller has yet to remove it."""
+        """The taint of a lifted cordon that the node lifecycle controller has not removed yet."""
         taints = () if self.unschedulable else self.taints
         return next((taint for taint in taints if taint.key == "node.kubernetes.io/unschedulable"), None)

@@ -1,6 +1,6 @@
-"""Regular expressions from plans and policies, which meet hostile text: RE2's, of a time that grows no faster than it.
+"""Regular expressions from plans and policies, which meet hostile text. RE2 matches them in time linear in the text.
 
-Python's own `re` can be made to run for years by a pattern and a text that fit each other.
+Python's own `re` can run for years on a pattern and a text that fit each other.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import re2
 
 _FLAGS = re.compile(r"\(\?([a-zA-Z]+)\)")
 _OPTIONS = re2.Options()
-_OPTIONS.log_errors = False  # RE2 writes them to stderr itself otherwise
+_OPTIONS.log_errors = False  # otherwise RE2 writes them to stderr itself
 
 
 def why_no_pattern(pattern: str) -> str:
-    """Return why RE2 refuses a pattern; empty: it takes it."""
+    """Return why RE2 refuses a pattern; empty if it accepts it."""
     try:
         _compiled(pattern)
     except ValueError as error:
@@ -27,18 +27,18 @@ def why_no_pattern(pattern: str) -> str:
 
 
 def found_in(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches anywhere in a text. Raises ValueError for no pattern."""
+    """Return True if a pattern matches anywhere in a text. Raises ValueError for an invalid pattern."""
     return _compiled(pattern).search(text.encode("utf-8", "replace")) is not None
 
 
 def begins(text: str, pattern: str) -> int:
-    """Return how many bytes at a text's beginning a pattern matches, 0 for none. Raises ValueError for no pattern."""
+    """Return how many bytes at a text's start a pattern matches. Raises ValueError for an invalid pattern."""
     found = _compiled(pattern).match(text.encode("utf-8", "replace"))
     return found.end() if found else 0
 
 
 def either(patterns: Sequence[str]) -> str:
-    """Return a pattern that matches where one of these does; the flags with which one begins stay its own."""
+    """Return a pattern that matches if any of these does; the flags at the start of one apply only to it."""
     if len(patterns) == 1:
         return patterns[0]
     parts = ((_FLAGS.match(pattern), pattern) for pattern in patterns)
@@ -48,13 +48,13 @@ def either(patterns: Sequence[str]) -> str:
 
 
 STEP_GROUP = "step"
-"""The group that holds a step's number."""
+"""The name of the group with a step's number."""
 
 
 def steps_in(pattern: str, lines: list[str]) -> list[int | None]:
-    """Return the number that the group `step` holds in each line; None for a line without one.
+    """Return the number in the group `step` for each line; None for a line without one.
 
-    Raises ValueError for a pattern that has unnamed groups.
+    Raises ValueError for a pattern with unnamed groups.
     """
     compiled = _compiled(pattern)
     if compiled.groups != len(compiled.groupindex):
@@ -63,7 +63,7 @@ def steps_in(pattern: str, lines: list[str]) -> list[int | None]:
     return [_number(match[STEP_GROUP] or b"") if match else None for match in found]
 
 
-@lru_cache(maxsize=64)  # of at most 8 MiB each, RE2's own limit on one pattern
+@lru_cache(maxsize=64)  # at most 8 MiB each, RE2's own limit for one pattern
 def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, _OPTIONS)
@@ -76,4 +76,4 @@ def _number(digits: bytes) -> int | None:
 
 
 _DIGITS = 16
-"""Numbers as long as this are no steps."""
+"""Numbers of this length are not steps."""

@@ -27,8 +27,8 @@ class Allocation(StrEnum):
 class PodStep(LoadModel):
     """A step: pods created at a steady rate, until all are bound or the patience is over.
 
-    In a step of churn each pod is created right after the deletion of another, whose GPU it may have to wait for.
-    Latencies are seconds from the watch showing a pod to the watch showing it bound; None: none was bound.
+    In a step of churn each pod is created right after another is deleted, and may have to wait for that one's GPU.
+    Latencies are seconds from when the watch shows a pod until it shows the pod bound; None if none was bound.
     """
 
     step: int = Field(description="from 1")
@@ -43,11 +43,13 @@ class PodStep(LoadModel):
 
 
 class ZonesPlaced(LoadModel):
-    """NUMA zones by the NodeResourceTopology objects, set against the pods on their nodes."""
+    """NUMA zones in the NodeResourceTopology objects, compared with the pods on their nodes."""
 
     zones: int = Field(description="of the nodes that have pods of the load")
-    overcommitted: int = Field(description="zones with more GPUs in use than they have, or nodes whose pods want more")
-    behind: int = Field(description="nodes whose object has fewer GPUs in use than there are pods of the load")
+    overcommitted: int = Field(
+        description="zones with more GPUs in use than they have, or nodes with pods that want more"
+    )
+    behind: int = Field(description="nodes with fewer GPUs in use in their object than pods of the load")
 
 
 class PodsPlaced(LoadModel):
@@ -55,7 +57,7 @@ class PodsPlaced(LoadModel):
 
     wanted: int
     bound: int
-    most_on_a_node: int = Field(description="of these pods, each of which asks for one GPU")
+    most_on_a_node: int = Field(description="of these pods, which ask for one GPU each")
     devices_given_twice: int = Field(description="devices that several claims of these pods have; 0 without claims")
     refused: int = Field(default=0, description="pods that their node's kubelet did not admit")
-    zones: ZonesPlaced | None = Field(default=None, description="None where the scheduler knows of no zones")
+    zones: ZonesPlaced | None = Field(default=None, description="None if the scheduler knows no zones")

@@ -1,4 +1,4 @@
-"""The worth of a GPU's time on a cluster, and how long an outage there would last if no machine noticed it."""
+"""The price of a GPU's time on a cluster, and how long an outage there would last if no machine noticed it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gameday.values.models import FrozenModel
 
 
 class OutageTerms(FrozenModel):
-    """The cluster profile's figures for outages, as they were when a run began."""
+    """The cluster profile's figures for outages at the start of the run."""
 
     price_per_gpu_hour: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="None: nobody set it")
     currency: str = ""

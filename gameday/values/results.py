@@ -10,7 +10,7 @@ Trigger = Literal["rehearsal", "manual", "scheduled"]
 
 
 class Step(StrEnum):
-    """The six steps of a game-day, in the only order they ever run in."""
+    """The six steps of a game-day, in the only order in which they run."""
 
     BASELINE = "baseline"
     INJECT = "inject"
@@ -23,7 +23,7 @@ class Step(StrEnum):
 class StepOutcome(StrEnum):
     """The end of a step.
 
-    NOT_REACHED is a step that the run's early end kept from starting, NOT_ASKED one that its flow leaves out.
+    NOT_REACHED is a step that did not start because the run ended early; NOT_ASKED is one that the flow leaves out.
     """
 
     DONE = "done"
@@ -35,7 +35,7 @@ class StepOutcome(StrEnum):
 
 
 class Cleanliness(StrEnum):
-    """The result of reading back after an undo."""
+    """The state that was read back after an undo."""
 
     CLEAN = "clean"
     DIRTY = "dirty"
@@ -56,7 +56,7 @@ class Hop(StrEnum):
 
 
 class RepairHop(StrEnum):
-    """A link of the repair chain of a cluster that repairs a node by itself; the links are in causal order."""
+    """A link of the repair chain of a cluster that repairs nodes itself; the links are in causal order."""
 
     QUARANTINED = "quarantined"
     WORK_MOVED = "work moved"

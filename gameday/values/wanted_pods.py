@@ -1,4 +1,4 @@
-"""The pods of a node of which a fault needs exactly one."""
+"""The selection of a node's pods from which a fault needs exactly one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WantedPods:
-    """A namespace and the labels that a pod in it goes by."""
+    """A namespace and the labels of a pod in it."""
 
     namespace: str
     labels: dict[str, str]
-    """All of the labels, that of the owners' consent included."""
+    """All of the labels, including that of the owners' consent."""
 
     @property
     def selector(self) -> str:
-        """The labels as the API server and kubectl take them."""
+        """The labels in the form that the API server and kubectl take."""
         return ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))

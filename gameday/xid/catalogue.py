@@ -11,7 +11,7 @@ from importlib import resources
 
 
 class Action(StrEnum):
-    """NVIDIA's immediate-action buckets. BLANK: the sheet names none."""
+    """NVIDIA's immediate-action buckets. BLANK means that the sheet names none."""
 
     RESET_GPU = "RESET_GPU"
     RESTART_BM = "RESTART_BM"
@@ -42,7 +42,7 @@ class XidRule(StrEnum):
     DECODE = "decode"
     """The NVLink5 sub-unit and the severity in the line decide."""
     STATED = "stated"
-    """The recovery action that the line states decides (Xid 154)."""
+    """The recovery action in the line decides (Xid 154)."""
 
 
 class Remedy(StrEnum):
@@ -55,7 +55,7 @@ class Remedy(StrEnum):
 
 
 class FatalClass(StrEnum):
-    """The class that the Fabric Manager guide gives an SXid."""
+    """The class of an SXid in the Fabric Manager guide."""
 
     NO = "no"
     POTENTIAL = "potential"
@@ -81,7 +81,7 @@ class Xid:
 
     @property
     def is_used(self) -> bool:
-        """Return whether the driver still uses this code; NVIDIA calls the others `Unused`."""
+        """Return True if the driver still uses this code; NVIDIA calls the others `Unused`."""
         return self.name != "Unused"
 
 
@@ -92,7 +92,7 @@ class NvLink5Code:
     xid: int
     unit: str
     error_status: int | None
-    """The error status that the row is for; None: every value."""
+    """The error status of the row; None: every value."""
     action: Action
     severity: str
 
@@ -105,15 +105,15 @@ class SXid:
     name: str
     fatal: FatalClass
     allow_listed: bool
-    """True if listed as harmless in the guide's table D.4 and in Konduktor's allow-list."""
+    """True if it is harmless by the guide's table D.4 and Konduktor's allow-list."""
     word: str
-    """The driver's word for the severity, Fatal or Non-fatal; empty where it writes none."""
+    """The driver's word for the severity, Fatal or Non-fatal; empty if it writes none."""
     text: str
     """The driver's text after the link."""
 
     @property
     def has_link(self) -> bool:
-        """False for an error of the switch as a whole."""
+        """False for an error of the whole switch."""
         return self.code >= 11_000
 
 
@@ -174,11 +174,11 @@ def nvlink5_actions(xid: int, unit: str, error_status: int | None) -> frozenset[
     Args:
         xid: Code of the line, 144 to 150.
         unit: The innermost unit, as the line names it; the sheet also names its parent (`TLW_RX/TLW_RX_PIPE0`).
-        error_status: The line's errorStatus; None where it has none.
+        error_status: The line's errorStatus; None if it has none.
 
     Returns:
-        No action where the sheet has no such row, and several where the link-down reason, which is not decoded here,
-        would decide between them.
+        No action if the sheet has no such row; several if only the link-down reason, which is not decoded here, decides
+            between them.
     """
     return frozenset(
         code.action

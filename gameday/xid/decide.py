@@ -1,17 +1,15 @@
-"""Read NVIDIA's catalogue for a kernel event: the response it asks for. Pure: no clock, no cluster.
+"""Decide how to respond to a kernel event, by NVIDIA's catalogue. Pure: no clock, no cluster.
 
-A node is quarantined where NVIDIA asks for a hardware action (a reset, a
-restart of the machine or VM, support):
+A node is quarantined if NVIDIA asks for a hardware action (a reset, a restart of the machine or VM, support):
 
 * Workload errors (13, 31, 43, 45, 94 …) belong to the application.
-* Codes that are unused or not in the catalogue are recorded only.
-* An Xid 154 follows the recovery action that its line states.
-* For NVLink5 (144-150) and NVSwitch lines the severity in the line, Fatal or
-  Non-fatal, takes precedence over any table.
-* A message without a code is quarantined for if it asks for a repair itself.
+* Codes that are unused or not in the catalogue are only recorded.
+* An Xid 154 follows the recovery action in its line.
+* For NVLink5 (144-150) and NVSwitch lines the severity in the line, Fatal or Non-fatal, takes precedence over any
+  table.
+* A message without a code quarantines the node if it asks for a repair itself.
 
-The node-health controller goes by a policy file (`gameday.health.policy`), of
-which `default` decides the same.
+The node-health controller uses a policy file (`gameday.health.policy`); its `default` decides the same.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from gameday.xid.catalogue import Action, FatalClass, Remedy, XidRule, nvlink5_a
 from gameday.xid.lines import KernelEvent, Kind, Severity
 from gameday.xid.messages import MESSAGE_BY_NAME
 
-# The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. An
-# action that is neither a reset nor a reboot needs support, as in NVSentinel (docs/sources.md, NVSentinel).
+# The recovery actions' numbers (docs/sources.md, DCGM fields): reset, reboot, drain peer-to-peer, drain and reset. Any
+# other action needs support, as in NVSentinel (docs/sources.md, NVSentinel).
 _REMEDY_BY_NUMBER = {
     1: Remedy.GPU_RESET,
     2: Remedy.REBOOT,
@@ -38,11 +36,11 @@ _REMEDY_BY_TEXT = {"reboot": Remedy.REBOOT, "reset": Remedy.GPU_RESET}
 
 
 class Response(StrEnum):
-    """The answer to a kernel event, or to another signal."""
+    """The response to a kernel event, or to another signal."""
 
     QUARANTINE = "quarantine"
     WATCH = "watch"
-    """Record it, and quarantine if it comes again; by a policy only."""
+    """Record it, and quarantine if it comes again; only by a policy."""
     WORKLOAD = "workload"
     """Record it as an application's error."""
     EVENT = "event"
@@ -56,7 +54,7 @@ class Decision:
 
     response: Response
     remedy: Remedy
-    """The repair that ends the fault. NONE with a quarantine: only removing the taint by hand ends it."""
+    """The repair that ends the fault. NONE with a quarantine: it ends only when a person removes the taint."""
     reason: str
 
 
@@ -124,6 +122,6 @@ def _by_sxid(event: KernelEvent, code: int) -> Decision:
     reason = f"NVSwitch {name}, {event.severity or 'severity not stated'}"
     fatal_by_table = sxid is not None and sxid.fatal is not FatalClass.NO and not sxid.allow_listed
     if event.severity is Severity.FATAL or (event.severity is None and fatal_by_table):
-        # The guide asks for a restart of the machine. For a fatal code that is not in it, the repair is unknown.
+        # The guide asks for a restart of the machine. For a fatal code that it does not list, the repair is unknown.
         return Decision(Response.QUARANTINE, Remedy.REBOOT if sxid else Remedy.CONTACT_SUPPORT, reason)
     return Decision(Response.EVENT, Remedy.NONE, reason)

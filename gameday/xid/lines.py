@@ -1,9 +1,9 @@
 """Read every form of the NVIDIA driver's kernel-log lines, and write one.
 
-Kernel logs are hostile input: other messages print names that anybody may choose. So a line is the driver's only by
-the first words of its message, after a prefix that the log's reader wrote (`gameday.xid.record`). Fields are read by
-their position from there on, and the name of a process, which may hold anything, ends where a name must. Patterns are
-anchored with bounded repeats, so that the time to read a line grows linearly with its length.
+Kernel logs are hostile input: other messages print names that anybody can choose. So a line counts as the driver's only
+by the first words of its message, after a prefix that the log's reader wrote (`gameday.xid.record`). Later fields are
+read by their position, and a process's name, which may hold anything, ends where a name must. Patterns are anchored
+with bounded repeats, so that the time to read a line grows linearly with its length.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gameday.xid.messages import MESSAGES, NAME_BYTE, PCI, begins_with_a_name
 from gameday.xid.record import MAX_LINE_CHARACTERS, Record, Writer, read_record
 
 MAX_RECORD_BYTES = 976
-"""The longest record that /dev/kmsg takes, `<N>` prefix included (docs/sources.md, printk and /dev/kmsg)."""
+"""The longest record that /dev/kmsg takes, including the `<N>` prefix (docs/sources.md, printk and /dev/kmsg)."""
 _MAX_TEXT_CHARACTERS = 400
 
 BEAT = "gameday: beat"
-"""The line that deploy/dmesg-shipper prints after a stamp of its own, at its start and each minute."""
+"""The line that deploy/dmesg-shipper prints after its own stamp, at its start and each minute."""
 _BEAT = re.compile(rf"\[ {{0,12}}(?P<seconds>\d{{1,10}}\.\d{{1,9}})\] {BEAT}")
 _XID = re.compile(
     rf"NVRM: Xid ?\((?:PCI:)?{PCI}"
@@ -30,7 +30,7 @@ _XID = re.compile(
     r": ?(?P<code>\d{1,5})(?=[, ]|$)",
     re.IGNORECASE,
 )
-# The name of a process may hold commas: the last one of these bytes ends it. A newline in it ends the line.
+# A process's name may hold commas: the last of these bytes ends it. A newline in it ends the line.
 _PROCESS = re.compile(
     r"[, ]{0,3}pid='?(?P<pid>\d{1,10}|<unknown>)(?!\d)'?"
     rf"(?:, name=(?P<name>{NAME_BYTE}{{0,15}})(?:$|(?=, )))?"
@@ -55,7 +55,7 @@ _SXID = re.compile(
     re.IGNORECASE,
 )
 _SXID_DETAIL = re.compile(r"[, ]{0,3}(?:Severity \d|Data ?\{)", re.IGNORECASE)
-# The driver breaks a sentence into two or three lines of one record: the first has the GPU.
+# The driver splits a sentence into two or three lines of one record; the first has the GPU.
 _GAP = rf"(?:\\x0a| ){{1,{_MAX_TEXT_CHARACTERS}}}"
 _SENTENCE = rf"NVRM: The NVIDIA GPU {PCI}"
 _WORD = r"(?:NVRM:|\(PCI ID: [0-9a-f]{4}:[0-9a-f]{4}\)|installed|in|this|system|has)"
@@ -73,10 +73,10 @@ _LOST = tuple(
 )
 _PEERMEM = re.compile(r"nvidia-peermem \w{1,64}:\d{1,6} ERROR detected invalid context")
 _RESET = re.compile(rf"gameday-agent: GPU reset executed: PCI:{PCI}, success: (?P<success>true|false)")
-# The whole address: a message of the kernel may begin with the 15 bytes of a process's name.
+# The whole address, because a kernel message may begin with the 15 bytes of a process's name.
 _SOME_XID = re.compile(rf"NVRM: Xid ?\((?:PCI:)?{PCI}", re.IGNORECASE)
 _SOME_SXID = re.compile(_SWITCH, re.IGNORECASE)
-# A packet that netfilter logs: its prefix, which may be 127 characters of anything, begins the message.
+# A packet that netfilter logs: the message begins with its prefix, which may be any 127 characters.
 _PACKET = re.compile(r"(?:OUT|MAC|MACSRC|SRC)=")
 _PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}")
 
@@ -95,11 +95,11 @@ class Kind(StrEnum):
     GPU_RESET = "gpu-reset"
     """The agent's note that it reset a GPU; never a fault."""
     OTHER = "other"
-    """Any other line, which only a policy's pattern asks for."""
+    """Any other line, which only a policy's pattern can match."""
 
 
 class Severity(StrEnum):
-    """The severity that a line states."""
+    """The severity in a line."""
 
     FATAL = "fatal"
     NON_FATAL = "non-fatal"
@@ -107,15 +107,15 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelEvent:
-    """The facts in one recognised line; a field is None where the line does not have it."""
+    """The facts in one recognised line; a field is None if the line does not have it."""
 
     kind: Kind
     line: str
     """The cleaned line, at most MAX_LINE_CHARACTERS long."""
     name: str = ""
-    """The name of a driver's message without a code, such as uvm-fatal."""
+    """The name of a driver's message without a code, e.g. uvm-fatal."""
     code: int | None = None
-    """The Xid or SXid; None also where the line names one in an undocumented form."""
+    """The Xid or SXid; None also if the line names one in an undocumented form."""
     pci: str | None = None
     """Address of the GPU or the NVSwitch, lower case without function: 0000:4e:00."""
     text: str = ""
@@ -139,11 +139,11 @@ class KernelEvent:
     success: bool | None = None
     """True if a GPU reset succeeded; None for every other line."""
     writer: Writer = Writer.ANYBODY
-    """The programs that can have written the line."""
+    """The programs that may have written the line."""
     wall: datetime | None = None
-    """The line's own time by the node's clock; None where it has none, or one without a zone."""
+    """The line's own time by the node's clock; None if it has none, or one without a zone."""
     is_dated: bool = False
-    """True for a line with a stamp or a time of its own, by which it is known when it is shipped again."""
+    """True for a line with its own stamp or time, which identifies it if it is shipped again."""
 
 
 def recognise(line: str | bytes) -> KernelEvent | None:
@@ -152,7 +152,7 @@ def recognise(line: str | bytes) -> KernelEvent | None:
 
 
 def read_other(line: str | bytes) -> KernelEvent | None:
-    """Read a line that `recognise` knows nothing of; None where it may begin with a text that anybody chose."""
+    """Read a line that `recognise` does not know; None if it may begin with a text that anybody can choose."""
     record = read_record(line)
     is_anybodys = begins_with_a_name(record.message) or _PACKET.search(record.message)
     if record.is_continued or not record.message or is_anybodys:
@@ -161,17 +161,17 @@ def read_other(line: str | bytes) -> KernelEvent | None:
 
 
 class LogReader:
-    """Recognise the lines of one log in their order, where a record with newlines is shown as several lines.
+    """Recognise the lines of one log in their order; a record with newlines appears as several lines.
 
-    The driver breaks a sentence about a lost GPU: the first line has the GPU and the stamp, the second or the third
-    says that it has fallen off the bus. A newline in the name of a process cuts an Xid's text off.
+    The driver splits a sentence about a lost GPU: the first line has the GPU and the stamp, the second or the third
+    says that it has fallen off the bus. A newline in a process's name cuts off an Xid's text.
     """
 
     def __init__(self) -> None:
         self._begun = ""
 
     def recognise(self, line: str | bytes) -> KernelEvent | None:
-        """Read the log's next line as `recognise` does; the line that ends a record is read with the first one."""
+        """Recognise the log's next line as `recognise` does; the last line of a record is read with the first one."""
         record = read_record(line)
         if self._begun and (record.is_continued or _SENTENCE_REST.match(record.message)):
             self._begun = f"{self._begun} {record.message}"[:MAX_LINE_CHARACTERS]
@@ -187,7 +187,7 @@ class LogReader:
 
 
 def _is_cut(event: KernelEvent | None) -> bool:
-    """Return True where the line lacks what its Xid is decided by, unit and severity."""
+    """Return True if the line lacks the unit and severity that decide its Xid."""
     return event is not None and event.code in _NVLINK5_CODES and not event.text
 
 
@@ -262,7 +262,7 @@ def _xid(record: Record) -> KernelEvent | None:
 def _reset(record: Record) -> KernelEvent | None:
     found = _RESET.fullmatch(record.message)
     if not found or record.writer is Writer.KERNEL:
-        return None  # the agent is no part of the kernel
+        return None  # the agent is not part of the kernel
     return KernelEvent(
         Kind.GPU_RESET,
         record.line,
@@ -275,7 +275,7 @@ def _gpu_lost(record: Record) -> KernelEvent | None:
     found = next(filter(None, (pattern.match(record.message) for pattern in _LOST)), None)
     if not found:
         return None
-    # The driver reports the same event as an Xid 79 elsewhere, so the event carries that code.
+    # The driver reports the same event as an Xid 79 elsewhere, so the event has that code.
     return KernelEvent(
         Kind.GPU_LOST,
         record.line,
@@ -339,8 +339,8 @@ class Form(StrEnum):
     """The form of older drivers, without `PCI:` and process."""
 
 
-# Texts as in the driver's and its readers' tests (docs/sources.md, Lines of the driver); the numbers are examples. Of
-# the NVLink5 lines 145 and 149 were captured; the first word of the others is composed as theirs is.
+# Texts as in the tests of the driver and its readers (docs/sources.md, Lines of the driver); the numbers are examples.
+# Of the NVLink5 lines 145 and 149 were captured; the first word of the others follows their pattern.
 _TEXTS = {
     13: "Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Out Of Range Address",
     14: "Channel 00000001",
@@ -382,9 +382,9 @@ def format_xid(code: int, pci: str, form: Form = Form.KERNEL, text: str | None =
 
     Args:
         code: The Xid, 1 to 999.
-        pci: Address of the GPU, like 0000:4e:00.
+        pci: Address of the GPU, e.g. 0000:4e:00.
         form: The form of the line.
-        text: The text after code and process. None: the driver's own text where it is known, else the catalogue's name
+        text: The text after code and process. None: the driver's own text if it is known, else the catalogue's name
             for the code.
 
     Raises:
@@ -411,8 +411,8 @@ def _formatted(code: int, pci: str, form: Form, text: str) -> str:
     if form is Form.OLD:
         return f"NVRM: Xid ({pci}): {code}, {text}"
     where = f"PCI:{pci} GPU-I:01 GPU-CI:00" if form is Form.MIG else f"PCI:{pci}"
-    # The driver names a process where a channel or a call of a program met the error. An error of the fabric and a
-    # changed recovery action need neither.
+    # The driver names a process if a channel or a call of a program caused the error. A fabric error and a changed
+    # recovery action name none.
     process = "" if 144 <= code <= 150 or code == 154 else "pid='<unknown>', name=<unknown>, "
     prefix = "kernel: " if form is Form.KERNEL else ""
     return f"{prefix}NVRM: Xid ({where}): {code}, {process}{text}"

@@ -1,7 +1,7 @@
-"""The messages of the driver without an Xid that matter to a node, each with a name of ours.
+"""The driver's messages without an Xid that matter to a node, each with a name of ours.
 
-Their sources are in docs/sources.md, Lines of the driver. `asks` is a repair that the message itself asks for; NONE
-where it only says what went wrong.
+Their sources are in docs/sources.md, Lines of the driver. `asks` is a repair that the message itself asks for; NONE if
+it only says what went wrong.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from gameday.xid.catalogue import Remedy
 
 PCI = r"(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[0-9a-f]{2})(?:\.[0-9a-f])?"
-"""The address of a GPU or a switch. One without a domain is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen …`"""
-# Newer drivers say which GPU, by a number of their own, and which function of the driver prints.
+"""The address of a GPU or a switch. Without a domain it is in domain 0, as in `NVRM: GPU 18:00.0: GPU has fallen …`"""
+# Newer drivers add the GPU, by a number of their own, and the name of the driver's function.
 _FROM = r"NVRM: (?:GPU\d{1,3} )?(?:\w{1,80}: )?"
 NAME_BYTE = r"(?:\\x[0-9a-f]{2}|\\(?!x[0-9a-f]{2})|[^\\])"
-"""A byte in the name of a process: any but NUL; /dev/kmsg and `dmesg` may write one as \\xNN."""
+"""A byte in a process's name: any but NUL; /dev/kmsg and `dmesg` may write one as \\xNN."""
 _LONGEST_NAME = 15
-"""Bytes in the name of a process (TASK_COMM_LEN), with which messages of the kernel may begin."""
+"""Bytes in a process's name (TASK_COMM_LEN), with which kernel messages may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,12 @@ MESSAGES = (
         rf"{_FROM}rpcSendMessage failed with status 0x[0-9a-f]{{1,8}} for fn \d",
     ),
 )
-"""All of them; a line is of the first whose form it begins with."""
+"""All of them; a line belongs to the first that matches its beginning."""
 MESSAGE_BY_NAME = {message.name: message for message in MESSAGES}
 
 _ADDRESS = r"(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
-# What stands at the sixteenth byte is no name's: an address, the rest of a word, or the name of the driver's function.
+# The sixteenth byte cannot be part of a name: it is in an address, the rest of a word, or the name of the driver's
+# function.
 _OF_THE_DRIVER = re.compile(
     rf"NVRM: GPU (?:at )?(?:PCI:)?{_ADDRESS}:? "
     r"|NVRM: GPU\d{1,3} \w{5,80}: |NVRM: \w{10}"
@@ -92,7 +93,7 @@ _OF_THE_DRIVER = re.compile(
     r"|nvidia-peermem \w{1,64}:\d{1,6} ",
     re.IGNORECASE,
 )
-# What follows a process's name: kernel/signal.c, mm/oom_kill.c, mm/page_alloc.c, arch/x86/mm/fault.c, fs/drop_caches.c.
+# Texts after a process's name: kernel/signal.c, mm/oom_kill.c, mm/page_alloc.c, arch/x86/mm/fault.c, fs/drop_caches.c.
 _BY_A_NAME = re.compile(
     rf"{NAME_BYTE}{{1,{_LONGEST_NAME}}}?"
     r"(?:\[\d{1,10}\]|/\d{1,10}:| ?\(\d{1,10}\)"
@@ -101,16 +102,16 @@ _BY_A_NAME = re.compile(
 # The driver writes names, too: `NVRM: nvidia_open: NAME[123] was refused`, `NVRM: API mismatch: the client 'NAME' …`.
 _NAMES = re.compile(rf"{NAME_BYTE}{{1,{_LONGEST_NAME}}}\[\d{{1,10}}\]|'[^']{{0,{4 * _LONGEST_NAME}}}'")
 LEAST_HEAD = _LONGEST_NAME + 1
-"""Characters at the beginning of a message that nobody but the kernel can have chosen all of."""
+"""Characters at the start of a message that only the kernel can have chosen completely."""
 
 
 def begins_with_a_name(message: str) -> bool:
-    """Return True for a message that begins with the name of a process, which is anybody's choice."""
+    """Return True for a message that begins with a process's name, which anybody can choose."""
     return _BY_A_NAME.match(message) is not None
 
 
 def without_names(message: str) -> str:
-    """Return a message of the driver without what may be the name of a process in it."""
+    """Return a driver's message without the parts that may be a process's name."""
     return _NAMES.sub(" ", message)
 
 

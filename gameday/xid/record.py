@@ -1,8 +1,8 @@
-"""Split a line of a kernel log into the prefix that its reader put before it and the kernel's own message.
+"""Split a line of a kernel log into the prefix from its reader and the kernel's own message.
 
-Nobody chooses the prefix but the reader of the log, and the message's first words are those of the code that
-printed it. What comes later in a message may be text that anybody chose: the name of a process, of a file, of a
-device (docs/sources.md, Who can write a line). So the prefix is read by position, from the line's start.
+Only the log's reader chooses the prefix, and the message's first words are those of the code that printed it. Later in
+a message there may be text that anybody can choose: the name of a process, of a file, of a device (docs/sources.md, Who
+can write a line). So the prefix is read by position, from the line's start.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 MAX_LINE_CHARACTERS = 2048
-"""A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not the
-kernel's."""
+"""A kernel record holds 1024 bytes (kernel/printk PRINTKRB_RECORD_MAX); the rest of a longer line is not from the
+kernel."""
 _MESSAGE_KEYS = ("MESSAGE", "message", "msg", "log", "body", "_entry")
-"""The line's key in a JSON object: the journal's, Vector's, Fluent Bit's of its input kmsg and Talos', Docker's,
-OpenTelemetry's, and of promtail's stage `pack`."""
+"""The line's key in a JSON object, as written by the journal, Vector, Fluent Bit's input kmsg and Talos, Docker,
+OpenTelemetry, and promtail's stage `pack`."""
 _MOST_WRAPPINGS = 3
-"""JSON within JSON: Docker's object, with a collector's, with the journal's."""
+"""JSON within JSON: Docker's object with a collector's with the journal's."""
 _MAX_JSON_CHARACTERS = 16_384
-"""An entry of the journal as JSON is 1 to 2 KB; one with more fields than this is none of the kernel's."""
+"""An entry of the journal as JSON is 1 to 2 KB; an entry with more fields than this is not the kernel's."""
 
 _MOST_DIGITS = 16
 """Digits of a moment in microseconds, until the year 2286."""
@@ -41,7 +41,7 @@ _DELTA = r"[<+]\ {0,12}\d{1,10}\.\d{1,9}>?"
 
 
 def _stamp(name: str) -> str:
-    """Return the pattern of a stamp in brackets, of which seconds since boot are the group `name`."""
+    """Return the pattern of a stamp in brackets; its group `name` has the seconds since boot."""
     seconds = rf"\ {{0,12}}(?P<{name}>\d{{1,10}}\.\d{{1,9}})"
     since_last_minute = r"[A-Z][a-z]{2}\d\d\ \d\d:\d\d"
     times = rf"{seconds}|{_TIME}|{since_last_minute}|\ {{0,12}}{_DELTA}"
@@ -49,11 +49,11 @@ def _stamp(name: str) -> str:
     return rf"\[(?:{times})(?:\ {_DELTA})?\]:?{caller}\ ?"
 
 
-# containerd's, of the moment at which the shipper printed the line: another one when it ships the line again.
+# containerd's, of the moment when the shipper printed the line: it is a new one if the line is shipped again.
 _CONTAINERD = re.compile(rf"{_ISO}\ (?:stdout|stderr)\ [FP](?::\S{{1,64}})?\ ", re.VERBOSE)
 _STRUCTURED_DATA = r'\[(?:[^\]"]|"(?:\\.|[^"\\]){0,400}"){0,400}\]'  # a value may hold brackets
 # In this order: the journal's export, /dev/kmsg, a priority, RFC 5424, `dmesg -x` and Talos, a stamp, RFC 3164 and
-# `journalctl`, and a stamp that syslog passes on. A time alone is of `dmesg --time-format iso`.
+# `journalctl`, and a stamp that syslog passes on. A time alone is from `dmesg --time-format iso`.
 _PREFIX = re.compile(
     rf"""
     (?:MESSAGE=)?
@@ -76,12 +76,12 @@ _ZONED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]
 
 
 class Writer(StrEnum):
-    """The programs that can have written a line, as far as its form shows."""
+    """The programs that may have written a line, as far as its form shows."""
 
     KERNEL = "kernel"
-    """Facility 0, which the kernel gives to nobody else."""
+    """Facility 0, which the kernel gives to no other writer."""
     ROOT = "root"
-    """Written to /dev/kmsg, as a game-day's faults and the agent's notes are: by root on the node."""
+    """Written to /dev/kmsg by root on the node, like a game-day's faults and the agent's notes."""
     RING_BUFFER = "ring-buffer"
     """The kernel or root: the form does not show the facility."""
     ANYBODY = "anybody"
@@ -100,11 +100,11 @@ class Record:
     uptime_s: float | None = None
     """The line's own stamp, seconds since the node's boot."""
     wall: datetime | None = None
-    """The line's own time by the node's clock; None where it has none, or one without a zone."""
+    """The line's own time by the node's clock; None if it has none, or one without a zone."""
     is_dated: bool = False
-    """True for a line with a stamp or a time of its own, by which it is known when it is shipped again."""
+    """True for a line with its own stamp or time, which identifies it if it is shipped again."""
     is_continued: bool = False
-    """True for a line that goes on with the record before: a newline in a message, after which `dmesg` indents."""
+    """True for a line that continues the record before: a newline in a message, after which `dmesg` indents."""
 
 
 def clean(line: str | bytes) -> str:
@@ -161,9 +161,9 @@ def _writer(found: re.Match[str]) -> Writer:
     if found["facility"]:
         return _of_facility(0 if found["facility"] == "kern" else 1)
     if found["rfc5424"] or found["sender"]:
-        return Writer.ANYBODY  # its priority is the sender's own word (docs/sources.md, Who can write a line)
+        return Writer.ANYBODY  # its priority is the sender's own claim (docs/sources.md, Who can write a line)
     if found["stamp"]:
-        # The kernel does not name itself, but whoever writes a line for a reader of syslog's form does.
+        # The kernel does not name itself, but a writer for a reader of syslog's form does.
         return Writer.ROOT if found["tag"] else Writer.RING_BUFFER
     return Writer.ANYBODY
 
@@ -181,9 +181,9 @@ def _uptime_s(found: re.Match[str]) -> float | None:
 
 
 def _of_json(text: str, wrappings: int) -> Record | None:
-    """Read a line that a collector or journald wrote as a JSON object; None for another text.
+    """Read a line that a collector or journald wrote as a JSON object; None for any other text.
 
-    The journal's transport says for certain who wrote an entry; one that is not the kernel's has no message for us.
+    The journal's transport proves who wrote an entry; an entry that is not the kernel's has no message for us.
     """
     try:
         entry = json.loads(text)
@@ -196,21 +196,21 @@ def _of_json(text: str, wrappings: int) -> Record | None:
         return None
     if entry.get("_TRANSPORT", "kernel") != "kernel":
         return Record(clean(message), "", Writer.ANYBODY)
-    # What a process gave to a log as JSON must not speak for the kernel; `log` is a whole line that a shipper printed.
+    # JSON that a process wrote to a log must not pass for the kernel's; `log` is a whole line that a shipper printed.
     record = _read(message, wrappings if key == "log" else 0)
     uptime_s = _uptime_of_entry(entry)
     facility = entry.get("SYSLOG_FACILITY", entry.get("facility"))
     if "_TRANSPORT" not in entry and not (isinstance(facility, str) and "clock" in entry):
         return record if uptime_s is None else replace(record, uptime_s=uptime_s, is_dated=True)
     writer = _of_facility(0 if facility in ("0", "kern") else 1) if isinstance(facility, str) else Writer.RING_BUFFER
-    # The whole entry, because the message alone may be equal to another one's.
+    # The whole entry, because two entries may have the same message.
     return replace(
         record, line=clean(text), writer=writer, uptime_s=uptime_s, wall=_wall_of_entry(entry), is_dated=True
     )
 
 
 def _message_of(entry: Mapping[str, object]) -> tuple[str, str | None]:
-    """Return the key of the line in a JSON object, and the line; the journal writes one with other bytes as numbers."""
+    """Return the line in a JSON object, and its key; the journal writes a line with other bytes as numbers."""
     for key in _MESSAGE_KEYS:
         match entry.get(key):
             case str() as text:
@@ -222,7 +222,7 @@ def _message_of(entry: Mapping[str, object]) -> tuple[str, str | None]:
 
 
 def _uptime_of_entry(entry: Mapping[str, object]) -> float | None:
-    """Return the seconds since boot in the journal's fields, in Talos' `clock`, in Fluent Bit's and dmesg's own."""
+    """Return the seconds since boot in the journal's fields, in Talos' `clock`, in Fluent Bit's and in dmesg's own."""
     for key in ("_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "clock"):
         if (microseconds := str(entry.get(key))).isdecimal():
             return int(microseconds[:_MOST_DIGITS]) / 1e6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from gameday.agent.context import Ending
+from gameday.agent.context import Context, Ending
 from gameday.agent.run import run_agent
 from gameday.agent.task import AgentResult
 from gameday.agent.termination_message import MAX_BYTES
+from gameday.faults.xid import XidFault
 from tests.agent.conftest import environment, inject_task
 from tests.host.fake import FakeHost, VirtualHostServer, healthy_gpu
 
@@ -88,6 +90,19 @@ def test_an_invalid_task_is_an_error_without_a_traceback_and_without_the_input(
     assert "Traceback" not in agent.stderr
     assert "hunter2" not in agent.stderr + agent.result.error
     assert host.log == []
+
+
+def test_a_fault_that_stays_in_is_said_though_the_state_folder_takes_no_more(
+    run: RunAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(_: Context) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Context, "end_ready", read_only)
+    monkeypatch.setattr(XidFault, "verify_undone", lambda *_: False)
+    monkeypatch.setattr("gameday.agent.inject._PAUSES_S", ())
+    agent = run(inject_task(hold_s=0.1))
+    assert (agent.status, agent.result.cleanliness) == (1, "dirty")
 
 
 def test_a_virtual_host_that_does_not_answer_is_the_results_error(run: RunAgent) -> None:

@@ -163,11 +163,6 @@ def test_the_variables_of_the_game_days_are_labels_of_their_metrics(run_exports:
         assert name in known[found[1]]
 
 
-def test_fault_windows_are_drawn_by_the_tag_that_the_export_gives_them() -> None:
-    (drawn,) = DASHBOARDS["game-days"]["annotations"]["list"]
-    assert drawn["target"] == {"limit": 100, "matchAny": False, "tags": ["gameday"], "type": "tags"}
-
-
 def _selector(labels: dict[str, str]) -> str:
     return "{" + ", ".join(f"{name}={json.dumps(value)}" for name, value in labels.items()) + "}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ WITHOUT_NODE = {
     "NodeHandedOver",
     "NodeRepairsBreakOff",
 }
-PAGE_HEADINGS = ("Means", "Urgency", "Check", "Do", "Closes", "Rehearsed by", "False positives")
+PAGE_HEADINGS = ("Means", "Check", "Do", "Closes")
 
 
 @pytest.mark.parametrize("file", RULE_FILES, ids=lambda file: file.name)
@@ -127,19 +128,17 @@ def test_every_alert_says_where_and_what_to_do(name: str) -> None:
             assert f"GPU {labels['gpu']} " in said["description"]
 
 
-def test_every_alert_has_a_runbook_page() -> None:
+def test_every_alert_has_a_runbook_page_with_what_a_person_needs() -> None:
     for name in BY_NAME:
         text = (ROOT / "docs" / "runbooks" / f"{name}.md").read_text(encoding="utf-8")
-        assert text.startswith(f"# {name}\n")
         sections = dict(re.findall(r"^## (.+)\n\n((?:.+\n)+)", text, re.MULTILINE))
-        assert tuple(sections) == PAGE_HEADINGS, name
+        assert tuple(sections)[:4] == PAGE_HEADINGS, name
+        assert tuple(sections)[4:] in ((), ("False positives",)), name
 
 
-def test_the_runbook_of_an_expected_alert_names_the_plan() -> None:
-    for plan in (ROOT / "plans").glob("*.yaml"):
-        for expected in read_yaml(plan)["expect"].get("alerts", []):
-            page = ROOT / "docs" / "runbooks" / f"{expected['name']}.md"
-            assert f"(../../plans/{plan.name})" in page.read_text(encoding="utf-8"), f"add it to {page}, 'Rehearsed by'"
+def test_the_runbooks_say_what_the_rules_and_the_plans_say() -> None:
+    for page, text in runpy.run_path(str(ROOT / "scripts" / "runbooks.py"))["pages"]().items():
+        assert page.read_text(encoding="utf-8") == text, "run `make alerts`"
 
 
 def test_every_runbook_has_its_alert() -> None:
@@ -151,14 +150,6 @@ def test_a_runbook_links_only_to_what_exists() -> None:
     for page in (ROOT / "docs" / "runbooks").glob("*.md"):
         links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
         assert [link for link in links if not (page.parent / link).exists()] == [], page
-
-
-def test_the_table_of_the_alerts_is_as_the_rules_are() -> None:
-    table = (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8")
-    for name, rule in BY_NAME.items():
-        keep = rule.get("keep_firing_for", "–")
-        row = f"| [{name}](runbooks/{name}.md) | {rule['labels']['severity']} | {rule['for']} | {keep} |"
-        assert row in table
 
 
 @pytest.mark.parametrize(

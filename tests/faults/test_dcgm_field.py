@@ -149,8 +149,8 @@ def test_a_dmon_without_the_gpus_row_is_an_error() -> None:
     [
         ({"field": "DCGM_FI_DEV_NONSENSE"}, "Input should be"),
         ({"field": TEMPERATURE, "value": 201}, r"takes -100 to 200 \(°C\), not 201"),
-        ({"field": TEMPERATURE, "value": "0x5F"}, "no number: write it in decimal"),
-        ({"field": TEMPERATURE, "value": True}, "no number"),
+        ({"field": TEMPERATURE, "value": "0x5F"}, "not a number: write it in decimal"),
+        ({"field": TEMPERATURE, "value": True}, "not a number"),
         ({"field": TEMPERATURE, "value": 95.5}, "takes whole numbers"),
         ({"field": TEMPERATURE, "value": float("nan")}, "finite"),
         ({"field": "DCGM_FI_DEV_POWER_USAGE", "value": 700.1234}, "at most 3 decimals"),

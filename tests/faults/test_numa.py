@@ -30,8 +30,8 @@ def test_an_nvml_that_disagrees_is_in_the_evidence(host: ModelHost, monkeypatch:
     ("path", "content", "message"),
     [
         ("/sys/bus/pci/devices/0000:52:00.0/numa_node", "-1\n", "the firmware does not report"),
-        ("/sys/devices/system/node/online", "1\n", "nowhere is far"),
-        ("/sys/devices/system/node/node0/cpulist", "\n", "nowhere is far"),
+        ("/sys/devices/system/node/online", "1\n", "there is no far node"),
+        ("/sys/devices/system/node/node0/cpulist", "\n", "there is no far node"),
         ("/sys/devices/system/node/node1/distance", "nonsense\n", "cannot make sense of"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_cluster_that_has_ended_says_why(tmp_path: Path) -> None:
     held.empty()
     assert look(VirtualCluster(), run).measurement.ok
     held.release()
-    assert look(VirtualCluster(), run).measurement.why == f"the virtual cluster in {tmp_path} runs no longer"
+    assert look(VirtualCluster(), run).measurement.why == f"the virtual cluster in {tmp_path} no longer runs"
 
 
 def test_one_that_cannot_be_seen_from_here_is_not_taken_for_ended(tmp_path: Path) -> None:

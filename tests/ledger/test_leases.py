@@ -327,7 +327,7 @@ def test_a_season_is_dead_once_it_has_not_renewed_for_its_duration(
 ) -> None:
     began = world.clock.monotonic()
     member.rely_on("season-1")
-    assert lost.next() == "season season-1 renews its cluster lease no more: it is dead"
+    assert lost.next() == "season season-1 no longer renews its cluster lease: it is dead"
     assert world.clock.monotonic() - began == LEASE_DURATION.total_seconds()
     with pytest.raises(LeaseLostError, match="it is dead"):
         member.check()

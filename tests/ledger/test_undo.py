@@ -381,6 +381,18 @@ def test_a_second_agent_that_does_not_answer_is_unknown(
     assert deleted is not None, "and it is not left to run"
 
 
+def test_a_second_agent_that_failed_has_undone_nothing(
+    world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
+) -> None:
+    """As one whose image is older than its task: it reads none, and says truly that it put nothing in."""
+    world.add_pod("i", run, node="n1", role="inject")
+    said = termination_message(Cleanliness.CLEAN, role="unknown", error="GAMEDAY_TASK is not a valid task")
+    with Kubelet(world, run, {"undo": said}):
+        done = undo_entry(reaper, entry(take_out("i")), run, pods)
+    assert done.cleanliness is Cleanliness.UNKNOWN
+    assert done.evidence[-1] == "a second agent undid nothing: GAMEDAY_TASK is not a valid task"
+
+
 def test_to_a_node_that_is_gone_no_second_agent_is_sent(
     world: ScriptedWorld, reaper: Kubernetes, pods: PodFollower, run: str
 ) -> None:

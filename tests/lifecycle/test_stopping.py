@@ -399,4 +399,4 @@ def test_a_run_on_a_virtual_cluster_that_has_ended_is_refused_at_once(
     monkeypatch.setattr(opened.world, "profile_of", lambda _: profile)
     HeldFolder(tmp_path).release()
     opened.refused()
-    assert "runs no longer" in opened.history.of(Refused)[-1].why
+    assert "no longer runs" in opened.history.of(Refused)[-1].why

@@ -383,7 +383,7 @@ def test_a_quarantine_that_a_person_has_lifted_is_settled_and_other_dirty_entrie
         "quarantine",
         Cleanliness.CLEAN,
     )
-    assert quarantine.evidence == (f"read: {dead.node} is quarantined no more",)
+    assert quarantine.evidence == (f"read: {dead.node} is no longer quarantined",)
     (ledger,) = stored_ledgers(reaper).ledgers
     stored = next(entry for entry in ledger.entries if entry.id == "quarantine")
     assert (stored.settled, stored.by, stored.evidence) == (Cleanliness.CLEAN, "reaper", quarantine.evidence)

@@ -110,7 +110,7 @@ def test_a_fault_that_this_version_refuses_is_kept_and_everything_else_undone(cl
     (kept,) = [one for one in cluster.reaped().reaped if one.run_id == BAD]
     assert kept.cleanliness is Cleanliness.UNKNOWN
     assert "no second agent can be sent" in kept.describe()
-    assert "where the package and the version are installed" in kept.describe()
+    assert "in an installation with the package and version" in kept.describe()
     assert cluster.world.ledgers() == [ledger_name(BAD)]
     cluster.check()
 

@@ -4,7 +4,10 @@ import errno
 import os
 import socket
 import sys
+import threading
+from base64 import b64encode
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from gameday.errors import ChildError, StartError
 from gameday.rehearsal.children import Child
 from gameday.rehearsal.observability import alertmanager_program, prometheus_program
 from gameday.rehearsal.ports import PORT_TAKEN, HeldPorts, start_on_free_ports
-from gameday.rehearsal.prefect_server import server_argv
+from gameday.rehearsal.prefect_server import await_prefect, server_argv
 from tests.rehearsal.processes import listening, until
 
 
@@ -28,6 +31,17 @@ def test_a_held_port_serves_only_a_program_that_was_given_its_number() -> None:
             socket.create_connection(("127.0.0.1", port))
         with listening(port):  # as after a crash
             socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_two_commands_that_want_the_same_port_hold_different_ones() -> None:
+    """Linux alone would give it to both: neither listens yet."""
+    with HeldPorts(1) as other:
+        (wanted,) = other.numbers
+    with HeldPorts(1, wanted) as first, HeldPorts(1, wanted) as second:
+        assert first.numbers == (wanted,)
+        assert second.numbers != (wanted,)
+    with HeldPorts(1, wanted) as again:
+        assert again.numbers == (wanted,)
 
 
 def test_released_ports_are_free_again() -> None:
@@ -55,6 +69,24 @@ def test_where_no_port_can_be_had_each_cause_has_its_remedy(
     monkeypatch.setattr(socket.socket, "bind", refuse)
     with pytest.raises(StartError, match=rf"^no port of 127.0.0.1 can be had {said}"):
         HeldPorts(1)
+
+
+def test_another_clusters_prefect_on_our_port_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """It answers while ours has not yet found out that its port is lost."""
+
+    class Foreign(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_theirs = self.headers["Authorization"] == f"Basic {b64encode(b'gameday:theirs').decode()}"
+            self.send_response(200 if is_theirs or self.path == "/api/health" else 401)
+            self.end_headers()
+
+    ours = Child("prefect", ["sleep", "0.3"], tmp_path / "log", says_ready=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Foreign) as server:
+        threading.Thread(target=server.serve_forever).start()
+        ours.start()
+        with pytest.raises(ChildError, match="prefect ended before it was ready"):
+            await_prefect(ours, f"http://127.0.0.1:{server.server_port}", "gameday:ours")
+        server.shutdown()
 
 
 def _prometheus(folder: Path, port: int) -> Child:

@@ -43,7 +43,7 @@ class OpenedRun:
         record = self._record(loaded)
         profile = self.world.profile_of("gameday-runner")
         with (
-            patch("gameday.lifecycle.closing.write_frames"),  # a program of its own, and nobody reads them here
+            patch("gameday.lifecycle.closing.write_frames"),  # pandas for nobody who reads them here
             suppress(StopRunError),
             open_run(record, profile, BY_HAND, connect=self.world.connect) as run,
             undo_at_the_end(run, return_without_qa=return_without_qa),

@@ -1,8 +1,7 @@
-"""The burn-in: every GPU of the node computes at the same time, and is read all the while.
+"""The burn-in: every GPU of the node computes at the same time, and is read throughout.
 
-All GPUs work at once because they share air and power: a weak fan shows only
-where its neighbours are hot, too. No GPU begins where one is hot already: it
-would be judged for what was before.
+All GPUs work at once because they share air and power: a weak fan shows only if its neighbours are hot, too. No GPU
+begins while one is still hot, because it would be judged for its earlier work.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from gameday.host.clock_reasons import THERMAL_MASK
 SAMPLE_EVERY_S = 0.25
 """Interval of the readings. NVML's own sensors are read several times a second."""
 START_BELOW_C = 80.0
-"""Temperature from which on no burn-in begins. Our own figure: an idle GPU has half of it, one that has just lost its
-work some 70, and the first models slow down at 85."""
+"""Temperature above which no burn-in begins. Our own figure: an idle GPU is at half of it, one that has just stopped
+working at about 70, and the first models slow down at 85."""
 _ALL_THE_TIME = 1.0
 
 
@@ -40,11 +39,11 @@ class GpuBurn:
 
     moments: list[Moment] = field(default_factory=list)
     last: WorkReport | None = None
-    """The work's last report; None where none began."""
+    """The work's last report; None if none began."""
     seconds: float = 0.0
     """Time for which this GPU computed."""
     why_not: str = ""
-    """The reason why it did not begin, or ended early; empty where it did neither."""
+    """The reason why it did not begin or ended early; empty if it ran to its end."""
 
 
 def burn_in(
@@ -61,13 +60,13 @@ def burn_in(
 
     Args:
         host: The node.
-        rest: The GPUs before.
+        rest: The GPUs' readings at rest.
         seconds: Duration.
         ceiling_c: Temperature, degrees Celsius, above which the load ends immediately on all GPUs; None: no limit.
         ended: If set, the load ends.
-        clock: Seconds. Tests and benchmarks on a model give the model's.
-        wait: Pass so many seconds; None waits for `ended`.
-        why_yield: Given each reading, returns why the load has to make room at once; empty where it need not.
+        clock: Returns seconds. Tests and benchmarks on a model pass the model's clock.
+        wait: Waits for this many seconds; None waits for `ended`.
+        why_yield: Returns from a reading why the load has to stop at once; empty if it may go on.
     """
     burns = {gpu.index: GpuBurn() for gpu in rest if not gpu.lost}
     if why := _too_hot(rest):
@@ -116,7 +115,7 @@ def _watch(
     wait: Callable[[float], object],
     why_yield: Callable[[Sequence[GpuSample]], str] | None,
 ) -> None:
-    """Read all GPUs until the time is over, a GPU is above the ceiling, or nothing works any more."""
+    """Read all GPUs until the time is over, a GPU is above the ceiling, or no GPU works any more."""
     began = clock()
     while not ended.is_set() and any(_works(burn) for burn in burns.values()):
         passed = clock() - began
@@ -138,7 +137,7 @@ def _watch(
 
 
 def _why_ended(samples: Sequence[GpuSample], ceiling_c: float | None) -> str:
-    """Return why the load has to end on all GPUs; empty where it may go on."""
+    """Return why the load has to end on all GPUs; empty if it may go on."""
     if not samples:
         return "NVML did not answer"
     for sample in samples:
@@ -173,4 +172,4 @@ def _read(host: Host) -> list[GpuSample]:
     try:
         return host.gpus()
     except HostError:
-        return []  # there is a sample at rest, and the load's own report shows a GPU that was lost under it
+        return []  # the sample at rest is there, and the load's own report shows a GPU that was lost under it

@@ -1,7 +1,7 @@
 """QA's checks: pure functions from readings and floors to findings, in two tables. To add a check, add an entry.
 
-A finding with `ok` None could not be measured, and a node with such a finding
-does not pass. Where QA only reads, or a plan switches a check off, there is no finding.
+A finding with `ok` None could not be measured, and a node with such a finding does not pass. A check that a plan
+switches off, or that needs a load where QA only reads, gives no finding.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SM_CLOCK_FRACTION = 0.5
 """Least SM clock under load, as a share of its maximum. Our own figure: an H100 runs a GEMM at the power cap at about
 0.7, and a locked clock is far lower."""
 PEER_SHARE = 0.9
-"""Least share of the median of the node's other GPUs. Healthy ones differ by 5 % and more (docs/sources.md, H100
+"""Least share of the median of the node's other GPUs. Healthy GPUs differ by 5 % and more (docs/sources.md, H100
 figures)."""
 TEMPERATURE_SPREAD_C = 15.0
-"""Most degrees above the median of the node's other GPUs. Our own figure: in an air-cooled server the GPUs that stand
-behind others are some degrees hotter, and a blocked fan or lost contact is more."""
+"""Most degrees above the median of the node's other GPUs. Our own figure: in an air-cooled server the GPUs behind
+others are some degrees hotter, and a blocked fan or lost contact adds more."""
 EVEN_HEAT_AFTER_S = 20.0
-"""Seconds of burn-in after which the heat of earlier work no longer counts. Our own figure: a GPU that comes from 560 W
-is some 30 °C above an idle one, and a third of that is left after the 20 s in which the model's heat settles."""
+"""Seconds of burn-in after which the heat of earlier work no longer counts. Our own figure: a GPU that comes from
+560 W is some 30 °C above an idle one, and a third of that is left after the 20 s in which the model's heat settles."""
 _BUSY_PCT = 5
-"""Utilisation above which a GPU counts as shared with others' work, percent."""
+"""Utilisation above which a GPU counts as shared with other work, percent."""
 _POWER_LIMIT_TOLERANCE_W = 1.0
 """Boards round a power limit to their own steps."""
 _MIB = 1 << 20
@@ -52,7 +52,7 @@ class Finding:
     bound: str
     """The bound as people read it, in the check's unit."""
     ok: bool | None
-    """True if the check is passed; None if the value could not be measured."""
+    """True if the check passed; None if the value could not be measured."""
     detail: str = ""
 
 
@@ -64,7 +64,7 @@ class NodeCheck:
     unit: str
     source: Source
     judge: Callable[[Readings, QaFloors], Finding | None]
-    """The function that judges the readings; it returns None where QA was not asked for this."""
+    """The function that judges the readings; it returns None if QA was not asked for this."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class GpuCheck:
     unit: str
     source: Source
     judge: Callable[[GpuReadings, QaFloors], Finding | None]
-    """The function that judges the readings; it returns None where the plan switched the check off."""
+    """The function that judges the readings; it returns None if the plan switched the check off."""
 
 
 def judge(readings: Readings, floors: QaFloors) -> Iterator[QaResult]:
@@ -117,7 +117,7 @@ def _gpu_count(readings: Readings, floors: QaFloors) -> Finding:
 def _kernel_log(readings: Readings, floors: QaFloors) -> Finding:
     """Count the quarantining events since the run began that no later GPU reset of ours has healed.
 
-    Older events are only mentioned: the node was in service with them in its log.
+    Older events are only mentioned: the node was in service with them.
     """
     bound = "= 0 quarantining"
     if readings.log_error:
@@ -191,7 +191,7 @@ def _persistence(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _power_limit(gpu: GpuReadings, floors: QaFloors) -> Finding:
-    """Judge the limit by the floor; without one, by the board's default."""
+    """Judge the limit by the plan's floor, or by the board's default if there is none."""
     limit, default = gpu.rest.power_limit_w, gpu.rest.power_limit_default_w
     least = floors.power_limit_w or default
     if limit is None or least is None:
@@ -201,7 +201,7 @@ def _power_limit(gpu: GpuReadings, floors: QaFloors) -> Finding:
 
 
 def _memory_free(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge the sample at rest, because the load takes memory of its own."""
+    """Judge the sample at rest, because the load itself takes memory."""
     if floors.memory_free_mib is None:
         return None
     bound, used, total = f">= {floors.memory_free_mib}", gpu.rest.memory_used_bytes, gpu.rest.memory_total_bytes
@@ -212,7 +212,7 @@ def _memory_free(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge the active links by the plan's floor; without one by the model's, where it has one."""
+    """Judge the number of active links by the plan's floor, or by the model's if the plan has none."""
     least, source = floors.nvlinks, ""
     if least is None and (least := _model(gpu).nvlinks) is not None:
         source = f" (floor of {gpu.rest.name})"
@@ -220,13 +220,13 @@ def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         return None
     active, bound = gpu.rest.nvlinks_active, f">= {least}{source}"
     if active is None and least:
-        why = "NVML knows no NVLink on this GPU: where its board has none, write qa.floors.nvlinks: 0"
+        why = "NVML knows no NVLink on this GPU: if its board has none, write qa.floors.nvlinks: 0"
         return Finding(None, bound, None, why)
     return Finding(active or 0, bound, (active or 0) >= least, f"of {gpu.rest.nvlinks_supported or 0}")
 
 
 def _nvlink_speed(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge the rate that the GPU's active links have in common by the model's; none where NVML does not show it."""
+    """Judge the common rate of the GPU's active links by the model's; no finding if NVML does not show it."""
     floor, speeds = _model(gpu).nvlink_floor_mbps, gpu.values("nvlink_mbps")
     if floor is None or not speeds:
         return None
@@ -234,7 +234,7 @@ def _nvlink_speed(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) -> Callable[..., Finding]:
-    """Return a check of the link by the floor; without one, by the GPU's own maximum.
+    """Return a check of the link by the plan's floor, or by the GPU's own maximum if there is none.
 
     The best sample counts, because an idle link may slow down to save power.
     """
@@ -256,7 +256,7 @@ def _pcie(field: str, maximum: str, floor_of: Callable[[QaFloors], int | None]) 
 
 
 def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
-    """Judge every reading: a reason that was there at any moment counts, with the moment of its first time."""
+    """Judge every reading: a slowdown at any moment counts, and the finding says when it was first seen."""
     bound = f"& {SLOWDOWN_MASK:#x} = 0 at any time"
     masks = [int(mask) for mask in gpu.values("clocks_event_reasons")]
     if not masks:
@@ -274,9 +274,9 @@ def _hw_slowdown(gpu: GpuReadings, floors: QaFloors) -> Finding:
 
 
 def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge the lowest clock of the burn-in, because at rest it is low to save power.
+    """Judge the lowest clock of the burn-in; at rest it is low to save power.
 
-    The first reading may be from before the first kernel, so it does not count where there are others.
+    The first reading may precede the first kernel, so it does not count if there are others.
     """
     if gpu.burn is None:
         return None
@@ -290,7 +290,7 @@ def _sm_clock(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge the highest temperature by the plan's limit or by the GPU's own, whichever is lower."""
+    """Judge the highest temperature by the plan's limit or the GPU's own, the lower of the two."""
     most, source = floors.temperature_max_c, ""
     if most is None:
         return None
@@ -307,7 +307,7 @@ def _temperature(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 def _temperature_spread(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     """Compare the highest temperature of the burn-in with that of the other GPUs, which had the same work and air.
 
-    Its first seconds do not count: they show the heat of what each GPU did before.
+    The first seconds do not count: they show the heat of earlier work.
     """
     highest = _highest_temperature(gpu)
     others = [value for peer in gpu.peers if (value := _highest_temperature(peer)) is not None]
@@ -325,7 +325,7 @@ def _highest_temperature(gpu: GpuReadings) -> float | None:
 
 @dataclass(frozen=True)
 class _Rate:
-    """A rate that a load measured, and where its floors are."""
+    """A rate that a load measured, and where to find its floors."""
 
     of: Callable[[GpuReadings], float | None]
     in_plan: Callable[[QaFloors], float | None]
@@ -334,12 +334,12 @@ class _Rate:
 
 
 def _model(gpu: GpuReadings) -> GpuModel:
-    """Return the published figures of the GPU's model; all None where it is not listed."""
+    """Return the published figures of the GPU's model; all None if it is not listed."""
     return GPU_MODELS.get(gpu.rest.name, _UNLISTED)
 
 
 def _against_floor(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | None]:
-    """Return a check of a rate by the plan's floor; without one by the model's, else by the node's other GPUs."""
+    """Return a check of a rate by the first floor there is: the plan's, the model's, or the node's other GPUs'."""
 
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         if gpu.burn is None:
@@ -365,7 +365,7 @@ def _against_floor(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | N
 
 
 def _against_peers(rate: _Rate) -> Callable[[GpuReadings, QaFloors], Finding | None]:
-    """Return a check of a rate by the node's other GPUs of the same model; none where there is no other."""
+    """Return a check of a rate by the node's other GPUs of the same model; no finding if there are none."""
 
     def check(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
         value, others = rate.of(gpu), _others(rate, gpu)
@@ -387,7 +387,7 @@ def _others(rate: _Rate, gpu: GpuReadings) -> list[float]:
 
 
 def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge all products that were compared, those of the burn-in and those of the load after it."""
+    """Judge all products that were compared, in the burn-in and in the load after it."""
     if gpu.burn is None:
         return None
     report = gpu.burn.last
@@ -399,7 +399,7 @@ def _correct(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _memory_pattern(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Judge whether every word of the free memory held every pattern."""
+    """Judge whether every word of the free memory kept every pattern."""
     if gpu.burn is None:
         return None
     report = gpu.memory.report if gpu.memory else None
@@ -412,7 +412,10 @@ def _memory_pattern(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 
 
 def _agreement(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
-    """Compare the first product's bits with the other GPUs', whose factors are the same; none without another GPU."""
+    """Compare the first product's bits with those of the other GPUs, which had the same factors.
+
+    There is no finding if there is no other GPU.
+    """
     digests = Counter(one.burn.last.digest for one in (gpu, *gpu.peers) if one.burn and one.burn.last)
     own = gpu.burn.last.digest if gpu.burn and gpu.burn.last else ""
     if not own or digests.total() - digests[""] < _TWO:
@@ -420,12 +423,12 @@ def _agreement(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     digest, times = digests.most_common(1)[0]
     bound = "as on the other GPUs"
     if 2 * times <= digests.total():
-        return Finding(own, bound, None, "the GPUs disagree about the same product, and none of the results has most")
+        return Finding(own, bound, None, "the GPUs disagree about the same product, and no result has a majority")
     return Finding(own, bound, own == digest, "" if own == digest else f"{times} other GPUs have {digest}")
 
 
 def _burn_in(readings: Readings, floors: QaFloors) -> Finding | None:
-    """Judge whether every GPU computed for the whole time: what the other checks say about load rests on it."""
+    """Judge whether every GPU computed for the whole time: the other checks of load depend on it."""
     if readings.burn_in_s is None:
         return None
     bound = f">= {readings.burn_in_s:g} on every GPU"
@@ -440,7 +443,7 @@ def _burn_in(readings: Readings, floors: QaFloors) -> Finding | None:
 
 
 def _all_reduce_sums(readings: Readings, floors: QaFloors) -> Finding | None:
-    """Judge whether all GPUs had the same, right sums: what NVLink, NVSwitch and the GPUs' adding have in common."""
+    """Judge whether all GPUs had the same, right sums, which tests NVLink, NVSwitch and the GPUs' additions."""
     if readings.all_reduce is None:
         return None
     report = readings.all_reduce.report
@@ -451,7 +454,7 @@ def _all_reduce_sums(readings: Readings, floors: QaFloors) -> Finding | None:
 
 
 def _all_reduce_rate(readings: Readings, floors: QaFloors) -> Finding | None:
-    """Judge the bus bandwidth by the plan's floor; without one by that of the GPUs' model, where all are of one."""
+    """Judge the bus bandwidth by the plan's floor; if it has none, by that of the model that all GPUs share."""
     if readings.all_reduce is None:
         return None
     floor, source, names = floors.all_reduce_gbs, "", {gpu.rest.name for gpu in readings.gpus}
@@ -467,7 +470,7 @@ def _all_reduce_rate(readings: Readings, floors: QaFloors) -> Finding | None:
 
 
 def _dcgm_diag(readings: Readings, floors: QaFloors) -> Finding | None:
-    """Judge whether the level was proved; a test that DCGM left out is named, and is no pass."""
+    """Judge whether the level was proved. A test that DCGM left out is named, and does not pass."""
     diag = readings.diag
     if diag is None:
         return None
@@ -508,7 +511,7 @@ NODE_CHECKS = (
     NodeCheck("kernel-log", "", "kernel log", _kernel_log),
 )
 
-# The criteria to pass are in docs/sources.md, Pass criteria, where no other source is named.
+# The criteria to pass are in docs/sources.md, Pass criteria, unless another source is named.
 GPU_CHECKS = (
     GpuCheck("gpu-answers", "", "nvml", _answers),
     GpuCheck("ecc-double-bit", "errors", "nvml", _at_most("ecc_dbe_volatile", 0)),

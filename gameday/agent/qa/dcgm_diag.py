@@ -1,7 +1,7 @@
-"""`dcgmi diag`: NVIDIA's own tests of the node's GPUs, run through DCGM's host engine.
+"""`dcgmi diag`: NVIDIA's own tests of the node's GPUs, run by DCGM's host engine.
 
-Its JSON has two forms, that of DCGM 3 and that of DCGM 4 (docs/sources.md, DCGM diag). It comes from outside: length,
-names and texts are bounded here, and a form that is not known is a diagnosis without a result.
+Its JSON has two forms, that of DCGM 3 and that of DCGM 4 (docs/sources.md, DCGM diag). It comes from outside, so
+length, names and texts are bounded here, and an unknown form counts as a diagnosis without a result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PASSED = "pass"
 _FAILED = frozenset(("fail", "warn"))
 _LEFT_OUT = frozenset(("skip", "not run"))
 _MOST_RESULTS = 512
-"""More than 16 GPUs have in all tests; what comes after is cut off, and then nothing is proved."""
+"""More results than 16 GPUs have in all tests. If there are more, the rest is cut off and nothing is proved."""
 _NAME_CHARACTERS, _DETAIL_CHARACTERS = 40, 300
 _NOT_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 
@@ -38,7 +38,7 @@ class DiagResult(NamedTuple):
     """The result of one test, of one GPU or of the node."""
 
     test: str
-    """Its name in lower case with dashes, as `memory-bandwidth`."""
+    """Its name in lower case with dashes, e.g. `memory-bandwidth`."""
     gpu: int | None
     status: str
     """DCGM's word in lower case: pass, fail, warn, skip, not run."""
@@ -48,12 +48,12 @@ class DiagResult(NamedTuple):
 
     @property
     def ok(self) -> bool | None:
-        """True for a pass, False for a fail or a warning; None for every other word."""
+        """True for a pass, False for a fail or a warning, None for any other word."""
         return True if self.status == _PASSED else False if self.status in _FAILED else None
 
     @property
     def is_left_out(self) -> bool:
-        """The test was not run, for a reason of DCGM's own."""
+        """True if DCGM did not run the test, for a reason of its own."""
         return self.status in _LEFT_OUT
 
 
@@ -64,7 +64,7 @@ class DcgmDiag:
     level: int
     results: tuple[DiagResult, ...] = ()
     why_not: str = ""
-    """The reason why the diagnosis did not come to its end; empty where it did."""
+    """The reason why the diagnosis did not finish; empty if it did."""
 
     @property
     def ran(self) -> tuple[DiagResult, ...]:
@@ -73,14 +73,14 @@ class DcgmDiag:
 
     @property
     def left_out(self) -> str:
-        """The tests that were not run, by name, with the GPUs where others ran them; empty where all were."""
+        """The tests that were not run, by name, with the GPUs if only some skipped it; empty if all tests ran."""
         names = dict.fromkeys(result.test for result in self.results if result.is_left_out)
         whole = {result.test for result in self.ran}
         return ", ".join(f"{name} on some GPUs" if name in whole else name for name in names)
 
     @property
     def why_unproved(self) -> str:
-        """The reason why the level was not proved, whatever its results say; empty where it was."""
+        """The reason why the level is not proved, even if no result is bad; empty if it is proved."""
         if self.why_not:
             return self.why_not
         if not self.ran:
@@ -91,7 +91,7 @@ class DcgmDiag:
 
 
 class _Loose(BaseModel):
-    """Base of the parts of dcgmi's JSON, which has more keys from version to version."""
+    """Base of the parts of dcgmi's JSON, which gets more keys with each version."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -136,7 +136,7 @@ def diagnose(host: Host, level: int, ended: threading.Event) -> DcgmDiag:
 
 
 def read_diag(level: int, done: ProgramResult) -> DcgmDiag:
-    """Return what a `dcgmi diag -j` that has ended printed."""
+    """Return the results that a finished `dcgmi diag -j` printed."""
     try:
         report = _parse(done.stdout)
     except ValueError as error:
@@ -154,7 +154,7 @@ def read_diag(level: int, done: ProgramResult) -> DcgmDiag:
 
 
 def _parse(text: str) -> _Report:
-    """Return the report in dcgmi's output, which may have lines before it. Raises ValueError with a clause."""
+    """Return the report in dcgmi's output, which may begin with other lines. Raises ValueError with the reason."""
     try:
         data: Any = json.JSONDecoder().raw_decode(text[text.index("{") :])[0]
     except (ValueError, RecursionError):
@@ -165,7 +165,7 @@ def _parse(text: str) -> _Report:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part)[:_NAME_CHARACTERS] for part in first["loc"]) or _ROOTS[0]
-        raise ValueError(f"its JSON has no form that is known ({where}: {first['msg']})") from None
+        raise ValueError(f"its JSON has an unknown form ({where}: {first['msg']})") from None
 
 
 def _results(report: _Report) -> Iterator[DiagResult]:
@@ -176,7 +176,7 @@ def _results(report: _Report) -> Iterator[DiagResult]:
             of_entities = [_result(name, result, loads) for result in test.results if result]
             yield from of_entities
             summary = _result(name, test.test_summary, loads) if test.test_summary else None
-            # The summary says what no entity does: an error of no GPU, or a test without entities.
+            # The summary adds errors that belong to no GPU, and tests without entities.
             if summary and (not of_entities or (summary.ok is not True and all(one.ok for one in of_entities))):
                 yield summary
 
@@ -195,5 +195,5 @@ def _result(name: str, result: _Result, loads: bool) -> DiagResult:
 
 
 def _line(text: str) -> str:
-    """Return a text of dcgmi's on one line, cut."""
+    """Return a text of dcgmi's on one line, shortened."""
     return printable(" ".join(text.split()), _DETAIL_CHARACTERS)

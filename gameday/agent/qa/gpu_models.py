@@ -2,18 +2,18 @@
 
 A floor is a share of a published figure:
 
-* memory: 0.65 of the data sheet's bandwidth. Healthy GPUs show 0.70 to 0.87 of it in a copy, and one that has lost a
-  third of its bandwidth shows less than 0.58.
+* memory: 0.65 of the data sheet's bandwidth. Healthy GPUs reach 0.70 to 0.87 of it in a copy; one that has lost a third
+  of its bandwidth stays below 0.58.
 * GEMM: 0.8 of the best rate measured on that model with the best shape. GPUs of one node differ by 5 % and more, and
-  ours has one shape. The published rates are of BF16 and ours runs in FP16, which data sheets rate alike
+  our GEMM has only one shape. The published rates are for BF16 and ours runs in FP16; data sheets rate both alike
   (docs/sources.md, Precisions).
-* all-reduce: 0.7 of what the GPU's NVLinks carry in one direction. Eight healthy GPUs show 0.74 (A100) to 0.98 of it
-  (H100), and GPUs that found no way but PCIe a tenth.
+* all-reduce: 0.7 of what the GPU's NVLinks carry in one direction. Eight healthy GPUs reach 0.74 (A100) to 0.98 (H100)
+  of it, GPUs that only found PCIe a tenth.
 * link: the floor of Azure's health checks, one GPU after the other.
 
-NVLinks are those of the model on its board, each at its published rate. A temperature is there only where a GPU of the
-model was seen to have it: NVML's own limit counts before it. What a model's row leaves out is learned from the node's
-other GPUs, or is not checked.
+NVLinks are those of the model on its board, each at its published rate. A temperature is listed only if a GPU of the
+model was seen to have it, and NVML's own limit takes precedence. If a row lacks a figure, the node's other GPUs are the
+measure, or it is not checked.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MEMORY_SHARE = 0.65
 GEMM_SHARE = 0.8
 ALL_REDUCE_SHARE = 0.7
 NVLINK_SHARE = 0.99
-"""Least share of a link's published rate: NVML counts it in whole MB/s, and the next lower rate is 6 % below."""
+"""Least share of a link's published rate: NVML rounds it to whole MB/s, and the next lower rate is 6 % below."""
 
 
 @dataclass(frozen=True)
 class GpuModel:
-    """The published figures of a GPU model; None where there is none with a source."""
+    """The published figures of a GPU model; None if no source has one."""
 
     memory_gbs: float | None = None
     """The data sheet's memory bandwidth."""

@@ -1,4 +1,4 @@
-"""The readings that QA takes of a node: NVML at rest and in the burn-in, loads' figures, dcgmi diag, the kernel log."""
+"""QA's readings of a node: NVML at rest and in the burn-in, loads' figures, dcgmi diag, the kernel log."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T")
 Source = Literal["nvml", "burn-in", "load", "link", "all-reduce", "memory", "dcgm diag", "kernel log"]
 
 LOAD_S = 1.0
-"""Seconds of the measured load that follows the burn-in, on all GPUs at once: enough for hundreds of GEMMs."""
+"""Seconds of the measured load after the burn-in, on all GPUs at once: enough for hundreds of GEMMs."""
 
 
 @dataclass(frozen=True)
 class WorkOutcome:
-    """The first report of work that then ended; None where it did not run, and `why_not` has the reason."""
+    """The first report of a piece of work; None if it did not run, and `why_not` has the reason."""
 
     report: WorkReport | None
     why_not: str = ""
@@ -51,7 +51,7 @@ class GpuReadings:
 
     @property
     def burnt(self) -> tuple[Moment, ...]:
-        """The moments of the burn-in; empty where none ran."""
+        """The moments of the burn-in; empty if none ran."""
         return tuple(self.burn.moments) if self.burn and self.burn.last else ()
 
     @property
@@ -61,12 +61,12 @@ class GpuReadings:
 
     @property
     def samples(self) -> tuple[GpuSample, ...]:
-        """All samples, at rest and in the burn-in, those of a burn-in that did not begin included."""
+        """All samples, at rest and in the burn-in, even if the burn-in did not begin."""
         return (self.rest, *(moment.gpu for moment in (self.burn.moments if self.burn else ())))
 
     @property
     def why_no_load(self) -> str:
-        """The reason why no load ran, or not to its end; empty where one did, or was not asked for."""
+        """The reason why no load ran to its end; empty if one did, or none was asked for."""
         if self.burn and self.burn.why_not:
             return self.burn.why_not
         return f"no load ran: {self.load.detail}" if self.load and self.load.gemm_tflops is None else ""
@@ -96,14 +96,14 @@ class Readings:
     diag: DcgmDiag | None = None
     """The run of `dcgmi diag`; None: it was not asked for."""
     nvml_error: str = ""
-    """The reason why NVML could not be read; empty where it was."""
+    """The reason why NVML could not be read; empty if it was."""
     log_error: str = ""
-    """The reason why the kernel log could not be read; empty where it was."""
+    """The reason why the kernel log could not be read; empty if it was."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The clock of the burn-in: the machine's, or that of a model whose time is made to pass."""
+    """The clock of the burn-in: the machine's, or that of a model that is moved on."""
 
     clock: Callable[[], float] = time.monotonic
     wait: Callable[[float], object] | None = None
@@ -119,15 +119,15 @@ def read_node(
 ) -> Readings:
     """Take all readings of a node. Never raises HostError: the readings hold the errors.
 
-    The kernel log is read last, because load and diagnosis may be what makes a GPU fail.
+    The kernel log is read last, because the load and the diagnosis may make a GPU fail.
 
     Args:
         host: The host.
-        marker: The run's marker. Where the kernel log has none (a boot empties the ring buffer, a flood of lines
-            overwrites it) the whole kernel log counts as from this run.
-        expected_gpus: Number of GPUs that the node had before; None where that is unknown.
-        ended: If set, no load is started, and one that runs ends.
-        proof: The floors, and the burn-in, which on a virtual node is the shorter one.
+        marker: The run's marker. If the kernel log lacks it (a boot empties the ring buffer, a flood of lines
+            overwrites it), the whole log counts.
+        expected_gpus: Number of GPUs that the node had before; None if that is unknown.
+        ended: If set, no load starts, and a running one ends.
+        proof: The floors, and the burn-in, which is shorter on a virtual node.
         pace: The clock of the burn-in.
     """
     seconds: dict[Source, float] = {}
@@ -185,7 +185,7 @@ def _under_load(
     seconds: dict[Source, float],
     pace: Pace,
 ) -> tuple[tuple[GpuReadings, ...], WorkOutcome | None]:
-    """Burn all GPUs in; then, while they are hot, measure their rates at once, their links one by one, and together."""
+    """Burn all GPUs in; then, while they are hot, measure their rates at once, each link alone, and the all-reduce."""
     rest, ceiling_c = [gpu.rest for gpu in gpus], proof.floors.temperature_max_c
     burns, _ = _timed("burn-in", lambda: burn_in(host, rest, asked, ceiling_c, ended, pace.clock, pace.wait), seconds)
     assert burns is not None
@@ -212,7 +212,7 @@ def _under_load(
 
 
 def measure_all_reduce(host: Host, gpus: Sequence[GpuSample], burns: dict[int, GpuBurn]) -> WorkOutcome:
-    """Sum a message over all these GPUs: without one of them it would say nothing about the links to it."""
+    """Sum a message over all these GPUs; if one were left out, the links to it would not be tested."""
     for gpu in gpus:
         if (burn := burns.get(gpu.index)) is None or burn.why_not:
             why = burn.why_not if burn else "it did not compute in the burn-in"
@@ -222,7 +222,7 @@ def measure_all_reduce(host: Host, gpus: Sequence[GpuSample], burns: dict[int, G
 
 
 def measure_all(host: Host, gpus: Sequence[GpuSample]) -> dict[int, LoadResult]:
-    """Measure GEMM and copy within the GPU on all GPUs at once, and return the results by index."""
+    """Measure GEMM and copy within the GPU on all GPUs at once; return the results by index."""
 
     def measure(gpu: GpuSample) -> LoadResult:
         try:
@@ -245,7 +245,7 @@ def _prove_all(host: Host, gpus: list[GpuSample]) -> dict[int, WorkOutcome]:
 
 
 def measure_link(host: Host, gpu: GpuSample) -> WorkOutcome:
-    """Measure the copy from the host memory next to the GPU; alone, as several would share the host's memory."""
+    """Measure the copy from the nearest host memory to this GPU, one at a time because GPUs share the host's memory."""
     if not gpu.cpu_affinity:
         return WorkOutcome(None, "NVML does not name the CPUs next to this GPU")
     order = CopyToGpu(cpus=tuple(sorted(parse_cpus(gpu.cpu_affinity))))
@@ -253,7 +253,7 @@ def measure_link(host: Host, gpu: GpuSample) -> WorkOutcome:
 
 
 def _run_once(host: Host, gpu: int, order: WorkOrder, why_not: str) -> WorkOutcome:
-    """Start work, take its first report, and end it; `why_not` opens the reason where it does not run."""
+    """Start work, take its first report, and end it; the reason begins with `why_not` if it does not run."""
     try:
         return WorkOutcome(host.start_work(gpu, order))
     except HostError as error:

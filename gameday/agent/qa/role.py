@@ -10,7 +10,7 @@ from gameday.values.results import Cleanliness
 
 
 def qa(task: QaTask, context: Context) -> AgentResult:
-    """Judge the node. The result is always clean, because QA changes nothing; QA that is stopped early fails."""
+    """Judge the node. The result is always clean, because QA changes nothing; QA that is stopped early has failed."""
     results: list[QaResult] = []
     if not context.ending.event.is_set():
         readings = read_node(context.host, task.marker, task.expected_gpus, context.ending.event, task.proof)

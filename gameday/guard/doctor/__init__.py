@@ -1,5 +1,5 @@
-"""The prerequisites of a run, each with the next step where it is missing.
+"""The prerequisites of a run, each with the next step if it is missing.
 
-One module for each thing that is looked at; `preflight` puts them in order. They only read, but for the agent's pod,
-which is sent to a target where the caller allows it.
+There is one module per subject; `preflight` puts them in order. They only read, except for the agent's pod, which is
+sent to a target if the caller allows it.
 """

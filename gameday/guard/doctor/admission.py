@@ -1,6 +1,6 @@
-"""Admission of the pods that a run sends, asked by dry runs that make nothing.
+"""Admission of the pods that a run sends, tested by dry runs that create nothing.
 
-Only the status 403 is a no. With any other error, and without an answer, admission is unknown.
+Only the status 403 is a no. After any other error, or without an answer, admission is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gameday.run.run import ReadOnlyRun
 
 
 def check_canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield whether admission takes the run's GPU pods, which go through the scheduler after the fault."""
+    """Check that admission takes the run's GPU pods, which go through the scheduler after the fault."""
     manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
     asked_for = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}"
     fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
@@ -28,7 +28,7 @@ def check_canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
 
 
 def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield whether admission takes the API canary with its account."""
+    """Check that admission takes the API canary with its account."""
     longest = run.plan.guardrails.max_duration
     task = ApiCanaryTask(run_id=run.id, node="any", duration_s=longest.total_seconds())
     manifest = agent_manifest(run, run.record.object_name("api-canary"), task, longest)
@@ -37,7 +37,7 @@ def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
 
 
 def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prerequisite:
-    """Return whether admission takes the injector's pod with its account.
+    """Check that admission takes the injector's pod with its account.
 
     Args:
         run: The run.
@@ -56,10 +56,10 @@ def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prere
 
 
 def _after_dry_run(run: ReadOnlyRun, manifest: dict[str, Any], admitted: Prerequisite) -> Prerequisite:
-    """Return `admitted`, or what it becomes where admission refuses the pod or cannot say."""
+    """Return `admitted`, or its change if admission refuses the pod or cannot answer."""
     try:
         run.kubernetes.create_pod(manifest, dry_run=True)
     except KubernetesError as error:
-        # Any other status may come from a webhook that does not take part in dry runs.
+        # Any other status may come from a webhook that does not support dry runs.
         return replace(admitted, ok=False if error.status == 403 else None, detail=error.cause)
     return replace(admitted, fix="")

@@ -1,4 +1,4 @@
-"""Doctor's answer at the end of a run in which the cluster did not notice the fault, or that could not judge it."""
+"""Doctor's answer at the end of a run if the cluster did not notice the fault, or the run could not judge it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gameday.run.servers import Servers
 from gameday.run.targets import ChosenTarget, Targets, chosen_targets
 from gameday.values.results import Step, StepOutcome
 
-# Seconds after which nothing more is asked; the answer under way has its server's own time-out. All checks of a healthy
-# cluster take less than one second. Our own choice.
+# Seconds after which nothing more is asked; the answer under way has its server's own time-out. On a healthy cluster
+# all checks take less than one second. Our own choice.
 _MOST_S = 10.0
 _OF_THE_CHAIN = (Step.AWAIT_ALERT, Step.VERIFY_TAINT)
 _NOT_HELD = (StepOutcome.BROKEN, StepOutcome.UNKNOWN)
 
 
 def ask_after_run(record: RunRecord, profile: ClusterProfile, servers: Servers) -> None:
-    """Note doctor's answer about the links of the detection chain that a run's steps found broken, or could not judge.
+    """Note doctor's answer about the links of the detection chain that a run found broken or could not judge.
 
-    Nothing is asked where those steps are done, and nothing more once somebody asked the run to stop. Only reads.
+    Nothing is asked if there are no such steps, and no more once the run has been asked to stop. It only reads.
 
     Args:
         record: A run whose changes are undone.

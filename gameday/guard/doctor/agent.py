@@ -25,16 +25,16 @@ from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 from gameday.values.nodes import NodeRole
 
-# Seconds. Chains are timed by several clocks, and the report names a drift above half a second; our own choice.
+# Seconds. Several clocks time the chains, and the report names a drift above half a second; our own choice.
 _MOST_CLOCK_OFFSET_S = 1.0
 _POD_GONE_TIMEOUT_S = 10.0
 _ENGINES = "DCGM's readers see the fault"
 
 
 def check_agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield whether a target has the image and the right time: by its list of images and by node_exporter's clock.
+    """Check that a target has the image and the right time, by its list of images and by node_exporter's clock.
 
-    Nothing is changed; what only the agent can look for is unknown.
+    Nothing is changed; facts that only the agent can find are unknown.
 
     Raises:
         AdapterError: The API server or Prometheus does not answer.
@@ -49,7 +49,7 @@ def check_agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prere
     pulled = any(image in (listed.names or []) for listed in images)
     found = "is in" if pulled else "is not in"
     by_pod = run.plan.fault.runs_on is NodeRole.GPU
-    tells = "--send-pod pulls it" if by_pod else "the baseline refuses where it cannot start there"
+    tells = "--send-pod pulls it" if by_pod else "the baseline refuses if it cannot start there"
     fix = "" if pulled else f"{tells}; a node lists only its largest images"
     detail = f"{image} {found} the node's list of {len(images)} images"
     yield Prerequisite("agent", "image", pulled or None, f"{node}: {detail}", fix)
@@ -66,7 +66,7 @@ def check_agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prere
 
 
 def check_agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Send the agent to write a harmless line into a target's kernel log, which checks image, admission and clock.
+    """Send the agent to write a harmless line into a target's kernel log, which tests image, admission and clock.
 
     Raises:
         KubernetesError: The API server does not answer, or refuses the pod.
@@ -123,7 +123,7 @@ def check_agent_by_pod(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequis
 
 
 def _engines(node: str, seen: DcgmEnginesNote | None) -> Prerequisite:
-    """Return whether all of the node's readers of DCGM can see a fault in its host engine."""
+    """Check that all of the node's readers of DCGM can see a fault in its host engine."""
     if seen is None:
         return Prerequisite(
             "agent", _ENGINES, None, f"{node}: the agent printed nothing of the engines", "run it once more"

@@ -1,4 +1,4 @@
-"""Alertmanager, and the silences that would hide an alert which a plan expects."""
+"""Alertmanager, and the silences that would hide an alert that a plan expects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.run.run import ReadOnlyRun
 
 
 def check_alertmanager(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield whether Alertmanager answers, and for each expected alert whether no silence matches it.
+    """Check that Alertmanager answers, and that no silence matches an expected alert.
 
     Raises:
         AdapterError: Alertmanager does not answer.

@@ -17,7 +17,7 @@ from gameday.run.run import ReadOnlyRun
 
 
 def check_api_servers(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield what a load meets: seats by priority level, the servers' memory (MB), and etcd's size (MB).
+    """Yield the limits that a load meets: seats by priority level, the servers' memory (MB), and etcd's size (MB).
 
     Raises:
         AdapterError: Prometheus does not answer.

@@ -14,7 +14,7 @@ from gameday.run.run import ReadOnlyRun
 
 
 def check_cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield whether the cluster answers, allows the plan's dangers, and is held by nobody and left clean.
+    """Check that the cluster answers, allows the plan's dangers, is not held, and was left clean.
 
     Raises:
         KubernetesError: The API server does not answer, or refuses a request.

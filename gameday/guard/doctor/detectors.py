@@ -1,4 +1,4 @@
-"""The detectors: our controller, the guest of a rehearsal, and those whose profile does not suit the plan."""
+"""The detectors: our controller, a rehearsal's guest, and those with a profile that does not fit the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROLLER_METRIC = f"{CONTROLLER_METRICS}gpu_fault_active"
 
 
 def check_detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield whether the detector watches the targets, as far as it shows, and each warning about it and this plan.
+    """Check that the detector watches the targets, as far as it shows; yield every warning about it and this plan.
 
     Raises:
         AdapterError: The guest's server, or Prometheus, does not answer.
@@ -32,7 +32,7 @@ def check_detectors(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite
 
 
 def _controller(run: ReadOnlyRun) -> Prerequisite:
-    """Return whether our controller, which is to set the taint, is seen by its metrics."""
+    """Check by its metrics that our controller, which has to set the taint, is there."""
     exposed = run.servers.prometheus.exposes(_CONTROLLER_METRIC)
     said = {
         True: f"a scraped target has {_CONTROLLER_METRIC}",
@@ -47,7 +47,7 @@ def _controller(run: ReadOnlyRun) -> Prerequisite:
 
 
 def controller_fix(run: ReadOnlyRun) -> str:
-    """Return the next step where our controller's metrics are missing."""
+    """Return the next step if our controller's metrics are missing."""
     guest = run.profile.guest
     detector = f"guest {guest.name}" if guest else foreign_detector(run)
     if run.profile.rehearsal:
@@ -63,7 +63,7 @@ def controller_fix(run: ReadOnlyRun) -> str:
 
 
 def foreign_detector(run: ReadOnlyRun) -> str:
-    """Return the detector that the plan names, or the cluster profile; empty where it is our controller."""
+    """Return the detector that the plan or the cluster profile names; empty if it is our controller."""
     named = run.record.loaded.from_detector
     detector = named.detector if named else run.profile.detector
     return "" if detector == _OUR_DETECTOR else f"detector {detector}"

@@ -1,4 +1,4 @@
-"""The guardrails, measured as they are before a fault."""
+"""The guardrails, measured as before a fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gameday.run.targets import Targets
 
 
 def check_guardrails(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield whether each guardrail that is in force is kept; without targets none is measured."""
+    """Check that each guardrail with a limit is kept; without targets none is measured."""
     if not targets:
         yield Prerequisite("guardrails", "all", None, "not checked without targets", "see to the targets first")
         return

@@ -11,12 +11,12 @@ from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
 
-# A kernel log may be silent for long, but a node that wrote nothing for a day into the store has no shipper.
+# A kernel log may be silent for long, but a node that wrote nothing into the store for a day has no shipper.
 _LOG_LOOK_BACK = timedelta(hours=24)
 
 
 def check_logs(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield whether the log store answers, knows the profile's labels, and has lines of a target.
+    """Check that the log store answers, knows the profile's labels, and has lines of a target.
 
     Raises:
         AdapterError: The log store does not answer.

@@ -1,6 +1,6 @@
 """Every prerequisite of a plan's run, in order.
 
-After a part that fails the next one is checked all the same.
+If a part fails, the next one is still checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     """Yield every prerequisite as it is checked.
 
     Args:
-        run: A run whose targets are not chosen yet.
+        run: A run before its targets are chosen.
         send_pod: Send the agent to a target, which is the only change; False: change nothing.
     """
     yield from checked_part("kubernetes", check_cluster(run))

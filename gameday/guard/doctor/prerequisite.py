@@ -1,4 +1,4 @@
-"""A prerequisite of a run as it was found, and what becomes of a part whose server does not answer."""
+"""A prerequisite of a run, and the result of a part if its server does not answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Prerequisite:
     area: str
     name: str
     ok: bool | None
-    """True if the check is passed; None: unknown, for the reason in `detail`."""
+    """True if the check passed; None: unknown, for the reason in `detail`."""
     detail: str
     fix: str = ""
-    """The next step where it is not ok."""
+    """The next step if it is not ok."""
     measured: str = field(default="", compare=False)
-    """The value of this look, such as `0.1 s`. Two checks that differ in nothing else say the same."""
+    """The value of this look, e.g. `0.1 s`. Checks that differ only in it count as equal."""
 
     @property
     def found(self) -> str:
@@ -29,10 +29,10 @@ class Prerequisite:
 
 
 def checked_part(area: str, checks: Iterator[Prerequisite]) -> Iterator[Prerequisite]:
-    """Yield the prerequisites of one part; a server that does not answer fails the part, and the next one goes on.
+    """Yield the prerequisites of one part; if a server does not answer, the part fails and the next one goes on.
 
     Args:
-        area: The area of the prerequisite that says so.
+        area: The area of the prerequisite that reports the failure.
         checks: The part's prerequisites; iterating over them may raise RefusedError or AdapterError.
     """
     try:
@@ -42,6 +42,6 @@ def checked_part(area: str, checks: Iterator[Prerequisite]) -> Iterator[Prerequi
 
 
 def failed_part(area: str, error: RefusedError | AdapterError) -> Prerequisite:
-    """Return an error that ended a part as a prerequisite that is not there, with the error's hint as its fix."""
+    """Return an error that ended a part as a failed prerequisite, with the error's hint as its fix."""
     why = error.why if isinstance(error, RefusedError) else f"{error.url}: {error.cause}"
     return Prerequisite(area, "can be asked" if isinstance(error, AdapterError) else "found", False, why, error.hint)

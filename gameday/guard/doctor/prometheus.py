@@ -15,7 +15,7 @@ from gameday.values.alert_families import others_of_meaning, sources_of
 
 
 def check_prometheus(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield whether Prometheus answers, and for each expected alert whether its rule is there and can fire in time.
+    """Check that Prometheus answers, and that each expected alert has a rule that can fire in time.
 
     Raises:
         AdapterError: Prometheus does not answer.
@@ -49,7 +49,7 @@ def _in_time(run: ReadOnlyRun, series: RuleSeries, expected: ExpectedAlert) -> I
     words = {
         True: "",
         None: "in time by luck alone: ",
-        False: "too late even where every scrape and evaluation is lucky: ",
+        False: "too late even if every scrape and evaluation is lucky: ",
     }
     enough = f"within: {math.ceil(pace.latest_s)}s"
     fix = f"scrape and evaluate more often, or let the plan expect {expected.name} {enough}"
@@ -83,7 +83,7 @@ def _can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> Prerequisite:
 
 
 def _others_that_can_fire(run: ReadOnlyRun, series: RuleSeries, rule: str) -> list[str]:
-    """Return the loaded rules that mean the same as a rule, whose series are here, and whose source shows the fault."""
+    """Return the other loaded rules with a rule's meaning that have their series here and can see the fault."""
     prometheus, silent = run.servers.prometheus, {one.source for one in run.record.loaded.silent_sources}
     others = [other for other in others_of_meaning(rule) if other.source not in silent]
     queries = {other: prometheus.queries(other.alert) for other in others}

@@ -1,4 +1,4 @@
-"""The rights that a run uses, each asked for by an access review of its own."""
+"""The rights that a run uses, each checked by an access review."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gameday.run.run import ReadOnlyRun
 
 
 def check_rights(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Yield for each right whether the run's account has it.
+    """Check that the run's account has each right.
 
     Raises:
         KubernetesError: The API server does not answer, or refuses access reviews.

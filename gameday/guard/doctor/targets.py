@@ -1,4 +1,4 @@
-"""The targets that a run would take: their metrics, and the ways to their GPUs."""
+"""The targets that a run would choose: their metrics, and the ways to their GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.values.nodes import NodeRole
 
 
 def check_targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield the targets, what is worth knowing of the fault there, and whether their GPUs' metrics are scraped.
+    """Yield the targets, remarks on the fault there, and whether their GPUs' metrics are scraped.
 
     Raises:
         AdapterError: Prometheus does not answer.
@@ -36,7 +36,7 @@ def check_targets(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
 
 
 def check_gpus(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield whether our pods get at the targets' driver and GPUs.
+    """Check that our pods can reach the targets' driver and GPUs.
 
     Raises:
         KubernetesError: The API server does not answer, or refuses a dry run for another reason.

@@ -17,7 +17,7 @@ _HOW_TO_CONSENT = (
 
 
 def check_workload(run: ReadOnlyRun, targets: Targets) -> Iterator[Prerequisite]:
-    """Yield whether each target runs the one pod that the plan's fault needs, and whether its injector is admitted.
+    """Check that each target runs the one pod that the plan's fault needs, and that its injector is admitted.
 
     Raises:
         KubernetesError: The API server does not list the pods.

@@ -1,4 +1,4 @@
-"""The share of our own requests that the API server may fail or throttle: one that does has other worries."""
+"""The share of our requests that the API server may fail or throttle; above it the server has other problems."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class ApiErrors(Guardrail):
 
 
 def _are_the_faults(observation: Observation) -> bool:
-    """Return True for a fault that means the API server to answer nobody for a time."""
+    """Return True for a fault that stops the API server from answering for a time."""
     return bool(observation.run.plan.fault.api_server_away_for)

@@ -12,7 +12,7 @@ from gameday.run.run import Run
 
 
 class RoomForReports(Guardrail):
-    """Asks for what a game-day takes of the disk; a dry run writes nothing there."""
+    """Requires the room that a game-day needs on the disk; a dry run writes nothing there."""
 
     name: ClassVar[str] = "room for reports"
     interval_s: ClassVar[float | None] = 1.0

@@ -12,9 +12,9 @@ from gameday.run.drain import empties_node, moves_pods
 
 
 class DisruptionBudgets(Guardrail):
-    """Requires as many allowed disruptions as pods are to leave: those with GPUs, and all where the node goes down.
+    """Requires an allowed disruption for each pod that has to leave: those with GPUs, or all if the node goes down.
 
-    It costs a request for each namespace with such pods. While the run is on, the eviction API itself asks the budgets.
+    It costs one request for each namespace with such pods. During the run the eviction API itself checks the budgets.
     """
 
     name: ClassVar[str] = "disruption budgets"

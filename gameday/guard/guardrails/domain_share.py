@@ -9,7 +9,7 @@ from gameday.guard.observation import Observation
 
 
 class DomainShare(Guardrail):
-    """Limits the share of each target's domain; a season's other targets count as well. One request per domain."""
+    """Limits the share of each target's domain, including a season's other targets. It costs one request per domain."""
 
     name: ClassVar[str] = "share of a rack or zone"
 

@@ -1,4 +1,4 @@
-"""The time limit of a whole run, whatever it waits for."""
+"""The time limit of a whole run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gameday.guard.observation import Observation
 
 
 class MaxDuration(Guardrail):
-    """Limits the duration by a clock that nobody can set and that runs on while the machine sleeps."""
+    """Limits the duration, by a clock that cannot be set and that also counts while the machine sleeps."""
 
     name: ClassVar[str] = "duration"
     interval_s: ClassVar[float | None] = 0.1

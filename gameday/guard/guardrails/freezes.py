@@ -31,6 +31,6 @@ class Freezes(Guardrail):
 
 
 def why_frozen(freezes: Sequence[Freeze], now: datetime) -> str:
-    """Return the reason and the end of the first freeze that is on at this moment; empty where none is."""
+    """Return the reason and the end of the first freeze at this moment; empty if there is none."""
     on = (one for one in freezes if one.since.timestamp() <= now.timestamp() < one.until.timestamp())
     return next((f"{one.why}, until {one.until:%Y-%m-%d %H:%M %Z}" for one in on), "")

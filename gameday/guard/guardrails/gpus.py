@@ -1,4 +1,4 @@
-"""The number of GPUs that may be out of work at the same time: a quarantined node takes all of its GPUs along."""
+"""The number of GPUs that may be out of work at the same time; a quarantined node counts with all of its GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of the machine that carries a virtual cluster: the game-day ends before the machine suffers."""
+"""The memory of the machine that runs a virtual cluster: the game-day ends before the machine suffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gameday.host.memory import GAME_DAYS_NEED, free_memory
 
 
 class FreeMemory(Guardrail):
-    """Asks for a share of free memory, in a rehearsal only: a real cluster's nodes have other memory than this flow."""
+    """Requires a share of free memory, only in a rehearsal: a real cluster's nodes do not share this flow's memory."""
 
     name: ClassVar[str] = "free memory"
     interval_s: ClassVar[float | None] = 1.0

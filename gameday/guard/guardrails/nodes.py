@@ -9,7 +9,7 @@ from gameday.guard.observation import Observation
 
 
 class Nodes(Guardrail):
-    """Limits the targets; the profile's limit counts a season's other runs too, the plan's only its own."""
+    """Limits the targets; the profile's limit includes a season's other runs, the plan's only its own."""
 
     name: ClassVar[str] = "nodes"
 

@@ -10,7 +10,7 @@ from gameday.run.targets import required_label
 
 
 class OptIn(Guardrail):
-    """Requires the label on every target; taking it off stops the run. Reads the run's own watch."""
+    """Requires the label on every target; removing it stops the run. It reads the run's own watch."""
 
     name: ClassVar[str] = "opt-in"
     interval_s: ClassVar[float | None] = 0.5
@@ -21,7 +21,7 @@ class OptIn(Guardrail):
     def measure(self, observation: Observation) -> Measurement:
         key, _, value = required_label(observation.run).partition("=")
         seen = {target.node: observation.node_now(target.node) for target in observation.targets}
-        # The opt-in still holds if the Node object is gone, as that of a node that is shut down may be.
+        # The opt-in still holds if the Node object is gone, which may happen when a node is shut down.
         out = [node for node, now in seen.items() if now is not None and now.labels.get(key) != value]
         if out:
             lacks = f"{', '.join(out)} no longer carries {key}={value}"

@@ -10,7 +10,7 @@ from gameday.guard.observation import Observation
 
 
 class PoolShare(Guardrail):
-    """Limits the share of the pool's first page; of a larger pool the share is smaller than the measured one."""
+    """Limits the share of the pool's first page; a larger pool's real share is smaller than the measured one."""
 
     name: ClassVar[str] = "share of the pool"
 

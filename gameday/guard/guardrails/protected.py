@@ -10,7 +10,7 @@ from gameday.guard.observation import WATCH_HINT, Observation, first_names
 
 
 class Protected(Guardrail):
-    """Forbids such pods on a target; one that starts there later stops the run. Reads the run's own watch."""
+    """Forbids such pods on a target; one that starts there later stops the run. It reads the run's own watch."""
 
     name: ClassVar[str] = "protected pods"
     interval_s: ClassVar[float | None] = 0.5

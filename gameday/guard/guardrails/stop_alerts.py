@@ -1,4 +1,4 @@
-"""The alerts that end a game-day when they fire for anything but its targets."""
+"""The alerts that end a game-day if they fire for anything but its targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.values.results import Step
 
 
 class StopAlerts(Guardrail):
-    """Forbids such alerts, also those that name no node. A look costs one request to Prometheus."""
+    """Forbids such alerts, even those without a node. A look costs one request to Prometheus."""
 
     name: ClassVar[str] = "stop-the-line alerts"
     interval_s: ClassVar[float | None] = 5.0
@@ -41,7 +41,7 @@ class StopAlerts(Guardrail):
     def _cannot_fire(self, observation: Observation, names: Collection[str]) -> str:
         """Return why an alert could never stop the run: no rule has its name, or the rule does not evaluate.
 
-        Empty where all can fire, and after the baseline, when nobody looks any more.
+        It is empty if all can fire, and after the baseline, when this is no longer checked.
         """
         if observation.run.record.step is not Step.BASELINE:
             return ""
@@ -53,7 +53,7 @@ class StopAlerts(Guardrail):
 
 
 def stops_the_line(alert: ActiveAlert, names: Collection[str], severities: Collection[str]) -> bool:
-    """Return whether an alert is firing that has one of these names or one of these severities."""
+    """Return True if a firing alert has one of these names or severities."""
     return alert.state == "firing" and (alert.name in names or alert.labels.get("severity") in severities)
 
 

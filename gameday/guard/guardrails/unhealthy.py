@@ -9,7 +9,7 @@ from gameday.cluster.kubernetes import CANDIDATE_PAGE
 from gameday.guard.base import Guardrail, Measurement
 from gameday.guard.observation import Observation, first_names
 
-# Both have a series also while nothing is wrong, which shows that their exporter is scraped.
+# Both always have a series, which shows that their exporter is scraped.
 _KUBE_STATE_METRICS = "count(kube_node_info)"
 _NODE_HEALTH = "count(gameday_health_quarantined_nodes)"
 
@@ -17,9 +17,9 @@ _NODE_HEALTH = "count(gameday_health_quarantined_nodes)"
 class Unhealthy(Guardrail):
     """Limits the unhealthy nodes outside the season by a query to Prometheus.
 
-    Its answer has the size of the trouble and not of the fleet. Without kube-state-metrics the first page of the pool
-    shows the nodes that are NotReady or cordoned (one request to the API server), and our controller's own metrics show
-    those that are quarantined.
+    The size of its answer depends on the trouble, not on the fleet. Without kube-state-metrics the first page of the
+    pool shows the nodes that are NotReady or cordoned (one request to the API server), and our controller's own metrics
+    show those that are quarantined.
     """
 
     name: ClassVar[str] = "other nodes unhealthy"

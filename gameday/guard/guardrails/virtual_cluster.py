@@ -1,4 +1,4 @@
-"""The virtual cluster of a rehearsal: a game-day on one that has ended ends as well, and says why."""
+"""The virtual cluster of a rehearsal: when it has ended, the game-day on it ends as well, and says why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gameday.guard.observation import Observation
 
 
 class VirtualCluster(Guardrail):
-    """Looks whether its processes still run, in a rehearsal only. A look costs a system call."""
+    """Checks that its processes still run, only in a rehearsal. A look costs a system call."""
 
     name: ClassVar[str] = "virtual cluster"
     interval_s: ClassVar[float | None] = 0.5

@@ -14,7 +14,7 @@ _WEEKDAYS = tuple(Weekday)
 
 
 class Windows(Guardrail):
-    """Requires an open window of the plan and one of the profile, where they set any."""
+    """Requires an open window of the plan and one of the profile, if they set any."""
 
     name: ClassVar[str] = "time windows"
     interval_s: ClassVar[float | None] = 1.0
@@ -37,9 +37,9 @@ class Windows(Guardrail):
 
 
 def open_until(window: TimeWindow, now: datetime) -> datetime | None:
-    """Return when an open window closes, in its own zone; None while it is closed.
+    """Return when an open window closes, in its own zone; None if it is closed.
 
-    Windows are wall-clock times, so that they keep their hours when the clocks change.
+    Windows are wall-clock times, so they keep their hours when the clocks change.
     """
     zone = ZoneInfo(window.zone)
     local = now.astimezone(zone)
@@ -49,7 +49,7 @@ def open_until(window: TimeWindow, now: datetime) -> datetime | None:
         start = datetime.combine(day, _time(window.start), zone)
         last_day = day + timedelta(days=1) if window.end == "24:00" or window.end <= window.start else day
         end = datetime.combine(last_day, _time(window.end), zone)
-        # Compare moments: between datetimes of one zone Python compares only the wall clocks.
+        # Compare moments, because between datetimes of one zone Python compares only the wall clocks.
         if start.timestamp() <= now.timestamp() < end.timestamp():
             return end
     return None

@@ -1,9 +1,8 @@
 """The vocabulary of a history: one frozen model per kind of event.
 
-Writers (steps, ledger, observers) and readers (checks, report) share these
-models and nothing else, so a report can be rendered a year later without a
-cluster. Every event carries UTC wall time for people and a monotonic clock
-for durations; `monotonic` is only comparable within one `boot`.
+Writers (steps, ledger, observers) and readers (checks, report) share only these models, so a report can be rendered a
+year later without a cluster. Every event carries UTC wall time for people, and a monotonic clock for durations, which
+is only comparable within one `boot`.
 """
 
 from __future__ import annotations
@@ -199,8 +198,8 @@ Event = Annotated[
 class Record:
     """A line of history.jsonl.
 
-    A dataclass, not a model: the 50,000 records of a run of 500 nodes are read a seventh faster, and freed in half
-    the time (docs/measured.md).
+    It is a dataclass, not a model, because the 50,000 records of a run of 500 nodes are then read a seventh faster, and
+    freed in half the time (docs/measured.md).
     """
 
     seq: int
@@ -208,7 +207,7 @@ class Record:
     monotonic: float
     """Seconds; comparable only between records of the same `boot`."""
     boot: str
-    """Identifies the writing process."""
+    """Id of the writing process."""
     event: Event
 
 

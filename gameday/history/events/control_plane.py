@@ -33,14 +33,14 @@ class SeatsRead(EventModel):
 
 
 class FlowControlRead(EventModel):
-    """The plan's flow schema and priority levels, read once more after the load."""
+    """The plan's flow schema and priority levels, read again after the load."""
 
     kind: Literal["flow_control_read"] = "flow_control_read"
-    changes: tuple[str, ...] = Field(description="what somebody else did to them meanwhile; empty: nobody changed them")
+    changes: tuple[str, ...] = Field(description="changes that somebody else made to them; empty: nobody changed them")
 
 
 class ApiCanarySampled(EventModel):
-    """Samples of the API canary since the event before."""
+    """The API canary's samples since the event before."""
 
     kind: Literal["api_canary_sampled"] = "api_canary_sampled"
     node: str = Field(description="where the canary runs")
@@ -59,17 +59,17 @@ class LoadLogged(EventModel):
 
 
 class LoadStaged(EventModel):
-    """The stages of a fault that loads the API server, and the LIST that each of its clients asked for."""
+    """The stages of a fault that loads the API server, and the LIST that each client asked for."""
 
     kind: Literal["load_staged"] = "load_staged"
     node: str
-    list_bytes: int = Field(description="of one LIST as JSON, whatever form the clients ask for")
+    list_bytes: int = Field(description="of one LIST as JSON, also if the clients ask for another form")
     form: str = Field(description="of the clients' LISTs")
     stages: tuple[LoadStage, ...] = Field(description="those that ended by themselves, in their order")
 
 
 class LoadMeasured(EventModel):
-    """The figures that a load on the API server took of itself, where they are no list of requests."""
+    """The figures that a load on the API server measured itself, other than its list of requests."""
 
     kind: Literal["load_measured"] = "load_measured"
     node: str
@@ -77,7 +77,7 @@ class LoadMeasured(EventModel):
 
 
 class NodesAndPodsSeen(EventModel):
-    """All nodes, and all pods that run on them, at one moment: what a fault of the control plane must leave alone."""
+    """All nodes, and all pods on them, at one moment: a fault of the control plane must leave them alone."""
 
     kind: Literal["nodes_and_pods_seen"] = "nodes_and_pods_seen"
     phase: Literal["before", "after"] = Field(description="before the fault goes in, or at the end of the run")
@@ -86,22 +86,22 @@ class NodesAndPodsSeen(EventModel):
 
 
 class LoadEnded(EventModel):
-    """The end of a fault that loads the API server, as its agent's last message has it."""
+    """The end of a fault that loads the API server, from its agent's last message."""
 
     kind: Literal["load_ended"] = "load_ended"
     node: str
-    failed: str = Field(description="why it did not run to its end; empty where it did")
+    failed: str = Field(description="why it did not run to its end; empty if it did")
 
 
 class HeldServersStarted(EventModel):
-    """The API servers of a lab that were held back start, while the fault is in."""
+    """The API servers of a lab that were held back start while the fault is in."""
 
     kind: Literal["held_servers_started"] = "held_servers_started"
     servers: tuple[str, ...]
 
 
 class ApiServersRestarted(EventModel):
-    """The API servers of a lab were restarted by the run, one after the other, with the load gone."""
+    """The run restarted the API servers of a lab one after the other, after the load was gone."""
 
     kind: Literal["api_servers_restarted"] = "api_servers_restarted"
     asked_at: AwareDatetime
@@ -109,9 +109,9 @@ class ApiServersRestarted(EventModel):
 
 
 class PodStepsLogged(EventModel):
-    """The pods that a fault created in steps, by its own log."""
+    """The pods that a fault created in steps, from its own log."""
 
     kind: Literal["pod_steps_logged"] = "pod_steps_logged"
     node: str = Field(description="where the fault's pod ran")
     steps: tuple[PodStep, ...]
-    placed: PodsPlaced | None = Field(description="None where the fault ended before it looked")
+    placed: PodsPlaced | None = Field(description="None if the fault ended before it looked")

@@ -25,7 +25,7 @@ class FrameRead(EventModel):
 
     kind: Literal["frame_read"] = "frame_read"
     frame: str
-    server: str = Field(description="whose answer it is")
+    server: str = Field(description="the server that answered")
     query: str = Field(description="as it was asked; for a watch what it selects")
     start: AwareDatetime
     end: AwareDatetime

@@ -1,4 +1,4 @@
-"""The changes of the cluster that come out again: intents, faults and their undo."""
+"""The temporary changes of the cluster: intents, faults and their undo."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class FaultUndone(EventModel):
     evidence: tuple[str, ...] = Field(description="what was read before, written and read after")
     attempts: int = 1
     went_in: bool | None = Field(
-        default=None, description="of a fault, by its injector's own word; None where it left none that says so"
+        default=None, description="of a fault, by its injector's own report; None if it left none that says so"
     )
 
 
 class RecoveryDisturbed(EventModel):
-    """A second fault that was to be in while the node is repaired; what it did shows in `Remediated` after it."""
+    """A second fault that should be in while the node is repaired; its effect shows in the next `Remediated`."""
 
     kind: Literal["recovery_disturbed"] = "recovery_disturbed"
     intent: str
     target: Target
     fault: str
     layer: str
-    written_at: AwareDatetime | None = Field(description="by the node's clock; None where it did not go in")
+    written_at: AwareDatetime | None = Field(description="by the node's clock; None if it did not go in")
     evidence: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A guest of a rehearsal: a real detector, whether its programs ran, what they said and what they wrote elsewhere."""
+"""A guest of a rehearsal: a real detector, whether its programs ran, what they printed and wrote elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field
 from gameday.history.events.model import EventModel
 
 GUEST_FOLDER = "guest"
-"""The folder beside the history that holds what the guest's programs wrote, one file each."""
+"""The folder beside the history with the output of the guest's programs, one file each."""
 
 
 class GuestNamed(EventModel):
@@ -22,7 +22,7 @@ class GuestNamed(EventModel):
 
 
 class GuestState(EventModel):
-    """The state of one of the guest's programs when the run first looked, and each change since."""
+    """The state of one of the guest's programs at the run's first look, and each change since."""
 
     kind: Literal["guest_state"] = "guest_state"
     node: str | None = Field(description="the node that the program watches; None: it watches the whole cluster")
@@ -32,7 +32,7 @@ class GuestState(EventModel):
 
 
 class GuestSpoke(EventModel):
-    """The first line of the guest's output after a target's fault that is its own word for having noticed."""
+    """The first line of the guest's output after a target's fault by which it says that it noticed."""
 
     kind: Literal["guest_spoke"] = "guest_spoke"
     node: str
@@ -41,7 +41,7 @@ class GuestSpoke(EventModel):
 
 
 class BystandersWatched(EventModel):
-    """The run watches the nodes that are no targets, to see whether the guest keeps to its own."""
+    """The run watches the nodes that are not targets, to see whether the guest leaves them alone."""
 
     kind: Literal["bystanders_watched"] = "bystanders_watched"
     nodes: int
@@ -49,7 +49,7 @@ class BystandersWatched(EventModel):
 
 
 class BystanderChanged(EventModel):
-    """A taint, a cordon or a condition of a node that is no target came while the run watched."""
+    """A taint, a cordon or a condition of a node that is not a target came while the run watched."""
 
     kind: Literal["bystander_changed"] = "bystander_changed"
     node: str

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class EventModel(BaseModel):
-    """An event of a history; its `kind` names it there."""
+    """An event of a history; `kind` is its name there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

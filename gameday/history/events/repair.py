@@ -21,14 +21,14 @@ class Remediated(EventModel):
 
 
 class RepairAwaited(EventModel):
-    """The game-day keeps its hands off this target from now on: the cluster repairs it. Written before the fault."""
+    """The game-day leaves this target alone from now on: the cluster repairs it. Written before the fault."""
 
     kind: Literal["repair_awaited"] = "repair_awaited"
     node: str
 
 
 class RepairHopSeen(EventModel):
-    """A hop of the cluster's repair; repeated when the cluster shows later who took it. The last record counts."""
+    """A hop of the cluster's repair, repeated when the cluster shows later who took it. The last record counts."""
 
     kind: Literal["repair_hop_seen"] = "repair_hop_seen"
     hop: RepairHop
@@ -46,7 +46,7 @@ class NodeReplaced(EventModel):
 
     kind: Literal["node_replaced"] = "node_replaced"
     node: str = Field(description="the target's name, as it was chosen")
-    successor: str = Field(description="the same name where a new machine took it over")
+    successor: str = Field(description="the same name if a new machine took it over")
     pool: dict[str, str] = Field(description="labels that both nodes share")
     boot_id: str
     at: AwareDatetime
@@ -57,7 +57,7 @@ class RepairChainEnded(EventModel):
 
     kind: Literal["repair_chain_ended"] = "repair_chain_ended"
     node: str
-    stopped_at: RepairHop | None = Field(description="the hop that did not come in time; None where all was as planned")
+    stopped_at: RepairHop | None = Field(description="the hop that did not come in time; None if all was as planned")
     why: str = ""
     missed: tuple[RepairHop, ...] = Field(default=(), description="hops before that which did not come in time either")
     left: tuple[str, ...] = Field(default=(), description="what the cluster left on the node: taints, cordon, labels")
@@ -65,7 +65,7 @@ class RepairChainEnded(EventModel):
 
 
 class QaLeftOut(EventModel):
-    """The game-day does not prove a node good that the cluster repairs; nobody asked it to, or it may not."""
+    """The game-day does not prove a node good that the cluster repairs, because nobody asked for it or it may not."""
 
     kind: Literal["qa_left_out"] = "qa_left_out"
     node: str = Field(description="the node in the target's place")
@@ -73,15 +73,15 @@ class QaLeftOut(EventModel):
 
 
 class QaChecked(EventModel):
-    """A QA check of one GPU (or of the whole node when `gpu` is None) against its floor or ceiling."""
+    """A QA check of one GPU (or of the whole node if `gpu` is None) against its floor or ceiling."""
 
     kind: Literal["qa_checked"] = "qa_checked"
     node: str
     gpu: int | None
     check: str
-    value: float | str | None = Field(description="None where it could not be measured")
+    value: float | str | None = Field(description="None if it could not be measured")
     unit: str = ""
-    bound: str = Field(description="as shown to people, e.g. '>= 650 TFLOP/s'; empty where there is none")
+    bound: str = Field(description="as shown to people, e.g. '>= 650 TFLOP/s'; empty if there is none")
     ok: bool | None
     seconds: float | None = None
     detail: str = ""

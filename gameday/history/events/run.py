@@ -29,14 +29,14 @@ class RunStarted(EventModel):
     flow_run_id: str | None = None
     flow_run_url: str | None = None
     command: str = Field(description="shell line that runs the same plan again")
-    virtual: bool = Field(default=False, description="the profile is a rehearsal's, all of whose nodes are virtual")
+    virtual: bool = Field(default=False, description="the profile is a rehearsal's, so all nodes are virtual")
     outage_terms: OutageTerms | None = Field(default=None, description="the cluster profile's figures for outages")
 
 
 class StepStarted(EventModel):
     kind: Literal["step_started"] = "step_started"
     step: Step
-    deadline_s: float | None = Field(description="seconds the step may take; None where it has no bound")
+    deadline_s: float | None = Field(description="seconds the step may take; None if it has no bound")
 
 
 class StepEnded(EventModel):
@@ -73,18 +73,18 @@ class SteadyStateChecked(EventModel):
     ok: bool | None
     detail: str
     node: str | None = None
-    seconds: float | None = Field(default=None, description="latency, where the check measures one")
+    seconds: float | None = Field(default=None, description="latency, if the check measures one")
 
 
 class GuardChecked(EventModel):
-    """A guardrail, as it was found before the fault or while it was in."""
+    """A guardrail's result, before the fault or while it is in."""
 
     kind: Literal["guard_checked"] = "guard_checked"
     guardrail: str
     phase: Literal["before", "during"]
-    limit: str = Field(description="as shown to people, with whose limit it is")
-    measured: str = Field(description="empty where it could not be measured")
-    ok: bool | None = Field(description="None where it could not be measured")
+    limit: str = Field(description="as shown to people, with the owner of the limit")
+    measured: str = Field(description="empty if it could not be measured")
+    ok: bool | None = Field(description="None if it could not be measured")
     why: str = Field(default="", description="what is wrong, or why it could not be measured")
     nodes: tuple[str, ...] = Field(default=(), description="nodes that `why` speaks of, beside the targets")
     looks: int = Field(default=1, description="how often it was looked at in this phase, this time included")
@@ -95,7 +95,7 @@ class ApprovalAsked(EventModel):
 
     kind: Literal["approval_asked"] = "approval_asked"
     within_s: float
-    where: str = Field(description="where the answer is given")
+    where: str = Field(description="the place to answer")
 
 
 class ApprovalAnswered(EventModel):
@@ -111,7 +111,7 @@ class ApprovalAnswered(EventModel):
 
 
 class DoctorFinding(BaseModel):
-    """A check of `gameday doctor` that was not passed."""
+    """A check of `gameday doctor` that did not pass."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -119,21 +119,21 @@ class DoctorFinding(BaseModel):
     check: str
     ok: bool | None = Field(description="False: failed; None: unknown")
     found: str
-    fix: str = Field(description="the next step; empty where there is none")
+    fix: str = Field(description="the next step; empty if there is none")
 
 
 class DoctorAsked(EventModel):
-    """The checks of `gameday doctor` about what was not noticed, asked after the undo."""
+    """The checks of `gameday doctor` about signals that were missed, run after the undo."""
 
     kind: Literal["doctor_asked"] = "doctor_asked"
-    steps: tuple[Step, ...] = Field(description="the steps whose expectations did not hold, or could not be judged")
+    steps: tuple[Step, ...] = Field(description="the steps with expectations that did not hold or could not be judged")
     checks: int = Field(description="how many were asked, those that were passed among them")
     findings: tuple[DoctorFinding, ...] = Field(description="those that failed, then those that are unknown")
-    cut_short: str = Field(default="", description="why the rest was not asked; empty where all were")
+    cut_short: str = Field(default="", description="why the rest was not asked; empty if all were")
 
 
 class Problem(EventModel):
-    """Something went wrong that did not end the run; `hint` says what a person can do."""
+    """A problem that did not end the run; `hint` says what a person can do."""
 
     kind: Literal["problem"] = "problem"
     step: Step | None

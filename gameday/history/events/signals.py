@@ -21,7 +21,7 @@ class NodeSeen(EventModel):
 
 
 class HopSeen(EventModel):
-    """`at` is when the hop happened by its own source's clock, not when we learnt of it."""
+    """`at` is when the hop happened by its source's clock, not when we learnt of it."""
 
     kind: Literal["hop_seen"] = "hop_seen"
     hop: Hop
@@ -31,7 +31,7 @@ class HopSeen(EventModel):
 
 
 class DatedEvent(EventModel):
-    """A signal that came or went; `at` is the latest moment at which that can have been."""
+    """A signal that came or went; `at` is the latest time at which it can have happened."""
 
     at: AwareDatetime
     dated: Dated | None = Field(default=None, description="its own time and the run's looks; None: only the sight")
@@ -48,7 +48,7 @@ class AlertSeen(DatedEvent):
     node: str | None
     expected: bool
     since: AwareDatetime | None = Field(
-        default=None, description="when its condition began to hold (Prometheus' activeAt); None where nobody said"
+        default=None, description="when its condition began to hold (Prometheus' activeAt); None if nobody said"
     )
     at_baseline: bool = Field(default=False, description="already there before the fault; never blamed on it")
     background: bool = Field(default=False, description="one that the cluster profile calls background")
@@ -58,7 +58,7 @@ class AlertSeen(DatedEvent):
 
     @property
     def label_set(self) -> str:
-        """The labels that identify it, its name among them: a rule by GPU and code fires for a node several times."""
+        """The labels that identify it, including its name: a rule by GPU and code fires for a node several times."""
         return json.dumps(self.labels, sort_keys=True)
 
 
@@ -67,7 +67,7 @@ class TaintSeen(DatedEvent):
     node: str
     taint: Taint
     present: bool
-    manager: str | None = Field(description="managedFields manager that owns it; None where the server names none")
+    manager: str | None = Field(description="managedFields manager that owns it; None if the server names none")
     at_baseline: bool = Field(default=False, description="of an incident: it stood when the window began")
 
 
@@ -83,9 +83,9 @@ class DeviceTaintSeen(DatedEvent):
 
 
 class DevicesHeld(EventModel):
-    """The devices of a target that ResourceClaims have for pods.
+    """The devices of a target that ResourceClaims hold for pods.
 
-    `before` the fault; when the pods that were to leave had `left`; and `during` the fault, after the quiet time.
+    `before` the fault; when the pods that had to leave have `left`; and `during` the fault, after the quiet time.
     """
 
     kind: Literal["devices_held"] = "devices_held"
@@ -101,7 +101,7 @@ class ConditionSeen(DatedEvent):
     kind: Literal["condition_seen"] = "condition_seen"
     node: str
     condition: str
-    status: str | None = Field(description="True, False or Unknown; None where the condition is no longer there")
+    status: str | None = Field(description="True, False or Unknown; None if the condition is no longer there")
     reason: str = ""
     message: str = ""
 
@@ -112,15 +112,15 @@ class LabelSeen(DatedEvent):
     kind: Literal["label_seen"] = "label_seen"
     node: str
     label: str
-    value: str | None = Field(description="None where the label is no longer there")
+    value: str | None = Field(description="None if the label is no longer there")
 
 
 class AllocatableSeen(EventModel):
-    """The count of GPUs that the kubelet offers on a target, at each change; `at` is when the watch showed it."""
+    """The number of GPUs that the kubelet offers on a target, at each change; `at` is when the watch showed it."""
 
     kind: Literal["allocatable_seen"] = "allocatable_seen"
     node: str
-    gpus: int | None = Field(description="allocatable nvidia.com/gpu; None where the node reports none")
+    gpus: int | None = Field(description="allocatable nvidia.com/gpu; None if the node reports none")
     before: int | None
     at: AwareDatetime
 
@@ -131,40 +131,38 @@ class CordonSeen(DatedEvent):
     kind: Literal["cordon_seen"] = "cordon_seen"
     node: str
     cordoned: bool
-    manager: str | None = Field(
-        default=None, description="managedFields manager that wrote it; None where none is named"
-    )
+    manager: str | None = Field(default=None, description="managedFields manager that wrote it; None if none is named")
 
 
 class LeftToOwner(EventModel):
-    """A cordon or a taint that somebody else put on a target during the run, and that is theirs to lift."""
+    """A cordon or a taint that somebody else put on a target during the run; it is theirs to lift."""
 
     kind: Literal["left_to_owner"] = "left_to_owner"
     node: str
     what: str = Field(description="`scheduling` for the cordon, `taint KEY` for a taint")
-    by: str = Field(description="managedFields manager; empty where none is named")
+    by: str = Field(description="managedFields manager; empty if none is named")
     at: AwareDatetime
 
 
 class DetectorConsulted(EventModel):
-    """The profile of the detector that the plan names: which of the plan's expectations are the profile's."""
+    """The profile of the detector that the plan names, and which of the plan's expectations are the profile's."""
 
     kind: Literal["detector_consulted"] = "detector_consulted"
     detector: str
     title: str
     source: str = Field(description="the source of the profile's word on this fault")
-    sees: bool | None = Field(description="None where the profile says nothing about this fault")
+    sees: bool | None = Field(description="None if the profile says nothing about this fault")
     why: str = Field(default="", description="why it cannot see the fault, or what else is to be known")
     filled: tuple[str, ...] = Field(description="keys of the plan's `expect` that come from the profile")
 
 
 class AlertChosen(EventModel):
-    """The rule that stands for an alert which the plan expects by its meaning."""
+    """The rule chosen for an alert that the plan expects by its meaning."""
 
     kind: Literal["alert_chosen"] = "alert_chosen"
     meaning: str
     alert: str
-    source: str = Field(description="the exporter whose series the rule reads, and what has to stand behind it")
+    source: str = Field(description="the exporter of the rule's series, and what it needs")
 
 
 class KubernetesEventSeen(DatedEvent):
@@ -180,7 +178,7 @@ class KubernetesEventSeen(DatedEvent):
 
 
 class SignalUnwatched(EventModel):
-    """A signal that the run could not follow: what is said of it is unknown, and no absence."""
+    """A signal that the run could not follow: it is unknown, not absent."""
 
     kind: Literal["signal_unwatched"] = "signal_unwatched"
     node: str
@@ -199,19 +197,19 @@ class PrometheusFellBehind(EventModel):
 
 
 class CanaryMeasured(EventModel):
-    """A canary job's measurement on a target: the signal of faults that slow work down and break nothing."""
+    """A canary job's measurement on a target: the signal of faults that only slow work down."""
 
     kind: Literal["canary_measured"] = "canary_measured"
     node: str
     measure: str = Field(description="what was measured, e.g. 'all-reduce bus bandwidth'")
     phase: Literal["before", "during", "after"]
-    value: float | None = Field(description="None where it could not be measured")
+    value: float | None = Field(description="None if it could not be measured")
     unit: str
-    bound: str = Field(default="", description="as shown to people; empty where there is none")
+    bound: str = Field(default="", description="as shown to people; empty if there is none")
     ok: bool | None
     detail: str = ""
     gpus: int = Field(default=0, description="how many GPUs the canary held")
-    peer: str = Field(default="", description="who answered, where it asked somebody")
+    peer: str = Field(default="", description="the host that answered, if one was asked")
     peers: tuple[str, ...] = Field(default=(), description="the other nodes of an all-reduce over nodes")
     latency_ms: float | None = Field(default=None, description="of an all-reduce over nodes, of one element each")
     bytes: int = Field(default=0, description="of a round of an all-reduce over nodes")
@@ -219,13 +217,13 @@ class CanaryMeasured(EventModel):
 
 
 class KernelLineSeen(EventModel):
-    """A line of a real incident's kernel log that speaks of a GPU or an NVSwitch: a post-mortem's, nothing injected."""
+    """A line of a real incident's kernel log about a GPU or an NVSwitch, in a post-mortem; nothing was injected."""
 
     kind: Literal["kernel_line_seen"] = "kernel_line_seen"
     node: str
     family: str = Field(description="xid, sxid, gpu-lost, peermem, driver or gpu-reset")
-    code: int | None = Field(description="None where the line names none")
-    pci: str | None = Field(description="of the GPU or NVSwitch; None where the line names none")
+    code: int | None = Field(description="None if the line names none")
+    pci: str | None = Field(description="of the GPU or NVSwitch; None if the line names none")
     decision: str = Field(description="what NVIDIA's catalogue asks for: quarantine, workload, event or ignore")
     reason: str
     line: str
@@ -233,12 +231,12 @@ class KernelLineSeen(EventModel):
 
 
 class ProbeAnswered(EventModel):
-    """A probe of the plan that was asked once; `at` is when the answer came, by the run's clock."""
+    """An answer of a probe of the plan; `at` is when it came, by the run's clock."""
 
     kind: Literal["probe_answered"] = "probe_answered"
     probe: str
     asks: Literal["promql", "http", "exec", "job"]
-    holds: bool | None = Field(description="None where the probe could not be read")
+    holds: bool | None = Field(description="None if the probe could not be read")
     value: float | None = Field(default=None, description="the query's value that decided")
     detail: str
     asked_at: AwareDatetime
@@ -246,7 +244,7 @@ class ProbeAnswered(EventModel):
 
 
 class JobStepSeen(EventModel):
-    """A container of a job and the steps it has printed so far; times are the log's own, by its node's clock."""
+    """A container of a job and the steps it has printed so far; the times are the log's own, by its node's clock."""
 
     kind: Literal["job_step_seen"] = "job_step_seen"
     pod: str
@@ -263,16 +261,15 @@ class JobStepSeen(EventModel):
 class WorkloadSeen(EventModel):
     """A pod's proof about scheduling.
 
-    `canary` must not land on the tainted node; `resubmitted` must land on a
-    healthy one; `running` is a pod that was there before; `return` must land
-    on the node after QA; `misaligned` asks for more than one NUMA node has, and
-    must be rejected by the kubelet.
+    `canary` must not land on the tainted node; `resubmitted` must land on a healthy one; `running` is a pod that was
+    there before; `return` must land on the node after QA; `misaligned` asks for more than one NUMA node has, and the
+    kubelet must reject it.
     """
 
     kind: Literal["workload_seen"] = "workload_seen"
     purpose: Literal["canary", "resubmitted", "running", "return", "misaligned"]
     pod: str
-    node: str | None = Field(description="where it runs or was rejected; None while it is scheduled nowhere")
+    node: str | None = Field(description="where it runs or was rejected; None until it is scheduled")
     phase: str
     wanted: str
     ok: bool | None
@@ -280,14 +277,14 @@ class WorkloadSeen(EventModel):
 
 
 class GangPod(BaseModel):
-    """A pod of a gang, and the node that the scheduler gave it."""
+    """A pod of a gang, and the node from the scheduler."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pod: str
-    node: str | None = Field(description="None where it has none")
+    node: str | None = Field(description="None if it has none")
     gpu_class: str = Field(description="the node's label of GPU classes; empty without a node or a label")
-    unschedulable: str = Field(default="", description="the scheduler's words where it found no node")
+    unschedulable: str = Field(default="", description="the scheduler's message if it found no node")
 
 
 class GangPlaced(EventModel):
@@ -300,7 +297,7 @@ class GangPlaced(EventModel):
 
 
 class GpuIdentity(BaseModel):
-    """A GPU as dcgm-exporter's labels name it; empty where they do not."""
+    """A GPU as dcgm-exporter's labels name it; empty if they do not."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -312,7 +309,7 @@ class GpuIdentity(BaseModel):
 
 
 class GpusIdentified(EventModel):
-    """The GPUs of a target, so that a report names the very board."""
+    """The GPUs of a target, so that a report names the exact board."""
 
     kind: Literal["gpus_identified"] = "gpus_identified"
     node: str

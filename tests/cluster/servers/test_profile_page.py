@@ -26,7 +26,7 @@ def test_the_published_page_is_current() -> None:
 def test_every_key_is_described_on_the_page(model: type[ClusterProfile]) -> None:
     for key, of in model.model_fields.items():
         assert of.description, f"{model.__name__}.{key} has no docstring"
-        assert f"| `{key}` | " in PAGE
+        assert f"\n* `{key}` (" in PAGE
 
 
 def test_the_example_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Tables of keys for the documentation, made from a model's JSON schema."""
+"""Lists of keys for the documentation, from a model's JSON schema."""
 
 from __future__ import annotations
 
@@ -17,37 +17,26 @@ _TYPE_BY_EXAMPLE = {"60s": "duration", "50%": "share, like 50%"}
 _MAX_CHOICES = 10
 
 
-def key_table(
+def key_list(
     schema: Mapping[str, Any],
     definitions: Mapping[str, Any],
     *,
-    title: str,
     without: Sequence[str] = (),
     references: Mapping[str, str] = {},
 ) -> Iterator[str]:
-    """Yield the lines of a Markdown table with a row for each key: its default, the values it takes, its meaning.
-
-    The meaning is the first paragraph of the key's description. Further paragraphs follow the table as a list.
+    """Yield the lines of a Markdown list with an item for each key: the values it takes, its default, its description.
 
     Args:
         schema: The JSON schema of an object.
         definitions: The schemas that it refers to, by name.
-        title: Head of the first column.
         without: Keys to leave out.
-        references: By the name of a definition, the text for the column `takes`, such as a link to its own table.
+        references: By the name of a definition, the text for the values that it takes, such as a link to its own list.
     """
-    yield f"| {title} | default | takes | meaning |"
-    yield "|---|---|---|---|"
-    notes = []
     for key, value in schema["properties"].items():
         if key not in without:
             default = "required" if key in schema.get("required", ()) else _default(value)
-            meaning, _, more = value.get("description", "").partition("\n\n")
-            yield f"| `{key}` | {default} | {_cell(_takes(value, definitions, references))} | {_cell(meaning)} |"
-            if more:
-                notes.append(f"* `{key}`: {' '.join(more.split())}")
-    if notes:
-        yield from ("", *notes)
+            takes = "; ".join(filter(None, [_takes(value, definitions, references), default]))
+            yield f"* `{key}` ({takes}): {' '.join(value.get('description', '').split())}"
 
 
 def _takes(schema: Mapping[str, Any], definitions: Mapping[str, Any], references: Mapping[str, str]) -> str:
@@ -72,18 +61,14 @@ def _takes(schema: Mapping[str, Any], definitions: Mapping[str, Any], references
 def _json_type(schema: Mapping[str, Any]) -> str:
     kind = str(schema.get("format") or schema.get("type", "value"))
     kind = {"object": "mapping", "password": "secret"}.get(kind, kind)
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind}, {schema['minimum']} to {schema['maximum']}"
     return ", ".join([kind, *(text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema)])
 
 
 def _default(schema: Mapping[str, Any]) -> str:
-    """Return a value's default; none for a section, whose own keys have theirs."""
-    if "$ref" in schema and isinstance(schema.get("default"), dict):
-        return ""
+    """Return a value's default in words; empty if there is none, or for a section, because its own keys have theirs."""
     default = schema.get("default")
-    if default is None:
-        return "none"
-    return _cell(f"`{default if isinstance(default, str) else json.dumps(default)}`")
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    if default is None or ("$ref" in schema and isinstance(default, dict)):
+        return ""
+    return f"default `{default if isinstance(default, str) else json.dumps(default)}`"

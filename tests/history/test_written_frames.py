@@ -1,4 +1,4 @@
-"""Frames written by a process that ends are those that the game-day collected."""
+"""Frames that are written are those that the game-day collected."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.history.frame_writer import write_frames
-from gameday.history.frames import SCHEMAS, Frames, columns_of, frame_of
+from gameday.history.frames import SCHEMAS, Frames, columns_of, frame_of, write_frames
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
