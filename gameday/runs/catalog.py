@@ -50,7 +50,6 @@ class RunGroup:
 
     kind: GroupKind
     folder: Path
-    page: str
     id: str
     title: str
     started: datetime
@@ -64,8 +63,11 @@ class RunGroup:
     """Names of the plans that it played."""
     series: tuple[str, ...]
     """The same for all groups that are pruned together: the newest of them stay."""
-    members: tuple[Path, ...]
-    """Folders that the folders of its game-days are in."""
+
+    @property
+    def page(self) -> str:
+        """The name of its page in its folder."""
+        return f"{self.kind}.html"
 
 
 class _FleetRecord(BaseModel):
@@ -167,7 +169,6 @@ def _comparison(folder: Path) -> RunGroup:
     return RunGroup(
         kind=GroupKind.COMPARISON,
         folder=folder,
-        page="comparison.html",
         id=record.id,
         title=record.title,
         started=record.started,
@@ -177,7 +178,6 @@ def _comparison(folder: Path) -> RunGroup:
         doubt=result.why if result.exit_code in (ExitCode.DIRTY, ExitCode.UNKNOWN) else "",
         plans=frozenset({record.plan}),
         series=(record.plan, record.cluster),
-        members=(folder,),
     )
 
 
@@ -189,7 +189,6 @@ def _fleet(folder: Path) -> RunGroup:
     return RunGroup(
         kind=GroupKind.FLEET,
         folder=folder,
-        page="fleet.html",
         id=record.id,
         title=f"Fleet of {record.cluster}",
         started=record.started,
@@ -199,7 +198,6 @@ def _fleet(folder: Path) -> RunGroup:
         doubt=f"the fleet run left the cluster {record.cleanliness}" if unclean else "",
         plans=frozenset(),
         series=(record.cluster,),
-        members=(),
     )
 
 

@@ -14,7 +14,7 @@ from gameday.plain_file import open_plain
 from gameday.report.notes import is_blank_form
 from gameday.runs.catalog import GroupKind, RunCatalog, RunGroup, read_catalog
 from gameday.runs.index import render_index
-from gameday.runs.run_list import CatalogRun
+from gameday.runs.run_list import CatalogRun, list_runs
 from gameday.runs.season_page import redraw_season
 from gameday.runs.season_record import SEASON_FILE
 from gameday.values.results import Cleanliness
@@ -105,13 +105,13 @@ def _reasons_of_group(one: RunGroup, by_age: Sequence[str]) -> Iterator[str]:
     yield from by_age
     if one.ended is None:
         yield "it has not come to its end"
-    for folder in one.members:
-        members = read_catalog(folder)
+    if one.kind is GroupKind.COMPARISON:
+        members = list_runs(one.folder)
         for run in members.runs:
             for reason in (*_reasons_of_summary(run), *_reasons_of_folder(run.folder)):
                 yield f"its game-day {run.folder.name}: {reason}"
         yield from (f"its game-day {problem}" for problem in members.unreadable)
-        yield from (f"its game-day {one.run_id} is still running" for one in members.running)
+        yield from (f"its game-day {run.run_id} is still running" for run in members.running)
 
 
 def _reasons_of_summary(run: CatalogRun) -> Iterator[str]:
