@@ -14,27 +14,15 @@ from gameday.rehearsal.children import cpu_seconds
 from gameday.rehearsal.nodes import guest_launcher
 
 _EVERY_S = 0.5
-_CLIENTS = ("gameday.api_clients", "gameday.agent")
-"""Modules of a load's clients and of the agents that start them; a load of one process runs in its agent."""
 _GUEST_LAUNCHER = Path(guest_launcher.__file__).name
 
 
 class Part(StrEnum):
     """A part of a rehearsal's processes."""
 
-    CLIENTS = "clients"
-    API_SERVERS = "API servers"
     GUESTS = "guests"
     """Real detectors, with their launchers and all that they start."""
     OTHERS = "others"
-
-
-def part_of(command: str) -> Part:
-    """Return the part of a process that is no guest's by its command line, as one text with spaces."""
-    words = command.split(" ")
-    if words[0].endswith("/kube-apiserver"):
-        return Part.API_SERVERS
-    return Part.CLIENTS if any(word.startswith(_CLIENTS) for word in words) else Part.OTHERS
 
 
 @dataclass(frozen=True)
@@ -90,8 +78,8 @@ class Watched:
             commands = {pid: command for pid in tree(self._pid) if (command := _command(pid))}
             guests = tree(*(pid for pid, command in commands.items() if _GUEST_LAUNCHER in command))
             self.cost.take(
-                Seen(pid, Part.GUESTS if pid in guests else part_of(command), cpu_seconds(pid), resident(pid))
-                for pid, command in commands.items()
+                Seen(pid, Part.GUESTS if pid in guests else Part.OTHERS, cpu_seconds(pid), resident(pid))
+                for pid in commands
             )
 
 

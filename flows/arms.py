@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import State
 from gameday.errors import DocumentError, RefusedError
 from gameday.flows.approval import approve_season
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
-from gameday.flows.choices import PlanChoice, source_of
+from gameday.flows.choices import GivenPlan, PlanChoice, plan_to_play, source_of
 from gameday.flows.cluster import load_cluster
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import occasion, run_command
@@ -51,6 +51,7 @@ def comparison(
     comparison_id: str | None = None,
     command: str | None = None,
     approved_by: str | None = None,
+    given: GivenPlan | None = None,
 ) -> State[SeasonResult]:
     """Play the same game-day with each arm of a plan, on the same nodes, and show what the arms change.
 
@@ -64,6 +65,7 @@ def comparison(
         command: Shell line that runs the same again, for the page.
         approved_by: Your name, if you approve now what this comparison will break. Empty: its page asks for it, once,
             before anything is broken.
+        given: The plan as a program has read it; leave it empty.
     """
     profile, trigger = source_of(profile, profiles), occasion(trigger)
     id = comparison_id or f"arms-{new_run_id()}"
@@ -71,7 +73,7 @@ def comparison(
         return refuse_attempt(why)
     try:
         cluster = load_cluster(profile)
-        chosen = plan_with_arms(plan, cluster.detector_profiles)
+        chosen = plan_with_arms(plan, plan_to_play(given, plan, cluster), cluster)
         folder = Path(reports) / comparison_of(id, chosen.plan)
         refuse_overdue(trigger)
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=Path(reports)), [chosen]) as opened:

@@ -1,4 +1,4 @@
-"""The choices of people in the forms of `gameday deploy`, read back: a plan with its words, a cluster by its name."""
+"""A flow's plan and cluster: as a person chose them in a form of `gameday deploy`, or as a program passes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
+
+from gameday.cluster.profile import ClusterProfile
+from gameday.detectors.resolve import load_complete_plan
+from gameday.plan.catalogue import find_plan
+from gameday.plan.load import LoadedPlan
 
 WORDS = ": "
 """Between a plan's name and the words that say what it is: Prefect's forms show a value, and nothing beside it."""
@@ -32,3 +37,24 @@ def source_of(profile: str | None, profiles: Mapping[str, str] | None) -> str | 
         profiles: The paths and blocks by the names that the form offers; None where no form was.
     """
     return (profiles or {}).get(profile, profile) if profile else None
+
+
+class GivenPlan:
+    """A plan that the program which calls a flow has read and completed.
+
+    It is no dataclass, so Prefect cannot serialize it: its server keeps `<GivenPlan>` in place of the whole plan.
+    """
+
+    __slots__ = ("loaded",)
+
+    def __init__(self, loaded: LoadedPlan) -> None:
+        self.loaded = loaded
+
+
+def plan_to_play(given: GivenPlan | None, plan: str, cluster: ClusterProfile) -> LoadedPlan:
+    """Return the plan that a program passed; without one, read the plan of this name and complete it for the cluster.
+
+    Raises:
+        DocumentError: The plan, or a detector's profile that it needs, cannot be used.
+    """
+    return given.loaded if given else load_complete_plan(find_plan(plan), cluster.detector_profiles, cluster.detector)

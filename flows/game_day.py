@@ -14,12 +14,11 @@ from prefect.client.schemas.objects import State
 
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cluster.profile import load_profile
-from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError, ProfileError, RefusedError, StopRunError
 from gameday.exit_codes import ExitCode
 from gameday.flows.approval import approve
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
-from gameday.flows.choices import PlanChoice, source_of
+from gameday.flows.choices import GivenPlan, PlanChoice, plan_to_play, source_of
 from gameday.flows.hooks import reap_flow_run
 from gameday.flows.invocation import invocation, run_command
 from gameday.flows.judged_state import judged_state, log_no_judgement_as_a_crash
@@ -31,10 +30,8 @@ from gameday.guard.check import under_guardrails
 from gameday.history.room import refused_where_not_written
 from gameday.lifecycle.opening import open_run
 from gameday.lifecycle.undo import undo_at_the_end
-from gameday.plan.catalogue import find_plan
 from gameday.run.record import HISTORY_FILE, new_run_id, start_record
 from gameday.run.season_member import SeasonMember
-from gameday.runs.plans import played_by_guest
 from gameday.tasks.await_alert import await_alert
 from gameday.tasks.baseline import baseline
 from gameday.tasks.inject import inject
@@ -63,8 +60,8 @@ def game_day(
     run_id: str | None = None,
     command: str | None = None,
     approved_by: str | None = None,
-    arm: str | None = None,
     member: SeasonMember | None = None,
+    given: GivenPlan | None = None,
 ) -> State[RunResult]:
     """Break one GPU on purpose, and measure whether anything notices and whether the node comes back by itself.
 
@@ -78,8 +75,8 @@ def game_day(
         command: Shell line that runs the same again, for the report.
         approved_by: Your name, if you approve now what this run will break. Empty: the run's page asks for it before
             anything is broken.
-        arm: The arm to play of a plan that has arms; the flow `comparison` plays all of them.
         member: Set by a season for its own runs; leave it empty.
+        given: The plan, or the arm of one, as a program has read it; leave it empty.
     """
     log_no_judgement_as_a_crash()
     if why := played_before(Path(reports)):
@@ -87,10 +84,7 @@ def game_day(
     profile = source_of(profile, profiles)
     try:
         cluster = load_profile(profile)
-        guest = cluster.guest if member else None
-        watching = None if guest else cluster.detector
-        loaded = load_complete_plan(find_plan(plan), cluster.detector_profiles, watching).of_arm(arm)
-        loaded = played_by_guest(loaded, cluster) if guest else loaded
+        loaded = plan_to_play(given, plan, cluster).of_arm(None)
         with refused_where_not_written(Path(reports)):
             record = start_record(run_id or new_run_id(), loaded, Path(reports), member)
     except (DocumentError, ProfileError, RefusedError) as error:

@@ -13,10 +13,12 @@ from pathlib import Path
 from gameday.checks.outcome import RunResult
 from gameday.errors import ControlError, KubernetesError
 from gameday.flows.approval import SeasonApproval
+from gameday.flows.choices import GivenPlan
 from gameday.flows.game_day import game_day
 from gameday.flows.invocation import invocation
 from gameday.history.room import refused_where_not_written
 from gameday.ledger.entries import Header
+from gameday.plan.load import LoadedPlan
 from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
 from gameday.run.season_member import SeasonMember
@@ -85,7 +87,7 @@ class SeasonRuns:
         """
         result: object
         if lab and place.arm:
-            plan = next(one for one in self.chosen if one.plan.name == place.plan)
+            plan = self._chosen(place)
             if plan.begins_fresh:
                 lab.configure(plan.rehearsal_of(place.arm.arm))
         try:
@@ -96,8 +98,8 @@ class SeasonRuns:
                 trigger=self.record.trigger,
                 run_id=place.run_id,
                 command=self._command(place),
-                arm=place.arm.arm if place.arm else None,
                 member=self._member(place),
+                given=GivenPlan(self._loaded(place)),
                 return_state=True,
             )
             result = state.result(raise_on_failure=False)
@@ -110,10 +112,21 @@ class SeasonRuns:
             raise result
         return load_run_folder(folder).result
 
+    def _chosen(self, place: Assignment) -> ChosenPlan:
+        return next(one for one in self.chosen if one.name == place.asked_as)
+
+    def _loaded(self, place: Assignment) -> LoadedPlan:
+        return self._chosen(place).loaded.of_arm(place.arm.arm if place.arm else None)
+
     def _command(self, place: Assignment) -> str | None:
-        """Return the shell line that plays the run's arm again by itself; None where the flow's own line does."""
+        """Return the shell line that plays the run's arm again by itself; None if the flow's own line does.
+
+        A plan at a scale is only rehearsed, with all its arms.
+        """
         if place.arm is None:
             return None
+        if self._loaded(place).at[:1] == ("scales",):
+            return self.record.command
         profile = ["--profile", self.profile] if self.profile else []
         return shlex.join(["gameday", "run", place.asked_as, "--arm", place.arm.arm, *profile])
 

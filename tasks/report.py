@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
-from pathlib import Path
 
 from prefect.logging import get_logger
 
@@ -51,17 +49,17 @@ def report(record: RunRecord) -> RunResult:
 def _render(record: RunRecord) -> Rendered:
     """Render the report, in the reserved room if there is no other."""
     try:
-        return _render_once(record.folder)
+        return _render_once(record)
     except OSError as error:
         if error.errno not in NO_PLACE:
             raise
         record.journal.release_reserve()
-        return _render_once(record.folder)
+        return _render_once(record)
 
 
-def _render_once(folder: Path) -> Rendered:
-    rendered = render_run(folder, datetime.now(UTC))
-    write_form(folder, "gameday report")
+def _render_once(record: RunRecord) -> Rendered:
+    rendered = render_run(record.folder, record.clock.now())
+    write_form(record.folder, "gameday report")
     return rendered
 
 

@@ -36,6 +36,8 @@ COMMAND_MODULES = (
     "gameday.cli.doctor",
     "gameday.cli.alerts",
     "gameday.cli.game_day",
+    "gameday.cli.report",
+    "gameday.cli.reap",
     "gameday.cli.cluster",
     "gameday.cli.health",
     "gameday.cli.coverage",

@@ -33,6 +33,7 @@ def play_arms(
     """Run the comparison in this thread, and print its findings; raises as `play`."""
     from gameday.cli.play_season import play
     from gameday.flows.arms import comparison
+    from gameday.flows.choices import GivenPlan
     from gameday.run.record import new_run_id
     from gameday.runs.assignment import comparison_of
     from gameday.runs.run_list import ARMS_FILE
@@ -47,6 +48,7 @@ def play_arms(
         comparison_id=id,
         command=command,
         approved_by=approved_by,
+        given=GivenPlan(loaded),
     )
     record = reports / comparison_of(id, loaded.plan) / ARMS_FILE
     return play(out, id, record, played, lambda out, folder: print_comparison(out, draw(folder)))

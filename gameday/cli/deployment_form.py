@@ -13,7 +13,7 @@ from gameday.flows.choices import WORDS
 from gameday.plan.load import LoadedPlan, load_plan
 
 _SET_BY_PROGRAMS = frozenset(
-    {"trigger", "run_id", "season_id", "fleet_id", "comparison_id", "command", "member", "arm", "reports", "profiles"}
+    {"trigger", "run_id", "season_id", "fleet_id", "comparison_id", "command", "member", "given", "reports", "profiles"}
 )
 """Parameters of flows that the command line, a season, a schedule or a deployment sets, and nobody by hand."""
 _PLAYS_ARMS = "comparison"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.game_day import refuse_running
 from gameday.cli.help_page import Panel, add_command
+from gameday.cli.report import refuse_running
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.text import printable

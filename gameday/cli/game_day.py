@@ -1,4 +1,4 @@
-"""`gameday run`, `report` and `reap`: a game-day on whatever cluster a profile describes, and what is left of it."""
+"""`gameday run`: a game-day on the cluster that a profile describes; and what all commands that play plans share."""
 
 from __future__ import annotations
 
@@ -22,16 +22,10 @@ from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rich.console import Console
 
-    from gameday.cluster.kubernetes import Kubernetes
-    from gameday.cluster.profile import ClusterProfile
     from gameday.plan.load import LoadedPlan
     from gameday.plan.models import Plan
-    from gameday.reaper.reap import ReapResult
-    from gameday.report.render import Rendered
 
 DEFAULT_PLAN = "gpu-fell-off-the-bus"
 
@@ -47,7 +41,7 @@ Reports = Annotated[Path, typer.Option(help="Folder for the runs. Each run gets 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands that meet a real cluster, or what is left of a run."""
+    """Add the command."""
     add_command(
         app,
         run,
@@ -55,14 +49,6 @@ def register(app: typer.Typer) -> None:
         "gameday run gpu-fell-off-the-bus --profile cluster.yaml",
         panel=Panel.CLUSTER,
     )
-    add_command(
-        app,
-        report,
-        "gameday report reports/20260303-090000",
-        "gameday report --compare reports/20260303-090000 reports/20260310-090000",
-        panel=Panel.AFTER,
-    )
-    add_command(app, reap, "gameday reap --profile cluster.yaml", panel=Panel.CLUSTER)
 
 
 def run(
@@ -112,121 +98,6 @@ def _check_approval(needed: bool, approved_by: str | None) -> None:
         )
 
 
-def report(
-    folder: Annotated[Path | None, typer.Argument(help="A run's folder, or a comparison's.")] = None,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact", help="Write report-redacted.html, with neutral names for nodes, addresses and the cluster."
-        ),
-    ] = False,
-    compare: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option("--compare", help="Folders of two runs of one plan. Writes one page with both side by side."),
-    ] = None,
-) -> int:
-    """Render the report of a run, or the page of a comparison, again from its folder.
-
-    With --redact, the game-days of a comparison are rendered too, with the same neutral names.
-
-    The report shows what people wrote into notes.yaml in the run's folder.
-
-    Exit code: the run's own; with --compare 0.
-    """
-    if compare:
-        if folder or redact:
-            raise CommandError("--compare takes the two folders alone: gameday report --compare A B")
-        return _compare(*compare)
-    if folder is None:
-        raise CommandError("give a run's folder: gameday report reports/RUN")
-    from datetime import UTC, datetime
-
-    from gameday.report.notes import write_form
-    from gameday.runs.run_row import render_run
-
-    if (folder / "arms.json").is_file():
-        from gameday.cli.arms import draw, print_comparison
-
-        return print_comparison(console(), draw(folder, redact=redact))
-    if not (folder / "history.jsonl").is_file():
-        raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run or of a comparison")
-    try:
-        now = datetime.now(UTC)
-        refuse_running(folder)
-        rendered = _render_redacted(folder, now) if redact else render_run(folder, now)
-        write_form(folder, "gameday report")
-    except OSError as error:
-        raise CommandError(f"the report cannot be written: {not_written(error, folder)}") from None
-    out = console()
-    if rendered.run.notes_problem:
-        out.print(rendered.run.notes_problem, style="yellow", markup=False, soft_wrap=True)
-    out.print(str(rendered.html), soft_wrap=True)
-    return rendered.result.exit_code
-
-
-def refuse_running(folder: Path) -> None:
-    """Raise CommandError for a run that is not over: what is said of it now would be read later as its end."""
-    from gameday.checks.outcome import still_running
-    from gameday.history.journal import read_history
-    from gameday.history.written_now import is_written_now
-
-    path = folder / "history.jsonl"
-    if is_written_now(path) and (history := read_history(path)).is_running:
-        said = still_running(history)
-        raise CommandError(f"{folder.name}: {said} Its report is drawn when it ends: `gameday index` lists it.")
-
-
-def _compare(first: Path, second: Path) -> int:
-    from datetime import UTC, datetime
-
-    from gameday.errors import RefusedError
-    from gameday.report.side_by_side import render_side_by_side
-
-    for folder in (first, second):
-        if not (folder / "history.jsonl").is_file():
-            raise CommandError(f"{folder} holds no history.jsonl; give the folders of two runs of the same plan")
-    try:
-        page = render_side_by_side(first, second, datetime.now(UTC))
-    except RefusedError as error:
-        raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"the page cannot be written: {not_written(error, first)}") from None
-    console().print(str(page), soft_wrap=True)
-    return ExitCode.PASSED
-
-
-def _render_redacted(folder: Path, now: datetime) -> Rendered:
-    """Render a run without the site's names; those of a comparison have the same neutral names."""
-    from gameday.report.render import render
-    from gameday.runs.comparison_page import cleaner_of_member
-
-    try:
-        clean = cleaner_of_member(folder)
-    except ValueError:
-        raise CommandError(f"the arms.json beside {folder} is damaged: move the folder elsewhere first") from None
-    return render(folder, now, redact=True, clean=clean)
-
-
-def reap(
-    profile: Profile = None,
-    wait: Annotated[bool, typer.Option(help="Wait for the lease of a run that stopped renewing it to expire.")] = True,
-    reports: Annotated[Path, typer.Option(help="Folder that holds the folders of the dead runs.")] = Path("reports"),
-) -> int:
-    """Undo what dead runs left in the cluster, and renew their reports.
-
-    Exit code 0 when all of it is undone, 2 when that is unknown, 4 when something is known to be left.
-    """
-    from gameday.cluster.kubernetes import Kubernetes
-    from gameday.cluster.profile import load_profile
-    from gameday.errors import AdapterError
-
-    try:
-        cluster = load_profile(profile)
-        return _reap(console(), Kubernetes(cluster), wait, reports)
-    except AdapterError as error:
-        raise CommandError(str(error), ExitCode.UNKNOWN) from None
-
-
 def play(
     out: Console,
     loaded: LoadedPlan,
@@ -245,19 +116,20 @@ def play(
     from gameday.cli.live import LiveView
     from gameday.cli.prefect_client import give_events_up_at_once
     from gameday.cli.verdicts import print_result
+    from gameday.flows.choices import GivenPlan
     from gameday.flows.game_day import game_day
     from gameday.run.record import new_run_id
 
     if loaded.arms:
         from gameday.cli.arms import play_arms
 
-        with _warnings_of_publishing(out):
+        with warnings_of_publishing(out):
             return play_arms(out, loaded, plan, profile, reports, trigger, command, approved_by)
     run_id = new_run_id()
     folder = reports / run_id
     result: object
     give_events_up_at_once()
-    with _warnings_of_publishing(out):
+    with warnings_of_publishing(out):
         with LiveView(folder / "history.jsonl", out):
             try:
                 state = game_day(
@@ -268,7 +140,7 @@ def play(
                     run_id=run_id,
                     command=command,
                     approved_by=approved_by,
-                    arm=loaded.arm.name if loaded.arm else None,
+                    given=GivenPlan(loaded),
                     return_state=True,
                 )
                 result = state.result(raise_on_failure=False)
@@ -309,62 +181,8 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
     return code
 
 
-def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> int:
-    from gameday.reaper.reap import reap as reap_once
-    from gameday.values.results import Cleanliness
-
-    result = reap_once(kubernetes, observe_holder=False)
-    if result.alive and wait:
-        held = result.alive[0]
-        within = f"{held.duration.total_seconds():g} s"
-        out.print(f"{held}; watching for {within} whether it is renewed (--no-wait does not)", soft_wrap=True)
-        result = reap_once(kubernetes)
-    for one in result.reaped:
-        out.print(one.describe(), soft_wrap=True)
-    for part in result.unreadable:
-        look = f"kubectl -n {kubernetes.profile.namespace} get configmap {part.config_map} -o yaml"
-        message = f"cannot be undone, and is kept: {part}; see {look}, undo it by hand, then delete that ConfigMap"
-        out.print(message, style="yellow", soft_wrap=True)
-    for held in result.alive:
-        lives = "it lives, and cleans up after itself" if wait else "whether it lives was not watched"
-        out.print(f"{held}: {lives}", soft_wrap=True)
-    if not (result.reaped or result.alive or result.unreadable):
-        out.print("nothing to reap")
-    if result.changed:
-        _renew_reports(out, kubernetes.profile, result, reports)
-    if any(one.cleanliness is Cleanliness.DIRTY for one in result.reaped):
-        return ExitCode.DIRTY
-    return ExitCode.PASSED if result.is_clean else ExitCode.UNKNOWN
-
-
-def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    from gameday.run.record import folder_of_run
-    from gameday.runs.run_list import ARMS_FILE
-
-    folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
-    compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}
-    here = compared | {run_id for run_id, folder in folders.items() if (folder / "history.jsonl").is_file()}
-    if here:  # the CronJob's pod has neither reports nor Prefect's home
-        from gameday.cli.prefect_client import set_defaults
-
-        set_defaults()
-        from gameday.tasks.reaped_runs import report_reaped
-
-        with _warnings_of_publishing(out):
-            report_reaped(profile, result, reports)
-    for run_id in result.changed:
-        if run_id not in here:
-            message = (
-                f"run {run_id} has no history in {reports}, and its report was not renewed; --reports names the folder"
-            )
-            out.print(message, style="yellow", soft_wrap=True)
-        else:
-            page = "comparison.html" if run_id in compared else "report.html"
-            out.print(f"report: {folders[run_id] / page}", soft_wrap=True)
-
-
 @contextmanager
-def _warnings_of_publishing(out: Console) -> Iterator[None]:
+def warnings_of_publishing(out: Console) -> Iterator[None]:
     """Print the warnings of publishing after the output of the block."""
     from gameday.tasks.publish import OUTSIDE_PREFECT
     from gameday.text import printable
@@ -389,14 +207,30 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
     Raises DocumentError.
     """
-    from gameday.detectors.resolve import load_complete_plan
-    from gameday.plan.catalogue import find_plan
-    from gameday.runs.arm_checks import refuse_unknown_checks
+    return complete(read_plan(plan), detector_profiles, watching)
 
-    loaded = load_complete_plan(find_plan(plan), detector_profiles, watching)
-    if loaded.arms:  # only they name checks, which take half a second to load
-        refuse_unknown_checks(loaded, find_plan(plan))
-    return loaded
+
+def read_plan(plan: str) -> LoadedPlan:
+    """Return the plan as its file has it; raises DocumentError."""
+    from gameday.faults.registry import parameter_models
+    from gameday.plan.catalogue import find_plan
+    from gameday.plan.load import load_plan
+    from gameday.remediations.registry import known_remediations
+
+    return load_plan(find_plan(plan), parameter_models(), known_remediations())
+
+
+def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: str | None) -> LoadedPlan:
+    """Complete a plan that has been read, and refuse checks that nobody has; raises DocumentError."""
+    from gameday.detectors.resolve import completed
+
+    whole = completed(loaded, detector_profiles, watching)
+    for one in (whole, *whole.scales.values()):
+        if one.arms:  # only they name checks, which take half a second to load
+            from gameday.runs.arm_checks import refuse_unknown_checks
+
+            refuse_unknown_checks(one)
+    return whole
 
 
 def check_reports(reports: Path) -> None:

@@ -14,18 +14,7 @@ import typer
 
 from gameday.cli.console import console
 from gameday.cli.help_page import HelpGroup, Panel, add_command
-from gameday.cli.lab_options import (
-    ApiServerFlags,
-    ApiServerMemory,
-    ApiServers,
-    BalanceBy,
-    ControllerManagerQps,
-    Dra,
-    Env,
-    Hold,
-    LabOptions,
-    SchedulerQps,
-)
+from gameday.cli.lab_options import LabOptions, takes_lab_options
 from gameday.cli.long_running import end_holder, running_state
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
@@ -69,21 +58,15 @@ def register(app: typer.Typer) -> None:
     app.add_typer(lab, name="lab", rich_help_panel=Panel.VIRTUAL)
 
 
+@takes_lab_options
 def up(
     nodes: Annotated[
         int, typer.Option(min=0, max=MAX_NODES, help="Number of virtual GPU nodes. 0 starts only the control plane.")
     ] = 8,
     gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")] = 8,
     folder: Folder = _FOLDER,
-    apiservers: ApiServers = None,
-    balance: BalanceBy = None,
-    apiserver_flag: ApiServerFlags = None,
-    apiserver_memory: ApiServerMemory = None,
-    env: Env = None,
-    controller_manager_qps: ControllerManagerQps = None,
-    scheduler_qps: SchedulerQps = None,
-    hold: Hold = None,
-    dra: Dra = False,
+    *,
+    lab_options: LabOptions,
 ) -> int:
     """Start a lab and keep it running until Ctrl-C or `gameday lab down`. What crashes is started again."""
     from gameday.rehearsal.lab.lab import Lab
@@ -91,10 +74,7 @@ def up(
     from gameday.rehearsal.watch import Watch, check_memory
 
     out = console()
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
-    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), options.settings())
+    lab = Lab(folder, nodes, gpus, lambda line: out.print(line, soft_wrap=True), lab_options.settings())
     is_up = False
     # As Ctrl-C would: the main thread may wait for a process that starts, or for one that ends.
     watch = Watch(check_memory, lambda _: os.kill(os.getpid(), signal.SIGTERM))

@@ -1,10 +1,12 @@
-"""The options of a lab's settings, the same for every command that starts one."""
+"""The options of a lab's settings, for every command that starts a lab."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,59 +17,43 @@ if TYPE_CHECKING:
     from gameday.plan.rehearsal import RehearsalSettings
     from gameday.rehearsal.lab.settings import LabSettings
 
-ApiServers = Annotated[
-    int | None,
-    typer.Option("--apiservers", min=1, max=5, help="Lab: number of API servers; several are behind HAProxy."),
-]
-BalanceBy = Annotated[
-    str | None,
-    typer.Option("--balance", help="Lab: how HAProxy chooses a server: roundrobin (the default) or leastconn."),
-]
-ApiServerFlags = Annotated[
-    list[str] | None,
-    typer.Option("--apiserver-flag", help="Lab: NAME=VALUE, a flag of every API server, such as goaway-chance=0.02."),
-]
-ApiServerMemory = Annotated[
-    str | None,
-    typer.Option("--apiserver-memory", help="Lab: memory above which an API server is killed, such as 1GiB."),
-]
-Env = Annotated[
-    list[str] | None,
-    typer.Option("--env", help="Lab: COMPONENT:NAME=VALUE, such as kube-apiserver:GOGC=50."),
-]
-ControllerManagerQps = Annotated[
-    int | None,
-    typer.Option("--controller-manager-qps", min=1, help="Lab: kube-controller-manager's requests a second; stock 20."),
-]
-SchedulerQps = Annotated[
-    int | None,
-    typer.Option("--scheduler-qps", min=1, help="Lab: kube-scheduler's requests a second; stock 50."),
-]
-Hold = Annotated[
-    list[str] | None,
-    typer.Option("--hold", help="Lab: an API server, such as kube-apiserver-2, that `gameday lab start` starts."),
-]
 
-
-Dra = Annotated[
-    bool,
-    typer.Option("--dra", help="Lab: publish the GPUs as ResourceSlices, too, for pods with ResourceClaims."),
-]
+def _option(name: str, help: str, **bounds: Any) -> Any:
+    return typer.Option(name, help=f"Lab: {help}", **bounds)
 
 
 @dataclass(frozen=True)
 class LabOptions:
-    """The options as they were given; None and empty: not given."""
+    """The options as they were given; None and False: not given."""
 
-    apiservers: int | None = None
-    balance: str | None = None
-    apiserver_flag: Sequence[str] | None = None
-    apiserver_memory: str | None = None
-    env: Sequence[str] | None = None
-    controller_manager_qps: int | None = None
-    scheduler_qps: int | None = None
-    hold: Sequence[str] | None = None
-    dra: bool = False
+    apiservers: Annotated[
+        int | None, _option("--apiservers", "number of API servers; several are behind HAProxy.", min=1, max=5)
+    ] = None
+    balance: Annotated[
+        str | None, _option("--balance", "how HAProxy chooses a server: roundrobin (the default) or leastconn.")
+    ] = None
+    apiserver_flag: Annotated[
+        list[str] | None,
+        _option("--apiserver-flag", "NAME=VALUE, a flag of every API server, such as goaway-chance=0.02."),
+    ] = None
+    apiserver_memory: Annotated[
+        str | None, _option("--apiserver-memory", "memory above which an API server is killed, such as 1GiB.")
+    ] = None
+    env: Annotated[list[str] | None, _option("--env", "COMPONENT:NAME=VALUE, such as kube-apiserver:GOGC=50.")] = None
+    controller_manager_qps: Annotated[
+        int | None,
+        _option("--controller-manager-qps", "kube-controller-manager's requests a second; stock 20.", min=1),
+    ] = None
+    scheduler_qps: Annotated[
+        int | None, _option("--scheduler-qps", "kube-scheduler's requests a second; stock 50.", min=1)
+    ] = None
+    hold: Annotated[
+        list[str] | None,
+        _option("--hold", "an API server, such as kube-apiserver-2, that `gameday lab start` starts."),
+    ] = None
+    dra: Annotated[bool, _option("--dra", "publish the GPUs as ResourceSlices, too, for pods with ResourceClaims.")] = (
+        False
+    )
 
     def words(self) -> Iterator[str]:
         """Yield the given options as they are typed."""
@@ -122,6 +108,25 @@ class LabOptions:
         """Raise CommandError if any was given, for a cluster that is no lab."""
         if option := next(self.words(), None):
             raise CommandError(f"{option} is about the lab: add `--cluster lab`, or leave it out")
+
+
+def takes_lab_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Return a command that has each of the lab's options, and passes them on as its last argument, `lab_options`."""
+    names = [field.name for field in fields(LabOptions)]
+    hints = get_type_hints(command, include_extras=True) | get_type_hints(LabOptions, include_extras=True)
+
+    @wraps(command)
+    def with_options(**given: Any) -> int:
+        options = LabOptions(**{name: given.pop(name) for name in names})
+        return command(**given, lab_options=options)
+
+    del hints["lab_options"]
+    own = [one for name, one in inspect.signature(command).parameters.items() if name != "lab_options"]
+    shared = list(inspect.signature(LabOptions).parameters.values())
+    parameters = [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in (*own, *shared)]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = hints
+    return with_options
 
 
 _OPTIONS = {

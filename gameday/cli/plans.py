@@ -106,8 +106,8 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
     """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
+    from gameday.cli.game_day import complete
     from gameday.detectors.load import KIND, parse_detector
-    from gameday.detectors.resolve import completed
     from gameday.documents.read import decode, read
     from gameday.documents.source import parse
     from gameday.guests import load as guests
@@ -133,12 +133,7 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
         return path, cluster, ()
     if problem := _not_a_plan(parsed.data, path):
         raise DocumentError([problem])
-    loaded = completed(parse_plan(source, str(path), _parameter_models(), known_remediations()), path, detectors)
-    for one in (loaded, *loaded.scales.values()):
-        if one.arms:
-            from gameday.runs.arm_checks import refuse_unknown_checks
-
-            refuse_unknown_checks(one, path)
+    loaded = complete(parse_plan(source, str(path), _parameter_models(), known_remediations()), detectors, None)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)
     return path, loaded.plan, tuple(warnings)
 

@@ -14,7 +14,7 @@ import typer
 from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.embedded_cluster import cluster_ended, embedded, running_cluster
-from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, checked_plan, play
+from gameday.cli.game_day import DEFAULT_PLAN, Arm, Reports, check_reports, complete, play, read_plan
 from gameday.cli.gpu_stack_options import (
     NO_GPU_OPERATOR,
     Exporter,
@@ -24,18 +24,7 @@ from gameday.cli.gpu_stack_options import (
     operator_of,
 )
 from gameday.cli.help_page import HelpGroup, Panel, add_command
-from gameday.cli.lab_options import (
-    ApiServerFlags,
-    ApiServerMemory,
-    ApiServers,
-    BalanceBy,
-    ControllerManagerQps,
-    Dra,
-    Env,
-    Hold,
-    LabOptions,
-    SchedulerQps,
-)
+from gameday.cli.lab_options import LabOptions, takes_lab_options
 from gameday.cli.long_running import end_holder, running_state
 from gameday.cli.rehearsal_checks import check_fit, check_release, nodes_at
 from gameday.cli.rehearsal_options import (
@@ -90,6 +79,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(rehearsal, name="rehearsal", rich_help_panel=Panel.VIRTUAL)
 
 
+@takes_lab_options
 def rehearse(
     plan: Annotated[
         str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")
@@ -106,46 +96,32 @@ def rehearse(
         str,
         typer.Option(help="Size of the experiment: small is the plan as written. `scales` in the plan names others."),
     ] = "small",
-    apiservers: ApiServers = None,
-    balance: BalanceBy = None,
-    apiserver_flag: ApiServerFlags = None,
-    apiserver_memory: ApiServerMemory = None,
-    env: Env = None,
-    controller_manager_qps: ControllerManagerQps = None,
-    scheduler_qps: SchedulerQps = None,
-    hold: Hold = None,
-    dra: Dra = False,
     exporter: Exporter = None,
     gpu_operator: GpuOperatorWay = NO_GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
+    *,
+    lab_options: LabOptions,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes. No GPU and no cluster needed."""
-    written = checked_plan(plan)
-    loaded = written.of_scale(scale)
-    at_scale = loaded is not written
-    if at_scale:
+    written = read_plan(plan)
+    defaults = _asked(written, scale, arm).plan.rehearsal
+    cluster = cluster or defaults.cluster or "embedded"
+    lab = lab_settings_of(cluster, lab_options, defaults)
+    watching = guest_of(guest, cluster, detector)
+    detector = detector or DEFAULT_DETECTOR
+    detector_of(detector, watching)  # refuses a name that nobody has
+    loaded = _asked(complete(written, (), watching_profile(detector, watching)), scale, arm)
+    if scale in written.scales:
         nodes = max(nodes, nodes_at(written.plan, scale))
-    if arm:
-        loaded = loaded.of_arm(arm)
     checked = loaded.plan
     for one in loaded.played:
         check_fit(one.plan, nodes, gpus)
         check_release(one.plan)
     check_reports(reports)
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
-    cluster = cluster or checked.rehearsal.cluster or "embedded"
-    lab = lab_settings_of(cluster, options, checked.rehearsal)
-    watching = guest_of(guest, cluster, detector)
-    detector = detector or DEFAULT_DETECTOR
-    detector_of(detector, watching)  # refuses a name that nobody has
-    checked_plan(plan, watching=watching_profile(detector, watching))
     out = console()
     repaired = is_repaired(repair, hands_off=any(one.plan.recover.is_hands_off for one in loaded.played))
-    from gameday.plan.catalogue import find_plan
     from gameday.rehearsal.seed import OFFENDER_LABEL, WEAKLY_COOLED_LABEL
 
     chosen_by = checked.targets.selector
@@ -163,8 +139,8 @@ def rehearse(
         weakly_cooled=WEAKLY_COOLED_LABEL in chosen_by,
         gpu_classes=checked.expect.placement is not None,
         lab=lab,
-        client_nodes=client_nodes_for(loaded.plan),
-        spare=0 if checked.rehearsal.training else nodes,
+        client_nodes=client_nodes_for(checked),
+        spare=0 if defaults.training else nodes,
         exporter=exporter_for(exporter, [one.plan for one in loaded.played]),
         gpu_operator=gpu_operator,
         kernel_logs=kernel_logs,
@@ -179,20 +155,19 @@ def rehearse(
         command += ["--kernel-logs", kernel_logs] if kernel_logs else []
         if kube_state_metrics is not None:
             command.append("--kube-state-metrics" if kube_state_metrics else "--no-kube-state-metrics")
-        command += [*(["--scale", scale] if at_scale else []), *options.words()]
+        command += [*(["--scale", scale] if scale in written.scales else []), *lab_options.words()]
         line = shlex.join(str(word) for word in command)
-        played = str(_file_at(written, find_plan(plan), scale, here.cluster.folder)) if at_scale else plan
-        code = play(out, loaded, played, str(here.cluster.profile), reports, "rehearsal", line)
+        code = play(out, loaded, plan, str(here.cluster.profile), reports, "rehearsal", line)
         return here.end_with(ExitCode(code))
 
 
-def _file_at(written: LoadedPlan, own: Path, scale: str, folder: Path) -> Path:
-    """Write the plan, whose own file is `own`, as it is at a scale into the folder, and return the new file."""
-    file = folder / f"{written.of_scale(scale).plan.name}.yaml"
-    file.write_text(written.text_at_scale(scale, own.parent), encoding="utf-8")
-    return file
+def _asked(loaded: LoadedPlan, scale: str, arm: str | None) -> LoadedPlan:
+    """Return the plan at a scale, or one arm of it; raises DocumentError for one that it does not have."""
+    at_scale = loaded.of_scale(scale)
+    return at_scale.of_arm(arm) if arm else at_scale
 
 
+@takes_lab_options
 def up(
     nodes: Nodes = 8,
     gpus: Gpus = 8,
@@ -200,20 +175,13 @@ def up(
     cluster: Cluster = "embedded",
     repair: Repair = "off",
     folder: Folder = _FOLDER,
-    apiservers: ApiServers = None,
-    balance: BalanceBy = None,
-    apiserver_flag: ApiServerFlags = None,
-    apiserver_memory: ApiServerMemory = None,
-    env: Env = None,
-    controller_manager_qps: ControllerManagerQps = None,
-    scheduler_qps: SchedulerQps = None,
-    hold: Hold = None,
-    dra: Dra = False,
     exporter: Exporter = None,
     gpu_operator: GpuOperatorWay = NO_GPU_OPERATOR,
     kernel_logs: KernelLogs = None,
     guest: GuestOption = None,
     kube_state_metrics: KubeStateMetrics = None,
+    *,
+    lab_options: LabOptions,
 ) -> int:
     """Start a cluster of virtual GPU nodes and keep it until Ctrl-C or `gameday rehearsal down`."""
     from gameday.rehearsal.blueprint import Blueprint, Size
@@ -228,16 +196,13 @@ def up(
         control_plane_of(cluster),
         detector_of(detector or DEFAULT_DETECTOR, watching),
     )
-    options = LabOptions(
-        apiservers, balance, apiserver_flag, apiserver_memory, env, controller_manager_qps, scheduler_qps, hold, dra
-    )
     running = RehearsalCluster(
         Blueprint(
             folder,
             size,
             watcher,
             control_plane=control_plane,
-            lab=lab_settings_of(cluster, options) or STOCK,
+            lab=lab_settings_of(cluster, lab_options) or STOCK,
             fake_detector=fake_detector,
             repair=repaired,
             exporter=exporter_for(exporter, []),

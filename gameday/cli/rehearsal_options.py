@@ -123,11 +123,11 @@ def detector_of(name: str, guest: LoadedGuest | None = None) -> tuple[Detector, 
     return Detector.OFF, profile
 
 
-def watching_profile(detector: str, guest: LoadedGuest | None) -> str | None:
-    """Return the profile, by its name or file, of the detector that watches; None: ours, nobody, or one without any."""
+def watching_profile(detector: str, guest: LoadedGuest | None) -> str:
+    """Return the profile, by its name or file, of the detector that watches; ours for one without any."""
     if guest:
-        return str(guest.profile_file or guest.profile.name) if guest.profile else None
-    return None if detector in ("default", "conservative", "off") else detector
+        return str(guest.profile_file or guest.profile.name) if guest.profile else _OURS
+    return _OURS if detector in ("default", "conservative", "off") else detector
 
 
 def control_plane_of(name: str) -> ControlPlane:

@@ -1,7 +1,7 @@
 """HTTP for the adapters of Prometheus, Alertmanager and Loki.
 
-The adapters differ in what they ask, not in how: each holds one `HttpServer`. Only GET is retried, because only GET
-is safe to repeat. What a run costs these servers is counted per attempt, so that retries count too.
+The adapters differ in what they ask, not in how: each holds one `HttpServer`. Only GET is retried, because only GET is
+safe to repeat. A run's cost to these servers is counted per attempt, so that retries count too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ M = TypeVar("M")
 
 
 class HttpServer:
-    """A server behind an `Endpoint`, to be closed; `client` is for requests beyond this class, such as websockets."""
+    """A server at an `Endpoint`, to be closed; `client` is for requests beyond this class, such as websockets."""
 
     def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:
         """Open a client; nothing is sent yet.
 
         Args:
             endpoint: The server and, by reference, the credentials for it.
-            counter: Counts the requests; None starts a count of its own.
+            counter: Counts the requests; None starts a new count.
 
         Raises:
             AdapterError: The endpoint's `ca_file` cannot be used.
@@ -50,7 +50,7 @@ class HttpServer:
             headers=headers,
             timeout=httpx.Timeout(endpoint.timeout_s, connect=min(_CONNECT_TIMEOUT_S, endpoint.timeout_s)),
             verify=trusted_certificates(endpoint),
-            # A proxy of the environment must not come between us and a server on this machine.
+            # A proxy of the environment must not be used for a server on this machine.
             trust_env=not _is_loopback(endpoint.url),
         )
         self._transport = retrying(self.client, self.counter)
@@ -60,12 +60,12 @@ class HttpServer:
         self._transport.close()
 
     def get(self, path: str, params: Mapping[str, Any] | None = None, *, call: str | None = None) -> bytes:
-        """Return the body of a 2xx answer; failures that may pass by themselves are tried again.
+        """Return the body of a 2xx answer; failures that may pass are tried again.
 
         Args:
             path: Relative to the endpoint's URL.
             params: The query.
-            call: The name the request is counted under; None for `GET <path>`.
+            call: The name under which the request is counted; None for `GET <path>`.
 
         Raises:
             AdapterError: The server cannot be asked, or refuses.
@@ -86,7 +86,7 @@ class HttpServer:
         """Return the JSON of a 2xx answer as `shape`, a pydantic type or a list of one. Other arguments as for `get`.
 
         Raises:
-            AdapterError: The server cannot be asked, refuses, or answers something else.
+            AdapterError: The server cannot be asked, refuses, or gives another kind of answer.
         """
         body = self.get(path, params, call=call)
         try:
@@ -119,7 +119,7 @@ class HttpServer:
 class HttpAdapter:
     """Base of the adapters: one server's API, over one `HttpServer`; a context manager that closes it.
 
-    Every method of an adapter raises AdapterError, and nothing else, when the server cannot be asked or refuses.
+    Every method of an adapter raises AdapterError, and nothing else, if the server cannot be asked or refuses.
     """
 
     def __init__(self, endpoint: Endpoint, counter: CallCounter | None = None) -> None:

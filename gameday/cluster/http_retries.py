@@ -12,18 +12,18 @@ from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.http_errors import status_error
 from gameday.errors import AdapterError
 
-# The library logs what it thinks of a Retry-After; a server's own words do not belong on our terminal.
+# The library logs a Retry-After that it cannot read; a server's text does not belong on our terminal.
 logging.getLogger("httpx_retries").setLevel(logging.ERROR)
 
 CALL = "gameday.call"
-"""Key of the request's extension that holds the name its attempts are counted under."""
+"""Key of the request's extension with the name under which its attempts are counted."""
 
 _RETRIES = 3
-# Pauses of at most 0.2 s, 0.4 s and 0.8 s, with full jitter; the library multiplies this by two before the first.
+# Pauses of at most 0.2 s, 0.4 s and 0.8 s, with full jitter; the library doubles this before the first.
 _BACK_OFF_S = 0.1
-# A server that asks for a longer pause than this is reported, not waited for: the caller has its own deadline.
+# A server that asks for a longer pause is reported, not waited for: the caller has its own deadline.
 _LONGEST_RETRY_AFTER_S = 30.0
-# Not httpx.ReadTimeout: the server had the whole time-out; asking again only adds to its load.
+# Not httpx.ReadTimeout: the server had the whole time-out, and asking again only adds to its load.
 _TRANSIENT_ERRORS = (
     httpx.ConnectTimeout,
     httpx.WriteTimeout,
@@ -32,16 +32,16 @@ _TRANSIENT_ERRORS = (
     httpx.RemoteProtocolError,
     httpx.ProxyError,
 )
-# An answer beyond this is refused rather than held in memory: a run whole takes about 300 MB (docs/measured.md).
+# A larger answer is refused instead of held in memory: a whole run takes about 300 MB (docs/measured.md).
 _LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 # Headers that describe the body on the wire, which is decoded here.
 _WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
 def retrying(client: httpx.Client, counter: CallCounter) -> RetryTransport:
-    """Return a transport that sends requests through `client` and tries a GET again if that may help.
+    """Return a transport that sends requests through `client` and repeats a GET if that may help.
 
-    It asks at most four times. What comes back is the last answer, whatever its status, with its body read.
+    It sends at most four times, and returns the last answer, of any status, with its body read.
     """
     retry = _JitteredRetry(
         total=_RETRIES,
@@ -55,27 +55,27 @@ def retrying(client: httpx.Client, counter: CallCounter) -> RetryTransport:
 
 
 class _JitteredRetry(Retry):
-    """The library's policy, but jitter on a Retry-After as well, and a longer one reported instead of cut short."""
+    """The library's policy, but with jitter on a Retry-After, and a longer one is reported instead of cut short."""
 
     def sleep(self, response: httpx.Response | Exception) -> None:
         asked_s = self._asked_s(response) if isinstance(response, httpx.Response) else 0.0
         if isinstance(response, httpx.Response) and asked_s > self.max_backoff_wait:
             raise status_error(response)
-        # By the machine's clock: the library makes a new policy for every attempt, and hands on only its own arguments.
+        # By the machine's clock: the library makes a new policy for every attempt, with only its own arguments.
         time.sleep(asked_s + self.backoff_strategy())
 
     def _asked_s(self, response: httpx.Response) -> float:
         try:
             return self.parse_retry_after(response.headers.get("Retry-After", ""))
-        except (ValueError, OverflowError):  # absent, or no time in either form of RFC 9110 10.2.3
+        except (ValueError, OverflowError):  # missing, or not a time in either form of RFC 9110 10.2.3
             return 0.0
 
 
 class _Attempts(httpx.BaseTransport):
     """A transport that sends each attempt through the client, reads the answer to its end, and counts both.
 
-    The client is below the retries, not above them: it alone knows the environment's proxies, and it reads rotated
-    credentials for every attempt. An answer that breaks off half way fails here, so that it is asked for again.
+    The client is below the retries, not above them: only it knows the environment's proxies, and it reads rotated
+    credentials for every attempt. An answer that breaks off half way fails here, so that it is requested again.
     """
 
     def __init__(self, client: httpx.Client, counter: CallCounter) -> None:

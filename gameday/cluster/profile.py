@@ -30,10 +30,10 @@ from gameday.values.nodes import NodeRole
 from gameday.values.pricing import OutageTerms
 
 KERNEL_LOG_SELECTOR = '{k8s_namespace_name="dmesg-logging", k8s_daemonset_name="dmesg"}'
-"""The streams of deploy/dmesg-shipper and of Konduktor's stack (docs/sources.md, Konduktor). Anybody may call a
-DaemonSet so in a namespace of his own."""
+"""The streams of deploy/dmesg-shipper and of Konduktor's stack (docs/sources.md, Konduktor). Anybody may give a
+DaemonSet this name in another namespace."""
 PLAIN_URL = r"^https?://[^\s@?#]+$"
-"""A URL without user, password and query: those are secrets, or lead elsewhere."""
+"""A URL without user, password and query, which are secrets or lead elsewhere."""
 _ENV_PREFIX = "GAMEDAY_"
 _ENV_DELIMITER = "__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

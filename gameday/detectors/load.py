@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -79,7 +79,13 @@ def find_detector(name_or_path: str, folders: Sequence[Path] = (), others: Seque
 
 def read_detector(path: Path) -> DetectorProfile:
     """Read and validate one file. Raises DocumentError, and nothing else."""
-    return parse_detector(parse(decode(read(path), str(path)), str(path)), str(path))
+    return _parsed(read(path), str(path))
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: bytes, file: str) -> DetectorProfile:
+    """Read a profile from its file's bytes: a season completes 100 plans by the same profile."""
+    return parse_detector(parse(decode(source, file), file), file)
 
 
 def parse_detector(parsed: Source, file: str) -> DetectorProfile:

@@ -1,9 +1,9 @@
-"""Complete a plan with what the profile of the detector it names says; what the plan writes itself wins."""
+"""Complete a plan by the profile of the detector that it names; what the plan says itself wins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from gameday.plan.expectations import (
     ExpectedLabel,
     ExpectedTaint,
 )
-from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, beside_plan, load_plan
+from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
 from gameday.plan.models import Plan, Recovery
 from gameday.plan.repair_chain import RepairChain
 from gameday.remediations.registry import known_remediations
@@ -36,6 +36,21 @@ from gameday.values.alert_families import FAULTY_TAINT, AlertSource, rule_of_sou
 M = TypeVar("M", bound=BaseModel)
 _UNSTATED_DETECTOR = "gameday"
 """The cluster profile's default, which says nothing about what runs in the cluster."""
+
+
+@dataclass(frozen=True)
+class _Watcher:
+    """The detector that watches the cluster."""
+
+    name: str
+    profile: DetectorProfile | None
+    error: DocumentError | None = None
+    """The reason why its profile cannot be read."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if somebody has named a detector that is not ours."""
+        return self.name not in ("", _UNSTATED_DETECTOR)
 
 
 def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
@@ -50,40 +65,47 @@ def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str |
     Raises:
         DocumentError: The plan or a profile that it needs cannot be used.
     """
-    return completed(load_plan(path, parameter_models(), known_remediations()), path, folders, watching)
+    return completed(load_plan(path, parameter_models(), known_remediations()), folders, watching)
 
 
-def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
-    """Complete a plan already read from `path`, as `load_complete_plan` does."""
-    arms = tuple(completed(one, path, folders, watching) for one in loaded.arms)
-    scales = {name: completed(one, path, folders, watching) for name, one in loaded.scales.items()}
-    detector = beside_plan(loaded.plan.detector, path.parent)
-    named = load_detector(detector, folders) if loaded.plan.names_detector else None
-    loaded = _complete(loaded, path, named) if named else loaded
-    by_name = all(alert.name for alert in loaded.plan.expect.alerts)
-    foreign = named or _foreign(watching, folders, needed=not by_name)
-    loaded = loaded if by_name else _name_alerts(loaded, path, foreign)
-    warnings = tuple(_warnings(loaded.plan, named, watching, folders))
-    silent = tuple(silent_sources(loaded.plan, foreign))
-    return replace(loaded, detector_warnings=warnings, silent_sources=silent, arms=arms, scales=scales)
+def completed(loaded: LoadedPlan, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
+    """Complete a plan that has been read, its arms and its scales, as `load_complete_plan` does."""
+    watcher = _watcher(watching, folders)
+
+    def whole(one: LoadedPlan) -> LoadedPlan:
+        named = load_detector(_named_by(one), folders) if one.plan.names_detector else None
+        arms, scales = tuple(map(whole, one.arms)), {name: whole(scale) for name, scale in one.scales.items()}
+        return replace(_completed(one, named, watcher), arms=arms, scales=scales)
+
+    return whole(loaded)
 
 
-def _foreign(watching: str | None, folders: Sequence[Path], *, needed: bool) -> DetectorProfile | None:
-    """Return the profile of the detector that watches; None where it is ours, or nobody says which.
-
-    Raises DocumentError where it cannot be read and is needed; a warning says so elsewhere.
-    """
-    if not watching or watching == _UNSTATED_DETECTOR:
-        return None
+def _watcher(name: str | None, folders: Sequence[Path]) -> _Watcher:
     try:
-        return load_detector(watching, folders)
-    except DocumentError:
-        if needed:
-            raise
-        return None
+        return _Watcher(name or "", load_detector(name, folders) if name else None)
+    except DocumentError as error:
+        return _Watcher(name or "", None, error)
 
 
-def _name_alerts(loaded: LoadedPlan, path: Path, profile: DetectorProfile | None) -> LoadedPlan:
+def _named_by(loaded: LoadedPlan) -> str:
+    """Return the detector that the plan names: a name as it is, a path from the folder of the plan's file."""
+    detector = loaded.plan.detector
+    return str(loaded.file.parent / detector) if detector.endswith((".yaml", ".yml")) else detector
+
+
+def _completed(loaded: LoadedPlan, named: DetectorProfile | None, watcher: _Watcher) -> LoadedPlan:
+    """Complete one plan by the profile that it names and by the detector that watches; reads nothing."""
+    loaded = _filled(loaded, named) if named else loaded
+    foreign = named or (watcher.profile if watcher.is_foreign else None)
+    if not all(alert.name for alert in loaded.plan.expect.alerts):
+        if watcher.error and not named:
+            raise watcher.error
+        loaded = _name_alerts(loaded, foreign)
+    warnings = tuple(_warnings(loaded.plan, named, watcher))
+    return replace(loaded, detector_warnings=warnings, silent_sources=tuple(silent_sources(loaded.plan, foreign)))
+
+
+def _name_alerts(loaded: LoadedPlan, profile: DetectorProfile | None) -> LoadedPlan:
     """Name the rule of each alert that the plan expects by its meaning; `profile` None: our controller watches."""
     expect = loaded.plan.expect
     source = _alert_source(loaded.plan, profile)
@@ -94,7 +116,7 @@ def _name_alerts(loaded: LoadedPlan, path: Path, profile: DetectorProfile | None
             watcher = profile.name if profile else _UNSTATED_DETECTOR
             why = f"no shipped rule shows this fault as {alert.meaning} where {watcher} watches"
             fix = "write the rule's `name`; docs/alerts.md, Which rule says it on your cluster, has the table"
-            raise _problem(loaded, path, why, fix, ("expect", "alerts", place, "meaning"), str(alert.meaning))
+            raise _problem(loaded, why, fix, ("expect", "alerts", place, "meaning"), str(alert.meaning))
         chosen = {"name": rule.alert, "labels": {**dict(rule.labels), **alert.labels}} if rule else {}
         alerts.append(alert.model_copy(update=chosen))
     plan = loaded.plan.model_copy(update={"expect": expect.model_copy(update={"alerts": tuple(alerts)})})
@@ -113,18 +135,14 @@ def _alert_source(plan: Plan, profile: DetectorProfile | None) -> AlertSource | 
     return AlertSource.TAINTS if rule and any(taint.key == FAULTY_TAINT for taint in rule.taints) else None
 
 
-def _warnings(
-    plan: Plan, named: DetectorProfile | None, watching: str | None, folders: Sequence[Path]
-) -> Iterator[DetectorWarning]:
+def _warnings(plan: Plan, named: DetectorProfile | None, watcher: _Watcher) -> Iterator[DetectorWarning]:
+    if watcher.error and not (named and named.name == watcher.name):
+        what = f"it is unknown whether the fault harms the detector {shown(watcher.name)}: {watcher.error}"
+        fix = "set `detector` in the cluster profile: `gameday detectors` lists them"
+        yield DetectorWarning(watcher.name, what, fix)
     profiles = [named] if named else []
-    if watching and not (named and named.name == watching):
-        try:
-            profiles.append(load_detector(watching, folders))
-        except DocumentError as error:
-            what = f"it is unknown whether the fault harms the detector {shown(watching)}: {error}"
-            yield DetectorWarning(
-                watching, what, "set `detector` in the cluster profile: `gameday detectors` lists them"
-            )
+    if watcher.profile and not (named and named.name == watcher.profile.name):
+        profiles.append(watcher.profile)
     yield from _repairers(plan, named, profiles)
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
     for profile in profiles:
@@ -156,7 +174,8 @@ def _repairers(
             yield DetectorWarning(profile.name, what, "write `recover: {by: cluster}`, or switch its repair off first")
 
 
-def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> LoadedPlan:
+def _filled(loaded: LoadedPlan, profile: DetectorProfile) -> LoadedPlan:
+    """Fill in what the plan leaves to the profile of the detector that it names."""
     plan = loaded.plan
     rule = rule_for(profile, plan.fault)
     found = expectations_of(profile, rule, facts(plan.fault)) if rule else {}
@@ -168,14 +187,13 @@ def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> Loade
         whole = Plan(**written_fields(plan) | completed)
     except ValidationError as error:
         why = error.errors(include_url=False)[0]["msg"]
-        raise _problem(loaded, path, f"what the profile {profile.name} says does not fit this plan: {why}") from None
+        raise _problem(loaded, f"what the profile {profile.name} says does not fit this plan: {why}") from None
     if not whole.expect.can_be_broken:
-        raise _problem(loaded, path, f"this plan expects nothing, and {_silence(profile, rule, plan.fault.type)}")
+        raise _problem(loaded, f"this plan expects nothing, and {_silence(profile, rule, plan.fault.type)}")
     if whole.recover.is_hands_off and not whole.recover.hops.expected():
         why = profile.repairs_nothing or "nobody has described its repair"
         raise _problem(
             loaded,
-            path,
             f"the cluster repairs (`recover.by: cluster`), but {profile.name} does not: {why}",
             "write the hops that you expect under `recover.hops`",
         )
@@ -266,14 +284,14 @@ def _silence(profile: DetectorProfile, rule: Rule | None, fault: str) -> str:
 
 def _problem(
     loaded: LoadedPlan,
-    path: Path,
     message: str,
     suggestion: str = "write what you expect under `expect`, or mend the profile",
     at: tuple[str | int, ...] = ("detector",),
     value: str = "",
 ) -> DocumentError:
     """Return the problem at a key of the plan, which is `detector` with the plan's own value by default."""
-    document = parse(loaded.source.decode("utf-8-sig"), str(path))
+    file = str(loaded.file)
+    document = parse(loaded.source.decode("utf-8-sig"), file)
     line, column = document.place((*loaded.at, *at)).value
     written = shown(value or loaded.plan.detector)
-    return DocumentError([DocumentProblem(str(path), line, column, dotted(at), written, message, suggestion)])
+    return DocumentError([DocumentProblem(file, line, column, dotted(at), written, message, suggestion)])

@@ -85,7 +85,7 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that it was not balanced to"
     seen_by: ClassVar[tuple[str, ...]] = (
         "the API server's own metrics: memory, collections, requests by verb",
-        "the API canary if the server is short of CPU",
+        "the API canary, if the server is short of CPU",
     )
 
     def warnings(self, parameters: ApiChurnParameters) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class ClockLockFault(Fault[ClockLockParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "SM clock under load and GEMM rate in QA",
-        "DCGM_FI_DEV_SM_CLOCK if the GPUs of a node are compared",
+        "DCGM_FI_DEV_SM_CLOCK, if the GPUs of a node are compared",
         "straggler checks of a training job (Google's cluster-health-scanner)",
     )
 

@@ -35,7 +35,7 @@ _SEEN_BY: tuple[tuple[tuple[Component, ...], str], ...] = (
     ),
     ((Component.DEVICE_PLUGIN,), "new GPU pods, which hang while they are admitted; allocatable stays what it was"),
 )
-_PROBES = "the kubelet's liveness and readiness probes if the pod has any"
+_PROBES = "the kubelet's liveness and readiness probes, if the pod has any"
 
 
 class ComponentFrozenParameters(FaultParameters):

@@ -33,7 +33,7 @@ class Component(StrEnum):
     COLLECTOR = "log-collector"
     LOG_STORE = "log-store"
     OTHER = "other"
-    """A pod whose owners opted in with the label gameday.dev/may-freeze=true."""
+    """A pod with its owners' consent, the label gameday.dev/may-freeze=true."""
 
 
 MAY_FREEZE = ("gameday.dev/may-freeze", "true")

@@ -45,7 +45,7 @@ class CriticalUnitStoppedParameters(FaultParameters):
     )
     type: Literal["critical_unit_stopped"] = "critical_unit_stopped"
     unit: NeededUnit
-    """The systemd unit; a node whose service has another name (k3s, rke2, crio) is refused."""
+    """The systemd unit; a node that has it under another name (k3s, rke2, crio) is refused."""
 
 
 class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):

@@ -225,7 +225,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
         "runs a DCGM host engine of its own instead of asking the node's: a known one is refused, others are named"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "dcgm-exporter's metric of the field's name if its counters file lists it",
+        "dcgm-exporter's metric of the field's name, if its counters file lists it",
         "DCGM health watches and policies",
         "NVSentinel's gpu-health-monitor",
         "EKS node monitoring agent",

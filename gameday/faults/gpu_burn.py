@@ -84,7 +84,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "DCGM_FI_DEV_GPU_UTIL, _POWER_USAGE and _GPU_TEMP",
-        "GPUThermalThrottling and GPUTemperatureHigh if the cooling does not keep up",
+        "GPUThermalThrottling and GPUTemperatureHigh, if the cooling does not keep up",
         "GEMM rate and temperature in QA",
         "NVSentinel, which cordons on any thermal violation",
     )

@@ -52,8 +52,8 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
         "the pieces of mode fragment are only those of the process that holds them"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "free memory in QA if the plan gives it a floor",
-        "the pieces: the largest block that can still be allocated if the plan measures it",
+        "free memory in QA, if the plan gives it a floor",
+        "the pieces: the largest block that can still be allocated, if the plan measures it",
         "DCGM_FI_DEV_FB_USED and _FB_FREE, with a GPU that is not busy",
         "jobs: CUDA out of memory",
     )

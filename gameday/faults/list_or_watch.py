@@ -112,7 +112,7 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
     does_not_reach: ClassVar[str] = "the GPUs, their nodes and running pods; API servers that the client is not on"
     seen_by: ClassVar[tuple[str, ...]] = (
         "the API server's own metrics: its CPU, LISTs by resource, bytes of answers",
-        "the API canary if the server has no CPU to spare",
+        "the API canary, if the server has no CPU to spare",
     )
 
     def details(self) -> str:

@@ -35,7 +35,7 @@ class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",
-        "bandwidth preflights, such as NVSentinel's if they are switched on",
+        "bandwidth preflights, such as NVSentinel's, if they are switched on",
         "no other detector (docs/sources.md, Who notices what by default)",
     )
 

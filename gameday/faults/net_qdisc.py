@@ -38,7 +38,7 @@ class QdiscFault(Fault[P]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's pings and the all-reduce over nodes, through the interface",
-        "NetworkRetransmissions if TCP loses segments for minutes (node_exporter)",
+        "NetworkRetransmissions, if TCP loses segments for minutes (node_exporter)",
         "gpud (network latency component)",
         "no other detector (docs/sources.md, Who notices what by default)",
     )

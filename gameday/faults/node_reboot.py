@@ -40,7 +40,7 @@ class NodeRebootFault(Fault[NodeRebootParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready), kubelet's Rebooted event",
-        "alerts on node conditions and on absent series if the boot takes longer than they wait",
+        "alerts on node conditions and on absent series, if the boot takes longer than they wait",
         "gameday node-health controller (a new boot: reboot-remedied faults end)",
     )
 

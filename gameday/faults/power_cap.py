@@ -43,7 +43,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "GEMM rate and power limit in QA",
-        "DCGM_FI_DEV_POWER_VIOLATION and DCGM_FI_DEV_POWER_MGMT_LIMIT if dcgm-exporter exports them",
+        "DCGM_FI_DEV_POWER_VIOLATION and DCGM_FI_DEV_POWER_MGMT_LIMIT, if dcgm-exporter exports them",
         "straggler checks of a training job (Google's cluster-health-scanner)",
     )
 

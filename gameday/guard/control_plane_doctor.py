@@ -53,7 +53,7 @@ def check_control_plane(kubernetes: Kubernetes, prometheus: Prometheus, account:
     Args:
         kubernetes: The cluster; its account has to be allowed to list flow schemas and priority levels.
         prometheus: The cluster's Prometheus.
-        account: The client whose LIST of all Secrets is looked at.
+        account: The client that would LIST all Secrets.
     """
     yield from checked_part("kubernetes", _servers(kubernetes))
     yield from checked_part("flow control", _flow_control(kubernetes, prometheus, account))

@@ -37,7 +37,7 @@ class BackgroundView(ABC):
         """Show what comes at each of `looks`."""
 
     def looks(self, every_s: float) -> Iterator[None]:
-        """Yield every so many seconds until the view is to stop, and once more for what came last."""
+        """Yield every `every_s` seconds until the view has to stop, and once more for the rest."""
         while not self.stopped.wait(every_s):
             yield
         yield

@@ -1,6 +1,6 @@
 """The frames of a run: long-form observations, saved as Parquet beside the report.
 
-Absent data is an absent row, never 0. The first frame that is made imports pandas, which weighs as much as Prefect: a
+Missing data is a missing row, never 0. Making the first frame imports pandas, which is as large as Prefect, so a
 game-day collects columns, and makes frames of them when it ends.
 """
 
@@ -26,7 +26,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "metric": "string",
         "value": "float64",
     },
-    # one row per figure that NVML showed the agent, under the name of SampledGpu's field; source is the agent's pod
+    # one row per NVML figure from the agent, named after SampledGpu's field; source is the agent's pod
     "nvml": {
         "time": "datetime64[ns, UTC]",
         "node": "string",
@@ -43,7 +43,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "node": "string",
         "severity": "string",
     },
-    # one row per line of the log store that concerns a target
+    # one row per line of the log store about a target
     "logs": {"time": "datetime64[ns, UTC]", "node": "string", "line": "string"},
     # a pod's first sight and each change of its phase (Deleted: it is gone) or node; gpus it asks for
     "pods": {
@@ -54,8 +54,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "phase": "string",
         "gpus": "Int64",
     },
-    # one row per sample of an API server's own metrics; a label that the metric does not have is "", and labels holds
-    # those without a column, as "name=value,name=value"
+    # one row per sample of an API server's own metrics; a label that the metric lacks is "", and labels holds those
+    # without a column, as "name=value,name=value"
     "api_server": {
         "time": "datetime64[ns, UTC]",
         "server": "string",
@@ -69,7 +69,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "labels": "string",
         "value": "float64",
     },
-    # one row per sample of a scheduler's own metrics; le is the bucket of a histogram, labels the others, as
+    # one row per sample of a scheduler's own metrics; le is the bucket of a histogram, labels holds the others, as
     # "name=value,name=value"
     "scheduler": {
         "time": "datetime64[ns, UTC]",
@@ -82,7 +82,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
 }
 
 Columns = dict[str, list[object]]
-"""The rows of a frame before it is one: by column, a value for each row."""
+"""The rows of a future frame, column by column."""
 
 SORTED_BY: dict[str, list[str]] = {
     "metrics": ["metric", "node", "gpu", "time"],
@@ -100,11 +100,11 @@ SORTED_BY: dict[str, list[str]] = {
     ],
     "scheduler": ["metric", "server", "labels", "le", "time"],
 }
-"""Columns that a frame's rows are sorted by; those of the others are in the order in which they were seen."""
+"""Columns by which a frame's rows are sorted; the rows of other frames are in the order in which they were seen."""
 
 
 def columns_of(name: str, rows: Iterable[Mapping[str, object]] = ()) -> Columns:
-    """Rows as the named frame's columns; raises KeyError for a missing one."""
+    """Return rows as the named frame's columns. Raises KeyError for a missing one."""
     columns: Columns = {column: [] for column in SCHEMAS[name]}
     for row in rows:
         for column, values in columns.items():
@@ -118,13 +118,13 @@ def write_frames(tables: Mapping[str, Columns], folder: Path) -> None:
 
 
 def frame_of(name: str, columns: Columns) -> pd.DataFrame:
-    """Return the named frame of some columns, its rows sorted."""
+    """Return the named frame from its columns, with its rows sorted."""
     frame = conform(name, columns)
     return frame.sort_values(SORTED_BY[name], ignore_index=True) if name in SORTED_BY else frame
 
 
 def empty(name: str) -> pd.DataFrame:
-    """A frame of the right columns and types with no rows."""
+    """Return a frame of the right columns and types without rows."""
     return _empty(name).copy()
 
 
@@ -136,7 +136,7 @@ def _empty(name: str) -> pd.DataFrame:
 
 
 def conform(name: str, rows: pd.DataFrame | list[dict[str, object]] | Columns) -> pd.DataFrame:
-    """Rows as the named frame's columns and types; raises KeyError for a missing column."""
+    """Return rows as the named frame, with its columns and types. Raises KeyError for a missing column."""
     import pandas as pd  # noqa: PLC0415
 
     frame = pd.DataFrame(rows)
@@ -145,7 +145,7 @@ def conform(name: str, rows: pd.DataFrame | list[dict[str, object]] | Columns) -
 
 @dataclass
 class Frames:
-    """The tables of a run; the columns of each are in SCHEMAS. A table that the run could not fill is empty."""
+    """The tables of a run; SCHEMAS has their columns. A table that the run could not fill is empty."""
 
     metrics: pd.DataFrame = field(default_factory=lambda: empty("metrics"))
     nvml: pd.DataFrame = field(default_factory=lambda: empty("nvml"))
@@ -156,7 +156,7 @@ class Frames:
     scheduler: pd.DataFrame = field(default_factory=lambda: empty("scheduler"))
 
     def save(self, folder: Path) -> None:
-        """Write <name>.parquet for every frame; raises OSError."""
+        """Write <name>.parquet for every frame. Raises OSError."""
         refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in SCHEMAS:
@@ -165,7 +165,7 @@ class Frames:
 
     @classmethod
     def load(cls, folder: Path) -> Frames:
-        """Read what is there; a missing or unreadable frame is an empty one.
+        """Read the frames of a folder; a missing or unreadable frame is empty.
 
         Raises:
             OSError: The folder is a symbolic link.
@@ -175,7 +175,7 @@ class Frames:
         refuse_link(folder)
         frames = cls()
         for name in SCHEMAS:
-            # Most runs leave some frames empty, and to read one takes longer than to see that it is.
+            # Most runs leave some frames empty, and reading one takes longer than checking that it is empty.
             try:
                 with open_plain(folder / f"{name}.parquet") as opened, ParquetFile(opened) as file:  # type: ignore[no-untyped-call]
                     if file.metadata.num_rows:

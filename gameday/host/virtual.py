@@ -14,9 +14,9 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from types import MappingProxyType
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from gameday.errors import HostError, LinkError
 from gameday.host.base import (
@@ -44,43 +44,7 @@ _LOOPBACK = "127.0.0.1"
 _MAX_BODY_BYTES = 32 * 1024 * 1024
 """A ring buffer of 16 MiB, the kernel's largest default, and the same again for JSON's quoting."""
 
-M = TypeVar("M", bound=BaseModel)
-
-
-class _Lines(BaseModel):
-    lines: list[str]
-
-
-class _Content(BaseModel):
-    content: str
-
-
-class _BootId(BaseModel):
-    boot_id: str
-
-
-class _Gpus(BaseModel):
-    gpus: list[GpuSample]
-
-
-class _Users(BaseModel):
-    users: tuple[GpuUser, ...]
-
-
-class _DeviceIds(BaseModel):
-    ids: tuple[str, ...]
-
-
-class _Address(BaseModel):
-    address: str
-
-
-class _Way(BaseModel):
-    port: int
-
-
-class _Runs(BaseModel):
-    runs: bool
+T = TypeVar("T")
 
 
 class VirtualHost:
@@ -103,36 +67,34 @@ class VirtualHost:
         self._works = WorkByGpu()
 
     def write_kernel_log(self, record: str) -> None:
-        self._call("POST", "/kernel-log", {"record": encode_record(record).decode()})
+        self._post("write_kernel_log", record=encode_record(record).decode())
 
     def read_kernel_log(self) -> list[str]:
-        return self._read(_Lines, "GET", "/kernel-log").lines
+        return self._call(list[str], "read_kernel_log")
 
     def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         # The model's versions of long programs are short, so `ended` has nothing to end.
-        body = {"argv": list(argv), "timeout_s": timeout_s}
-        return self._read(ProgramResult, "POST", "/run", body, timeout_s)
+        return self._call(ProgramResult, "run", timeout_s, argv=list(argv), timeout_s=timeout_s)
 
     def read_file(self, path: str) -> str:
-        return self._read(_Content, "GET", f"/file?path={quote(path, safe='/')}").content
+        return self._call(str, "read_file", path=path)
 
     def write_file(self, path: str, content: str) -> None:
-        self._call("PUT", "/file", {"path": path, "content": content})
+        self._post("write_file", path=path, content=content)
 
     def boot_id(self) -> str:
-        return self._read(_BootId, "GET", "/boot-id").boot_id
+        return self._call(str, "boot_id")
 
     def gpus(self) -> list[GpuSample]:
         self._require_driver()
-        return sorted(self._read(_Gpus, "GET", "/gpus").gpus, key=lambda gpu: gpu.index)
+        return sorted(self._call(list[GpuSample], "gpus"), key=lambda gpu: gpu.index)
 
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
-        path = f"/pod-gpus?namespace={quote(namespace, safe='')}&pod={quote(pod, safe='')}"
-        return self._read(_DeviceIds, "GET", path).ids
+        return self._call(tuple[str, ...], "pod_gpus", namespace=namespace, pod=pod)
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
         self._require_driver()
-        return self._read(LoadResult, "POST", "/load", {"gpu": gpu, "seconds": seconds}, seconds)
+        return self._call(LoadResult, "measure_load", seconds, gpu=gpu, seconds=seconds)
 
     def start_work(self, gpu: int, order: WorkOrder) -> WorkReport:
         self._require_driver()
@@ -146,35 +108,34 @@ class VirtualHost:
 
     def end_work(self, gpu: int) -> WorkReport | None:
         last = self._works.end(gpu)
-        self._call("DELETE", f"/work?gpu={gpu}")
+        self._post("end_work", gpu=gpu)
         return last
 
     def has_work(self, gpu: int) -> bool:
-        return self._read(_Runs, "GET", f"/work?gpu={gpu}").runs
+        return self._call(bool, "has_work", gpu=gpu)
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
         self._require_driver()
-        return self._read(_Users, "GET", f"/gpu-users?gpu={gpu}").users
+        return self._call(tuple[GpuUser, ...], "gpu_users", gpu=gpu)
 
     def own_address(self) -> str:
         return _LOOPBACK  # agents' pods are processes of one machine
 
     def listen(self, interface: str) -> Listener:
-        address = self._read(_Address, "GET", f"/address?interface={quote(interface, safe='')}").address
+        address = self._call(str, "listen", interface=interface)
         listening = socket.create_server((_LOOPBACK, 0))
         return Listener(listening, address, listening.getsockname()[1])
 
     def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
         """Connect by way of the model, which passes bytes on as the interface's queue allows."""
-        body = {"interface": interface, "address": address, "port": port}
-        way = self._read(_Way, "POST", "/ways", body, timeout_s)
+        way = self._call(int, "connect", timeout_s, interface=interface, address=address, port=port)
         try:
-            return socket.create_connection((_LOOPBACK, way.port), timeout_s)
+            return socket.create_connection((_LOOPBACK, way), timeout_s)
         except OSError as error:
             raise LinkError(f"{interface} to {address}: {error.strerror or error}") from None
 
     def dcgm_engines(self) -> DcgmEngines:
-        return self._read(DcgmEngines, "GET", "/dcgm-engines")
+        return self._call(DcgmEngines, "dcgm_engines")
 
     def _require_driver(self) -> None:
         if self._environment.get(NO_DRIVER_VARIABLE):
@@ -187,15 +148,16 @@ class VirtualHost:
 
     def _start(self, gpu: int, order: WorkOrder) -> Work:
         """Start work on a GPU. Raises HostError."""
+        method = "start_work"
         connection = HTTPConnection(self._host, self._port, timeout=FIRST_REPORT_TIMEOUT_S)
         try:
             connection.connect()
         except OSError as error:
-            raise self._unreachable("POST", "/work", error) from None
+            raise self._unreachable(method, error) from None
         connected_socket = connection.sock
-        answer = self._request(connection, "POST", "/work", {"gpu": gpu, "order": order.model_dump()})
+        answer = self._request(connection, method, {"gpu": gpu, "order": order.model_dump()})
         if answer.status >= 400:
-            raise HostError(f"virtual host POST /work: HTTP {answer.status}: {_reason(answer.read(_MAX_BODY_BYTES))}")
+            raise _refusal(method, answer.status, answer.read(_MAX_BODY_BYTES))
 
         def cut_off() -> None:
             # close() would break the thread that is reading the answer.
@@ -203,51 +165,51 @@ class VirtualHost:
                 connected_socket.shutdown(socket.SHUT_RDWR)
 
         def steer(utilization: float) -> None:
-            self._call("PUT", "/work", {"gpu": gpu, "utilization": utilization})
+            self._post("steer_work", gpu=gpu, utilization=utilization)
 
         return Work(_lines(connection, answer), cut_off, steer)
 
-    def _read(self, model: type[M], method: str, path: str, body: dict[str, Any] | None = None, work_s: float = 0) -> M:
-        raw = self._call(method, path, body, work_s)
+    def _call(self, returns: type[T], method: str, work_s: float = 0, **arguments: Any) -> T:
+        """Return what a method of the host returns; raises HostError."""
+        raw = self._post(method, work_s, **arguments)
         try:
-            return model.model_validate_json(raw)
+            return TypeAdapter(returns).validate_json(raw)
         except ValidationError as error:
-            raise HostError(f"virtual host {method} {path}: unexpected answer: {error.errors()[0]['msg']}") from None
+            raise HostError(f"virtual host {method}: unexpected answer: {error.errors()[0]['msg']}") from None
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None, work_s: float = 0) -> bytes:
+    def _post(self, method: str, work_s: float = 0, **arguments: Any) -> bytes:
         """Return the body of a 2xx answer; `work_s` is the time in seconds that the host may need before it answers."""
         connection = HTTPConnection(self._host, self._port, timeout=work_s + _ANSWER_TIMEOUT_S)
         try:
-            answer = self._request(connection, method, path, body)
+            answer = self._request(connection, method, arguments)
             raw = answer.read(_MAX_BODY_BYTES)
         except (OSError, HTTPException) as error:
-            raise self._unreachable(method, path, error) from None
+            raise self._unreachable(method, error) from None
         finally:
             connection.close()
-        if answer.status == LINK_STATUS:
-            raise LinkError(_reason(raw))
         if answer.status >= 400:
-            raise HostError(f"virtual host {method} {path}: HTTP {answer.status}: {_reason(raw)}")
+            raise _refusal(method, answer.status, raw)
         return raw
 
-    def _request(
-        self, connection: HTTPConnection, method: str, path: str, body: dict[str, Any] | None = None
-    ) -> HTTPResponse:
+    def _request(self, connection: HTTPConnection, method: str, arguments: Mapping[str, Any]) -> HTTPResponse:
         """Return the answer with its body unread. Raises HostError."""
+        headers = {"Content-Type": "application/json"}
         try:
-            connection.request(
-                method,
-                self._path + path,
-                body=None if body is None else json.dumps(body),
-                headers={"Content-Type": "application/json"} if body is not None else {},
-            )
+            connection.request("POST", f"{self._path}/call/{method}", json.dumps(arguments), headers)
             return connection.getresponse()
         except (OSError, HTTPException, UnicodeError) as error:
             connection.close()
-            raise self._unreachable(method, path, error) from None
+            raise self._unreachable(method, error) from None
 
-    def _unreachable(self, method: str, path: str, error: Exception) -> HostError:
-        return HostError(f"virtual host {self._host}:{self._port} {method} {path}: {error or type(error).__name__}")
+    def _unreachable(self, method: str, error: Exception) -> HostError:
+        return HostError(f"virtual host {self._host}:{self._port} {method}: {error or type(error).__name__}")
+
+
+def _refusal(method: str, status: int, raw: bytes) -> HostError:
+    """Return the error of an answer; a connection that the model's network stops has its own."""
+    if status == LINK_STATUS:
+        return LinkError(_reason(raw))
+    return HostError(f"virtual host {method}: HTTP {status}: {_reason(raw)}")
 
 
 def _lines(connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Close a run: last look, frames, watches, ledger, leases, costs. Every part is tried, also after another failed."""
+"""Close a run: last look, frames, watches, ledger, leases, costs. Every part is tried, even after another failed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gameday.values.results import Cleanliness, Step, StepOutcome
 
 
 class Closing:
-    """The parts still to do to close a run; the last part added is done first."""
+    """The remaining parts of closing a run; the last part added is done first."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -44,13 +44,13 @@ class Closing:
         self.add("end the history", partial(_end_history, record))
 
     def add(self, name: str, part: Callable[[], object]) -> None:
-        """Add a part; `name` says in a problem which one failed."""
+        """Add a part; `name` identifies it in a problem if it fails."""
         self._parts.append((name, part))
 
     def close(self) -> None:
-        """Do what is left. A part that fails is a problem in the history; the next one is done all the same.
+        """Do the remaining parts. A part that fails becomes a problem in the history, and the next one is still done.
 
-        A part that is interrupted by anything but an Exception is still left, so that this can be called again.
+        A part that is interrupted by anything but an Exception stays, so that this can be called again.
         """
         while self._parts:
             name, part = self._parts[-1]
@@ -62,9 +62,9 @@ class Closing:
 
 
 def insist(act: Callable[[], object]) -> None:
-    """Run `act`, and once more if something breaks into it; then let what broke in pass.
+    """Run `act`, and once more if something interrupts it; then raise the interruption.
 
-    Prefect throws into a flow whose concurrency slot it cannot renew, at any instruction, and once.
+    Prefect interrupts a flow once, at any instruction, if it cannot renew the flow's concurrency slot.
     """
     try:
         act()
@@ -74,13 +74,13 @@ def insist(act: Callable[[], object]) -> None:
 
 
 def unless_ended(folder: Path | None, part: Callable[[], object]) -> None:
-    """Do a part that asks the cluster, but not where this is a virtual one that has ended: nobody would answer."""
+    """Do a part that asks the cluster, unless it is a virtual cluster that has ended and cannot answer."""
     if not why_ended(folder):
         part()
 
 
 def note_steps_not_reached(record: RunRecord) -> None:
-    """Note every step that the run's early end kept from starting."""
+    """Note every step that did not start because the run ended early."""
     history = record.journal.history()
     settled = {event.step for event in history.of(StepStarted)} | {event.step for event in history.of(StepEnded)}
     why = _why_not_reached(history.of(StepEnded))
@@ -96,9 +96,9 @@ def _why_not_reached(ended: Sequence[StepEnded]) -> str:
 
 
 def look_last(run: Run) -> None:
-    """Note the targets once more where something was undone after QA's look: a node that it kept out may be back.
+    """Note the targets once more if something was undone after QA's look: an excluded node may be back.
 
-    A quarantine that somebody put back after the run had taken it off is settled as dirty.
+    If somebody restored a quarantine after the run had lifted it, it is settled as dirty.
     """
     nodes = [target.node for target in chosen_targets(run.history())]
     if not _is_last_word_a_look(run.history()):
@@ -117,14 +117,14 @@ def _is_last_word_a_look(history: History) -> bool:
 
 
 def save_frames(run: Run) -> None:
-    """Collect what the frames are made of, and write them into the run's folder."""
+    """Collect the data of the frames, and write them into the run's folder."""
     folder = run.record.folder
     if why_ended(run.profile.rehearsal):
-        # Alerts since the last look are in no history; what was not seen to fire is then no proof that it did not.
+        # No history has the alerts since the last look, so an alert that was not seen may still have fired.
         why, hint = "it ended with the virtual cluster", "play the game-day again"
         run.note(PrometheusFellBehind(since=run.record.started, until=run.clock.now(), why=why, hint=hint))
         return
-    if run.record.why_unwritten:  # what room is left is for the history's end and the report
+    if run.record.why_unwritten:  # the remaining room is for the history's end and the report
         run.problem("the frames are left out, to keep the room for the report: no series is in it")
         return
     try:
@@ -134,7 +134,7 @@ def save_frames(run: Run) -> None:
 
 
 def close_ledger(record: RunRecord, ledger: RunLedger) -> None:
-    """Delete a ledger whose every entry is clean. Comes before the leases: one whose run holds none is a dead run's."""
+    """Delete a ledger with only clean entries. This comes before the leases: without them the run would seem dead."""
     try:
         ledger.stored.delete() if ledger.stored.all_clean() else ledger.stored.flush()
     except AdapterError as error:
@@ -142,7 +142,7 @@ def close_ledger(record: RunRecord, ledger: RunLedger) -> None:
 
 
 def note_costs(record: RunRecord, servers: Servers) -> None:
-    """Note what the run cost the servers and this machine."""
+    """Note the run's cost to the servers and to this machine."""
     for cost in servers.costs():
         record.note(cost)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -150,7 +150,7 @@ def note_costs(record: RunRecord, servers: Servers) -> None:
 
 
 def worst_cleanliness(history: History) -> Cleanliness:
-    """Return the worst that was read back after any undo; UNKNOWN for an intent without an undo."""
+    """Return the worst state read back after any undo; UNKNOWN for an intent without an undo."""
     settled = {undone.intent: undone.cleanliness for undone in history.of(FaultUndone)}
     found = [settled.get(intent.intent, Cleanliness.UNKNOWN) for intent in history.of(IntentRecorded)]
     for worst in (Cleanliness.DIRTY, Cleanliness.UNKNOWN):

@@ -76,7 +76,7 @@ def _undo_in_cluster(run: Run, *, return_without_qa: bool) -> None:
         reconcile_with_reaper(run)
     if not return_without_qa and _leaves_qa_out(run):
         for node in {entry.node for entry in run.ledger.open_entries() if isinstance(entry.undo, RestoreNode)}:
-            keep_out_of_service(run, node or "", "the flow has no QA step, so that nobody proved the node good")
+            keep_out_of_service(run, node or "", "the flow has no QA step, so the node was not proved good")
     _undo_all(run, lambda entry: isinstance(entry.undo, RestoreNode))
 
 

@@ -6,11 +6,9 @@ import difflib
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from io import StringIO
 from pathlib import Path as FilePath
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 
 from gameday.documents.explain import Tagged, explain
 from gameday.documents.read import decode, read
@@ -70,6 +68,8 @@ class LoadedPlan:
     """The file as it was read; a run keeps it beside its history as plan.yaml."""
     sha256: str
     """Hash of `source`, in hexadecimal."""
+    file: FilePath
+    """The file's path; a detector's profile that the plan names by a path is relative to its folder."""
     from_detector: FromDetector | None = None
     """The detector's part of the plan; None if the plan names no detector."""
     detector_warnings: tuple[DetectorWarning, ...] = ()
@@ -120,30 +120,6 @@ class LoadedPlan:
         what, fix = f"this plan has no scale {shown(name)}", f"its scales: {', '.join((AS_WRITTEN, *self.scales))}"
         raise DocumentError([DocumentProblem(self.plan.name, None, None, "scales", None, what, fix)])
 
-    def text_at_scale(self, name: str, folder: FilePath) -> str:
-        """Return the document of this plan at one of its scales, which is a whole plan and good in any folder.
-
-        Args:
-            name: The scale.
-            folder: Folder of this plan's file, from which its detectors' relative paths count.
-        """
-        text, file = decode(self.source, self.plan.name), self.plan.name
-        data = source_of_scale(parse(text, file), name, self.plan.scales[name]).data
-        for keys in (data, *(arm.get("set", {}) for arm in (data.get("arms") or {}).get("compare", ()))):
-            if keys.get("detector"):
-                keys["detector"] = beside_plan(keys["detector"], folder.resolve())
-        yaml, out = YAML(pure=True), StringIO()
-        yaml.dump(data, out)
-        return out.getvalue()
-
-
-def beside_plan(detector: str, folder: FilePath) -> str:
-    """Return a plan's `detector`: a name as it is, and a path as it is from the folder of the plan's file.
-
-    So a plan and the profile that it names can be moved together.
-    """
-    return str(folder / detector) if detector.endswith((".yaml", ".yml")) else detector
-
 
 def load_plan(
     path: FilePath, faults: Mapping[str, type[FaultParameters]], remediations: Collection[str] | None = None
@@ -168,17 +144,18 @@ def parse_plan(
     remediations: Collection[str] | None = None,
 ) -> LoadedPlan:
     """Validate a plan as `load_plan` does, for bytes already read; `file` is only named in problems."""
-    parsed = parse(decode(source, file), file)
+    parsed, sha256 = parse(decode(source, file), file), hashlib.sha256(source).hexdigest()
 
-    def validated(document: Source) -> Plan:
-        return _validated(document, file, faults, remediations)
+    def loaded(document: Source, at: Path, arm: Arm | None) -> LoadedPlan:
+        plan = _validated(document, file, faults, remediations)
+        return LoadedPlan(plan, source, sha256, FilePath(file), arm=arm, at=at)
 
-    whole = _with_arms(source, parsed, validated, ())
+    whole = _with_arms(parsed, loaded, ())
     scales, problems = {}, []
     for name, scale in whole.plan.scales.items():
         try:
             at = source_of_scale(parsed, name, scale)
-            scales[name] = _with_arms(source, at, validated, ("scales", name, "set"))
+            scales[name] = _with_arms(at, loaded, ("scales", name, "set"))
         except DocumentError as error:
             problems += [replace(one, message=f"at the scale {name}: {one.message}") for one in error.problems]
     if problems:
@@ -186,21 +163,18 @@ def parse_plan(
     return replace(whole, scales=scales)
 
 
-def _with_arms(source: bytes, parsed: Source, validated: Callable[[Source], Plan], at: Path) -> LoadedPlan:
-    """Return the plan of a document, and of each of its arms; `at` is the document's path in the file."""
-    sha256 = hashlib.sha256(source).hexdigest()
-    plan = validated(parsed)
+def _with_arms(parsed: Source, loaded: Callable[[Source, Path, Arm | None], LoadedPlan], at: Path) -> LoadedPlan:
+    """Return the plan of a document, with its arms; `at` is the document's path in the file."""
+    whole = loaded(parsed, at, None)
     arms, problems = [], []
-    for number, arm in enumerate(plan.arms.compare if plan.arms else ()):
+    for number, arm in enumerate(whole.plan.arms.compare if whole.plan.arms else ()):
         try:
-            changed = validated(source_of_arm(parsed, number, arm))
+            arms.append(loaded(source_of_arm(parsed, number, arm), (*at, "arms", "compare", number, "set"), arm))
         except DocumentError as error:
             problems += [replace(one, message=f"in the arm {arm.name}: {one.message}") for one in error.problems]
-        else:
-            arms.append(LoadedPlan(changed, source, sha256, arm=arm, at=(*at, "arms", "compare", number, "set")))
     if problems:
         raise DocumentError(problems)
-    return LoadedPlan(plan, source, sha256, at=at, arms=tuple(arms))
+    return replace(whole, arms=tuple(arms))
 
 
 def _validated(

@@ -24,7 +24,7 @@ class DriverRestart(Remediation):
     """
 
     name: ClassVar[str] = "driver-restart"
-    summary: ClassVar[str] = "Restarts nvidia-persistenced, with which the driver initialises every GPU again"
+    summary: ClassVar[str] = "Restarts nvidia-persistenced, so that the driver initialises every GPU again"
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
 
     def repair(self, gpu: int | None, host: Host, lines: list[str]) -> None:

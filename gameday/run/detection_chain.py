@@ -24,7 +24,7 @@ class DetectionChain:
 
         Args:
             hop: The link of the chain.
-            node: The node whose fault is being detected.
+            node: The node with the fault that is being detected.
             at: When it happened, by the clock that `source` names.
             source: The source of the time, for the report.
         """

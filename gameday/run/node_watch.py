@@ -68,7 +68,7 @@ class NodeWatch:
 
         Args:
             kubernetes: The cluster.
-            run_id: The run whose own pods are followed elsewhere.
+            run_id: The run; its own pods are followed elsewhere.
             note: Writes an event into the history; called in the watches' threads.
             pod_states: Collects the states of the targets' pods.
             own_pods: The run's own pods; None if it has none.

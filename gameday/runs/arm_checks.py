@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from pathlib import Path
 
 from gameday.checks.run import run_checks
 from gameday.documents.problems import dotted
@@ -21,12 +20,11 @@ def known_checks(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted({verdict.check for verdict in run_checks(plan, History(()), Frames())}))
 
 
-def refuse_unknown_checks(loaded: LoadedPlan, path: Path) -> None:
+def refuse_unknown_checks(loaded: LoadedPlan) -> None:
     """Do nothing where every check that an arm names judges that arm's runs.
 
     Args:
         loaded: The plan, with its arms, completed by its detector's profile.
-        path: Its file.
 
     Raises:
         DocumentError: An arm names another check.
@@ -38,15 +36,14 @@ def refuse_unknown_checks(loaded: LoadedPlan, path: Path) -> None:
             for number, check in enumerate(getattr(one.arm, key)):
                 if check not in known:
                     at = (*one.at[:-1], key, number)
-                    problems.append(_unknown(loaded, path, at, check, known))
+                    problems.append(_unknown(loaded, at, check, known))
     if problems:
         raise DocumentError(problems)
 
 
-def _unknown(
-    loaded: LoadedPlan, path: Path, at: tuple[str | int, ...], check: str, known: tuple[str, ...]
-) -> DocumentProblem:
-    line, column = parse(loaded.source.decode("utf-8-sig"), str(path)).place(at).value
+def _unknown(loaded: LoadedPlan, at: tuple[str | int, ...], check: str, known: tuple[str, ...]) -> DocumentProblem:
+    file = str(loaded.file)
+    line, column = parse(loaded.source.decode("utf-8-sig"), file).place(at).value
     near = difflib.get_close_matches(check, known, n=1, cutoff=0.6)
     fix = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
-    return DocumentProblem(str(path), line, column, dotted(at), shown(check), "no check of this arm's runs", fix)
+    return DocumentProblem(file, line, column, dotted(at), shown(check), "no check of this arm's runs", fix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -106,27 +106,34 @@ def choose_plans(
 
 def read_plan(name: str, folders: Sequence[Path], cluster: ClusterProfile | None) -> tuple[ChosenPlan, timedelta, str]:
     """Return a plan as the cluster plays it, its wait by its file, and why a guest's rehearsal cannot play it."""
-    path = find_plan(name)
-    one = ChosenPlan(name, load_complete_plan(path, folders))
-    refuse_unknown_checks(one.loaded, path)
+    guest = cluster.guest if cluster else None
+    watching = cluster.detector if cluster and not guest else None
+    one = ChosenPlan(name, load_complete_plan(find_plan(name), folders, watching))
+    refuse_unknown_checks(one.loaded)
     written = one.longest_wait
-    why = why_not_played_by_guest(one.plan) if cluster and cluster.guest else ""
-    if cluster and cluster.guest and not why:
-        one = ChosenPlan(name, played_by_guest(one.loaded, cluster))
+    why = why_not_played_by_guest(one.plan) if guest else ""
+    if cluster and guest and not why:
+        one = ChosenPlan(name, _played_by_guest(one.loaded, cluster))
     return one, written, why
 
 
-def plan_with_arms(name: str, folders: Sequence[Path] = ()) -> ChosenPlan:
-    """Return a plan that has arms, by its name or path, completed by its detector.
+def plan_with_arms(name: str, loaded: LoadedPlan, cluster: ClusterProfile) -> ChosenPlan:
+    """Return a plan that has arms, as the cluster plays them.
 
-    Raises DocumentError for a plan that cannot be read, or that has none.
+    Args:
+        name: The name or path that the plan was asked for by.
+        loaded: The plan.
+        cluster: The cluster.
+
+    Raises:
+        DocumentError: The plan has no arms, or they name checks that nobody has.
     """
-    path = find_plan(name)
-    loaded = load_complete_plan(path, folders)
     if not loaded.arms:
         what, fix = "this plan has no arms to compare", f"`gameday run {name}` plays it as one game-day"
-        raise DocumentError([DocumentProblem(str(path), None, None, "arms", None, what, fix)])
-    refuse_unknown_checks(loaded, path)
+        raise DocumentError([DocumentProblem(str(loaded.file), None, None, "arms", None, what, fix)])
+    refuse_unknown_checks(loaded)
+    if cluster.guest:
+        loaded = replace(loaded, arms=tuple(_played_by_guest(arm, cluster) for arm in loaded.arms))
     return ChosenPlan(name, loaded)
 
 
@@ -146,7 +153,7 @@ def played_here(chosen: Sequence[ChosenPlan], lab: Path | None) -> tuple[list[Ch
     return [one for one in chosen if one.plan.name not in names], left_out
 
 
-def played_by_guest(loaded: LoadedPlan, cluster: ClusterProfile) -> LoadedPlan:
+def _played_by_guest(loaded: LoadedPlan, cluster: ClusterProfile) -> LoadedPlan:
     """Return a plan as it is played where a guest watches: by the guest's detector profile, if it has one.
 
     Raises DocumentError where that profile cannot be read.

@@ -89,6 +89,23 @@ def test_the_cluster_learns_whether_kube_state_metrics_is_wanted(
     assert asked == [wanted]
 
 
+def test_a_plan_is_read_once(private_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[Path] = []
+
+    def counted(path: Path) -> bytes:
+        files.append(path)
+        return path.read_bytes()
+
+    def cluster(_: Blueprint) -> None:
+        raise CommandError("the test ends here")
+
+    monkeypatch.setattr("gameday.plan.load.read", counted)
+    monkeypatch.setattr("gameday.rehearsal.cluster.RehearsalCluster", cluster)
+    monkeypatch.chdir(private_tmp)
+    assert run(["rehearse"]) == ExitCode.USAGE
+    assert [path.name for path in files] == ["gpu-fell-off-the-bus.yaml"]
+
+
 def test_a_plan_that_no_rule_can_show_where_this_detector_watches_is_refused(
     private_tmp: Path, tmp_path: Path, capsys: Capture
 ) -> None:

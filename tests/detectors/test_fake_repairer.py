@@ -102,7 +102,7 @@ async def repaired(run: Callable[[list[str]], Awaitable[ProgramResult]], pci: st
         given_back.append(True)
 
     app = web.Application()
-    app.router.add_post("/hosts/n1/run", serve)
+    app.router.add_post("/hosts/n1/call/run", serve)
     stack = load_detector("nvsentinel").repairs
     assert stack is not None
     async with TestServer(app) as hosts:

@@ -270,11 +270,6 @@ scales:
 
 
 def test_a_detectors_file_is_found_from_the_plans_own_folder_at_a_scale_too(tmp_path: Path) -> None:
-    own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
-    (own / "sub").mkdir(parents=True)
-    elsewhere.mkdir()
-    loaded = completed(own, EXPECT_NOTHING, f"{EXPECT_NOTHING}\n{SCALED}")
-    (elsewhere / "talk.yaml").write_text(loaded.text_at_scale("talk", own), encoding="utf-8")
-    again = load_complete_plan(elsewhere / "talk.yaml")
-    assert [one.from_detector for one in again.played] == [one.from_detector for one in loaded.of_scale("talk").played]
-    assert [one.from_detector.detector for one in again.played if one.from_detector] == ["ours", "ours", "nvsentinel"]
+    (tmp_path / "sub").mkdir()
+    talk = completed(tmp_path, EXPECT_NOTHING, f"{EXPECT_NOTHING}\n{SCALED}").of_scale("talk")
+    assert [one.from_detector.detector for one in talk.played if one.from_detector] == ["ours", "ours", "nvsentinel"]

@@ -6,6 +6,7 @@ import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -206,7 +207,7 @@ class FakeRun:
 
     def __init__(self, plan: Plan, profile: ClusterProfile, *nodes: NodeSnapshot, clock: Clock = Clock()) -> None:
         self.id, self.plan, self.profile = "20260101-000000", plan, profile
-        loaded = LoadedPlan(plan, b"", "")
+        loaded = LoadedPlan(plan, b"", "", Path("plan.yaml"))
         self.record = SimpleNamespace(
             loaded=loaded,
             step=Step.AWAIT_ALERT,

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+
+from pydantic_core import to_json
 
 from gameday.errors import HostError, LinkError
 from gameday.host.base import (
@@ -87,7 +88,7 @@ class FakeHost:
 
     def write_kernel_log(self, record: str) -> None:
         self._maybe_refuse("write_kernel_log")
-        self.log.append(f"[{len(self.log):5d}.000000] {record.partition('>')[2]}")
+        self.log.append(f"[{len(self.log):5d}.000000] {record.partition('>')[2].rstrip()}")
 
     def read_kernel_log(self) -> list[str]:
         self._maybe_refuse("read_kernel_log")
@@ -218,27 +219,17 @@ class VirtualHostServer:
 
 def _handler(host: FakeHost) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._serve("GET")
-
         def do_POST(self) -> None:
-            self._serve("POST")
-
-        def do_PUT(self) -> None:
-            self._serve("PUT")
-
-        def _serve(self, method: str) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-            url = urlsplit(self.path)
+            arguments = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             try:
-                answer = _answer(host, method, url.path.removeprefix("/hosts/node-1"), parse_qs(url.query), body)
+                answer = getattr(host, self.path.removeprefix("/hosts/node-1/call/"))(**arguments)
             except HostError as error:
                 self._send(503, {"error": str(error)})
             else:
-                self._send(204 if answer is None else 200, answer)
+                self._send(200, answer)
 
         def _send(self, status: int, answer: Any) -> None:
-            raw = b"" if answer is None else json.dumps(answer).encode()
+            raw = to_json(answer)
             self.send_response(status)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
@@ -248,26 +239,3 @@ def _handler(host: FakeHost) -> type[BaseHTTPRequestHandler]:
             pass
 
     return Handler
-
-
-def _answer(host: FakeHost, method: str, path: str, query: dict[str, list[str]], body: dict[str, Any]) -> Any:
-    match method, path:
-        case "POST", "/kernel-log":
-            return host.write_kernel_log(body["record"].removesuffix("\n"))
-        case "GET", "/kernel-log":
-            return {"lines": host.read_kernel_log()}
-        case "POST", "/run":
-            return host.run(body["argv"], body["timeout_s"]).model_dump()
-        case "GET", "/file":
-            return {"content": host.read_file(query["path"][0])}
-        case "PUT", "/file":
-            return host.write_file(body["path"], body["content"])
-        case "GET", "/boot-id":
-            return {"boot_id": host.boot_id()}
-        case "GET", "/pod-gpus":
-            return {"ids": host.pod_gpus(query["namespace"][0], query["pod"][0])}
-        case "GET", "/gpus":
-            return {"gpus": [gpu.model_dump() for gpu in host.gpus()]}
-        case "POST", "/load":
-            return host.measure_load(body["gpu"], body["seconds"]).model_dump()
-    raise HostError(f"no {method} {path}")

@@ -58,7 +58,7 @@ def test_an_answer_of_another_shape_is_a_host_error(server: VirtualHostServer) -
 def test_a_host_that_does_not_answer_is_a_host_error() -> None:
     server = VirtualHostServer(FakeHost())
     server.close()
-    with pytest.raises(HostError, match=r"boot-id: .*[Rr]efused"):
+    with pytest.raises(HostError, match=r"boot_id: .*[Rr]efused"):
         VirtualHost(server.url).boot_id()
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory
+from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory, Host
 from gameday.host.virtual import VirtualHost
+from gameday.rehearsal.nodes.host_calls import CALLS
 from gameday.rehearsal.nodes.logship import LogShipper
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.server import application
@@ -122,5 +124,35 @@ def test_users_of_a_gpu_include_the_daemon_and_our_own_work(served: Served, host
 def test_a_host_that_does_not_answer_is_a_host_error(tmp_path: Path) -> None:
     served = Served(tmp_path)
     served.close()
-    with pytest.raises(HostError, match=r"POST /work: .*[Rr]efused"):
+    with pytest.raises(HostError, match=r"start_work: .*[Rr]efused"):
         VirtualHost(served.url).start_work(0, Burn())
+
+
+def test_only_the_methods_of_a_host_may_be_called_and_only_with_their_own_arguments(tmp_path: Path) -> None:
+    here = {"work_report", "own_address", "api_server"}  # the agent's own process answers these
+    assert set(CALLS) | here == {name for name in vars(Host) if not name.startswith("_")}
+
+    async def asked(client: TestClient[web.Request, web.Application], method: str, body: str) -> tuple[int, str]:
+        answer = await client.post(f"/hosts/node-1/call/{method}", data=body)
+        return answer.status, str((await answer.json())["error"])
+
+    async def play() -> None:
+        nodes = VirtualNodes(Settings(1, 4, "node", 0.01, tmp_path), LogShipper(None))
+        async with TestClient(TestServer(application(nodes))) as client:
+            for method in ("__init__", "machine", "nobody"):
+                status, said = await asked(client, method, "{}")
+                assert (status, "its calls are write_kernel_log, " in said) == (404, True), method
+            for body in (
+                "{",
+                "[]",
+                '{"argv": []}',
+                '{"argv": ["true"], "timeout_s": 9999}',
+                '{"argv": ["true"], "timeout_s": 1, "self": 1}',
+            ):
+                assert (await asked(client, "run", body))[0] == 400, body
+            assert await asked(client, "has_work", '{"gpu": "one"}') == (
+                400,
+                "gpu: Input should be a valid integer, unable to parse string as an integer",
+            )
+
+    asyncio.run(play())

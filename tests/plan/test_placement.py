@@ -24,4 +24,4 @@ def test_the_shipped_control_differs_by_the_preference_alone_and_must_break() ->
     wanted = ours.plan.expect.placement
     assert wanted is not None and wanted.prefers_fast
     assert control.plan.expect.placement == wanted.model_copy(update={"prefers_fast": False})
-    refuse_unknown_checks(loaded, path)
+    refuse_unknown_checks(loaded)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gameday.errors import DocumentError
@@ -49,13 +47,6 @@ def test_a_scale_is_a_whole_plan_with_a_name_and_arms_of_its_own() -> None:
 def test_small_is_the_plan_as_it_is_written() -> None:
     loaded = parse(SCALED)
     assert loaded.of_scale("small") is loaded
-
-
-def test_the_document_at_a_scale_is_a_plan_by_itself() -> None:
-    loaded = parse(SCALED)
-    again = parse(loaded.text_at_scale("talk", Path()))
-    assert again.plan == loaded.of_scale("talk").plan
-    assert [one.plan for one in again.arms] == [one.plan for one in loaded.of_scale("talk").arms]
 
 
 def test_a_scale_that_the_plan_lacks_is_named_with_those_it_has() -> None:

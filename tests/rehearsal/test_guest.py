@@ -15,6 +15,7 @@ import pytest
 
 from gameday.cluster.profile import load_profile
 from gameday.guests.load import load_guest
+from gameday.host.virtual import VirtualHost
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.rehearsal.folder import STATE
@@ -120,8 +121,8 @@ def test_a_guest_watches_and_leaves_nothing(tmp_path: Path) -> None:
 
         eventually(shown, lambda found: all(one["state"] == "running" for one in found.values()))
         hosts = cluster.child("nodes").ready["hosts"]
-        record = {"record": "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"}
-        httpx.post(f"{hosts}/gpu-node-2/kernel-log", json=record, trust_env=False).raise_for_status()
+        fallen = "<3>NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
+        VirtualHost(f"{hosts}/gpu-node-2").write_kernel_log(fallen)
         admin = cluster.admin_kubeconfig
         assert TAINT.items() <= eventually(lambda: taints(admin, "gpu-node-2"), bool)[0].items()
         assert taints(admin, "gpu-node-1") == []

@@ -154,10 +154,10 @@ def test_only_the_nodes_push_lines_to_the_log_store(cluster: RehearsalCluster) -
 
 def test_only_agents_reach_the_virtual_hosts(cluster: RehearsalCluster) -> None:
     hosts: str = cluster.child("nodes").ready["hosts"]
-    assert httpx.get(f"{hosts}/gpu-node-1/gpus", trust_env=False).status_code == 200
+    assert httpx.get(f"{hosts}/gpu-node-1/kernel-log", trust_env=False).status_code == 200
     server = hosts.rsplit("/", 2)[0]
     for path in ("hosts", "/hosts", "wrong/hosts", "%2e/hosts"):
-        assert httpx.get(f"{server}/{path}/gpu-node-1/gpus", trust_env=False).status_code == 404
+        assert httpx.get(f"{server}/{path}/gpu-node-1/kernel-log", trust_env=False).status_code == 404
 
 
 def test_the_api_server_answers_nobody_without_an_account(cluster: RehearsalCluster) -> None:

@@ -52,7 +52,7 @@ def approval_of(
     cluster: ClusterProfile | None = None,
 ) -> SeasonApproval:
     season = OpenSeason("season-1", runner, Abort())
-    chosen = [ChosenPlan(one.name, LoadedPlan(one, b"", "")) for one in (ASKING, PLAIN)]
+    chosen = [ChosenPlan(one.name, LoadedPlan(one, b"", "", Path("plan.yaml"))) for one in (ASKING, PLAIN)]
     return approve_season(season, cluster or profile(), chosen, runs, by, folder)
 
 

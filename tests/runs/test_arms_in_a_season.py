@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError, RefusedError
 from gameday.history.events import AlertSeen
@@ -101,10 +102,14 @@ def plan_file(folder: Path, arms: dict[str, object]) -> str:
     return str(folder / "two.yaml")
 
 
+def with_arms(path: str) -> ChosenPlan:
+    return plan_with_arms(path, load_complete_plan(Path(path)), ClusterProfile.model_construct())
+
+
 def test_a_check_that_judges_no_run_of_the_arm_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     wrong = [{"name": "a"}, {"name": "b", "must_break": ["alert-fire"]}]
     name = plan_file(tmp_path, {"compare": wrong})
-    for read in (lambda: plan_with_arms(name), lambda: choose_plans([name], within=None, at_once=1)):
+    for read in (lambda: with_arms(name), lambda: choose_plans([name], within=None, at_once=1)):
         with pytest.raises(DocumentError, match="did you mean `alert-fires`") as caught:
             read()
         (problem,) = caught.value.problems
@@ -115,7 +120,7 @@ def test_a_check_that_judges_no_run_of_the_arm_is_refused_with_a_suggestion(tmp_
 def test_a_plan_without_arms_is_no_comparison(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_bytes(chosen("one").loaded.source)
     with pytest.raises(DocumentError, match="no arms to compare"):
-        plan_with_arms(str(tmp_path / "one.yaml"))
+        with_arms(str(tmp_path / "one.yaml"))
 
 
 def test_a_comparison_is_refused_whole() -> None:
@@ -134,7 +139,7 @@ def test_the_example_of_the_page_is_a_good_plan(tmp_path: Path) -> None:
     example, *_ = re.findall(r"```yaml\n(.*?)```", (root / "docs" / "arms.md").read_text(encoding="utf-8"), re.DOTALL)
     plan = (root / "plans" / "xid-95-uncontained-ecc.yaml").read_text(encoding="utf-8")
     (tmp_path / "p.yaml").write_text(plan + example, encoding="utf-8")
-    assert [one.arm.name for one in plan_with_arms(str(tmp_path / "p.yaml")).loaded.arms if one.arm] == [
+    assert [one.arm.name for one in with_arms(str(tmp_path / "p.yaml")).loaded.arms if one.arm] == [
         "ours",
         "nvsentinel",
         "nobody",

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from gameday.cli.digest import digest, index, prune
-from gameday.cli.game_day import report
+from gameday.cli.report import report
 from gameday.cli.verdicts import print_result
 from gameday.errors import CommandError, RefusedError
 from gameday.history.events import Event, FaultInjected, RunEnded

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 from tests.support.mock_nvml import MockNvml, compile_nvml
@@ -64,7 +64,7 @@ def new_run(world: Administrator, tmp_path: Path) -> Iterator[NewRun]:
         folder.mkdir()
         cluster = world.profile_of("gameday-runner").model_copy(update=profile or {})
         loaded = quick_plan(running_pods, **targets)
-        changed = LoadedPlan(change(loaded.plan), loaded.source, loaded.sha256)
+        changed = replace(loaded, plan=change(loaded.plan))
         run = unopened_run(folder, folder.name, changed, cluster, clock=world.clock, connect=world.connect)
         runs.append(run)
         return runs[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def loaded_plan(content: Mapping[str, Any]) -> LoadedPlan:
 
 def with_plan(loaded: LoadedPlan, **changes: Any) -> LoadedPlan:
     """Return the plan with some of its parts replaced by models."""
-    return LoadedPlan(loaded.plan.model_copy(update=changes), loaded.source, loaded.sha256)
+    return replace(loaded, plan=loaded.plan.model_copy(update=changes))
 
 
 def unopened_run(

@@ -24,7 +24,7 @@ from gameday.text import printable
 _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """The key of the results, in DCGM 4 and in DCGM 3."""
 _READS_ONLY = "deployment"
-"""The category of level 1, whose tests put no work on a GPU."""
+"""The category of level 1; its tests put no work on a GPU."""
 _PASSED = "pass"
 _FAILED = frozenset(("fail", "warn"))
 _LEFT_OUT = frozenset(("skip", "not run"))

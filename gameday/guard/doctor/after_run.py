@@ -32,7 +32,7 @@ def ask_after_run(record: RunRecord, profile: ClusterProfile, servers: Servers) 
     Nothing is asked if there are no such steps, and no more once the run has been asked to stop. It only reads.
 
     Args:
-        record: A run whose changes are undone.
+        record: The record of a run that is undone.
         profile: The cluster.
         servers: The adapters of its servers.
     """

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import httpx
-
 from gameday.detectors.models import Repairs
 from gameday.errors import HostError
 from gameday.host.base import ProgramResult
+from gameday.host.virtual import VirtualHost
 from gameday.plan.repair_chain import Sign
 from gameday.rehearsal.fake_detector.actions import Actions
 from gameday.values.results import RepairHop, RepairKind
@@ -63,7 +62,7 @@ class FakeRepairer:
                 await self._validate(node)
                 await self._show(node, RepairHop.VALIDATED)
             await give_back()
-        except (ApiError, HostError, httpx.HTTPError) as error:
+        except (ApiError, HostError) as error:
             log.warning("repair of %s given up: %s", node, error)
 
     async def _drain(self, node: str) -> None:
@@ -116,11 +115,7 @@ class FakeRepairer:
             raise HostError(f"{node} stays out, because its validation failed: {said}")
 
     async def _run(self, node: str, argv: Sequence[str]) -> ProgramResult:
-        body = {"argv": list(argv), "timeout_s": _ORDER_TIMEOUT_S}
-        async with httpx.AsyncClient(timeout=2 * _ORDER_TIMEOUT_S, trust_env=False) as http:
-            answer = await http.post(f"{self._hosts_url}/{node}/run", json=body)
-            answer.raise_for_status()
-        return ProgramResult.model_validate_json(answer.content)
+        return await asyncio.to_thread(VirtualHost(f"{self._hosts_url}/{node}").run, argv, _ORDER_TIMEOUT_S)
 
     async def _show(self, node: str, hop: RepairHop) -> None:
         """Write the first sign of the hop that a stand-in can write; custom resources are none."""

@@ -17,9 +17,7 @@ from gameday.errors import HostError
 from gameday.faults.registry import fault_for
 from gameday.host.base import (
     ApiServer,
-    DcgmEngines,
     GpuSample,
-    GpuUser,
     Listener,
     LoadResult,
     ProgramResult,
@@ -29,8 +27,8 @@ from gameday.host.base import (
 from gameday.host.kernel_log import encode_record
 from gameday.plan.models import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
-from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.gpus import GpuFleet
+from gameday.rehearsal.nodes.host_calls import MachineCalls
 from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.work import ModelWork, end_work
@@ -52,7 +50,7 @@ class Clock:
         self._added_s += seconds
 
 
-class ModelHost:
+class ModelHost(MachineCalls):
     """A Host on the model; `did` lists what it was asked to change or run, as a person would type it."""
 
     is_virtual = True
@@ -60,33 +58,24 @@ class ModelHost:
     def __init__(self, gpus: int = 4) -> None:
         self.clock = Clock()
         self.fleet = GpuFleet(["a"], gpus, self.clock)
-        self.machine = Machine(0, "a", self.fleet, DcgmCache(self.fleet, self.clock), lambda *_: None, boot_s=0.01)
+        super().__init__(Machine(0, "a", self.fleet, DcgmCache(self.fleet, self.clock), lambda *_: None, boot_s=0.01))
         self.did: list[str] = []
 
     def write_kernel_log(self, record: str) -> None:
         self.did.append(f"write to /dev/kmsg: {record}")
-        self.machine.log.write(encode_record(record).decode())
-
-    def read_kernel_log(self) -> list[str]:
-        return self.machine.log.lines()
+        super().write_kernel_log(encode_record(record).decode())
 
     def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
         self.did.append(f"run: {shlex.join(argv)}")
         return asyncio.run(run_program(self.machine, list(argv), timeout_s))
 
-    def read_file(self, path: str) -> str:
-        return read_file(self.machine, path)
-
     def write_file(self, path: str, content: str) -> None:
         self.did.append(f"write to {path}: {content}")
-        write_file(self.machine, path, content)
-
-    def boot_id(self) -> str:
-        return self.machine.boot_id
+        super().write_file(path, content)
 
     def gpus(self) -> list[GpuSample]:
         self.clock.pass_by(_A_LOOK_S)
-        return self.machine.samples()
+        return super().gpus()
 
     def measure_load(self, gpu: int, seconds: float) -> LoadResult:
         return asyncio.run(self.machine.measure_load(gpu, seconds))
@@ -100,26 +89,15 @@ class ModelHost:
         self.clock.pass_by(_A_LOOK_S)
         return work.report()
 
-    def steer_work(self, gpu: int, utilization: float) -> None:
-        self._work(gpu).steer(utilization)
-
     def work_report(self, gpu: int) -> WorkReport | None:
-        return self._work(gpu).report() if gpu in self.machine.works else None
+        work = self.machine.works.get(gpu)
+        return work.report() if work else None
 
     def end_work(self, gpu: int) -> WorkReport | None:
         self.did.append(f"end our work on GPU {gpu}")
         last = self.work_report(gpu)
         end_work(self.machine, gpu)
         return last
-
-    def has_work(self, gpu: int) -> bool:
-        return gpu in self.machine.works
-
-    def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
-        return self.machine.gpu_users(gpu)
-
-    def dcgm_engines(self) -> DcgmEngines:
-        return self.machine.dcgm_engines()
 
     def pod_gpus(self, namespace: str, pod: str) -> tuple[str, ...]:
         raise HostError("a model of a node alone has no kubelet")
@@ -135,11 +113,6 @@ class ModelHost:
 
     def connect(self, interface: str, address: str, port: int, timeout_s: float) -> socket.socket:
         raise HostError("a model of a node alone has no network to others")
-
-    def _work(self, gpu: int) -> ModelWork:
-        work = self.machine.works[gpu]
-        assert isinstance(work, ModelWork)
-        return work
 
 
 def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Protocol
 from gameday.errors import HostError, MachineDownError
 from gameday.faults.component_pods import Component, component_of
 from gameday.faults.dcgm_engines import asks_another_engine
-from gameday.host.base import DcgmEngine, DcgmEngines, GpuSample, GpuUser, LoadResult
+from gameday.host.base import DcgmEngine, DcgmEngines, GpuSample, GpuUser, LoadResult, WorkReport
 from gameday.rehearsal.nodes.components import Components
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import (
@@ -91,6 +91,8 @@ class Work(Protocol):
     def steer(self, utilization: float) -> None: ...
 
     def stop(self) -> None: ...
+
+    def report(self) -> WorkReport: ...
 
 
 class Machine:

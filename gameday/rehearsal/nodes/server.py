@@ -3,73 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from inspect import isawaitable
+from typing import Any
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from gameday.errors import HostError, LinkError, MachineDownError
-from gameday.host.base import WorkOrder
+from gameday.host.base import WorkReport
 from gameday.host.virtual import LINK_STATUS
 from gameday.rehearsal.nodes import host_engines, node_exporter
 from gameday.rehearsal.nodes.exposition import CONTENT_TYPE
-from gameday.rehearsal.nodes.files import read_file, write_file
 from gameday.rehearsal.nodes.guests import Guests
-from gameday.rehearsal.nodes.machine import KUBELET, Machine
-from gameday.rehearsal.nodes.network import address_of
-from gameday.rehearsal.nodes.programs.run import run_program
+from gameday.rehearsal.nodes.host_calls import CALLS, HostCalls
+from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.snapshot import snapshot
 from gameday.rehearsal.nodes.virtual_nodes import VirtualNodes
 from gameday.rehearsal.nodes.ways import Ways
-from gameday.rehearsal.nodes.work import end_work, run_work
 from gameday.rehearsal.scrape_pace import WORKED_ON, WORKED_ON_TARGETS, scrape_every_s
+from gameday.text import shown
 
 NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
 WAYS: web.AppKey[Ways] = web.AppKey("ways", Ways)
-_LONGEST_WORK_S = 3600.0  # of one program or measurement; more is a mistake in the request
 _OUTPUT_BYTES = 256 * 1024
 _LONGEST_NUMBER = 18  # digits; more than a sequence number or a file's size ever has
+_ARGUMENTS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Record(_Body):
-    record: str
-
-
-class _Run(_Body):
-    argv: list[str] = Field(min_length=1)
-    timeout_s: float = Field(gt=0, le=_LONGEST_WORK_S)
-
-
-class _File(_Body):
-    path: str
-    content: str
-
-
-class _Load(_Body):
-    gpu: int
-    seconds: float = Field(ge=0, le=_LONGEST_WORK_S)
-
-
-class _Work(_Body):
-    gpu: int
-    order: WorkOrder
-
-
-class _Way(_Body):
-    interface: str
-    address: str
-    port: int = Field(ge=1, le=65_535)
-
-
-class _Steer(_Body):
-    gpu: int
-    utilization: float = Field(ge=0, le=1)
 
 
 def application(nodes: VirtualNodes, hosts: str = "/hosts") -> web.Application:
@@ -83,23 +46,8 @@ def application(nodes: VirtualNodes, hosts: str = "/hosts") -> web.Application:
 
     app.on_shutdown.append(end_ways)
     host = f"{hosts}/{{node}}"
-    app.router.add_post(f"{host}/kernel-log", _write_kernel_log)
-    app.router.add_get(f"{host}/kernel-log", _read_kernel_log)
-    app.router.add_post(f"{host}/run", _run)
-    app.router.add_get(f"{host}/file", _read_file)
-    app.router.add_put(f"{host}/file", _write_file)
-    app.router.add_get(f"{host}/boot-id", _boot_id)
-    app.router.add_get(f"{host}/gpus", _gpus)
-    app.router.add_get(f"{host}/pod-gpus", _pod_gpus)
-    app.router.add_post(f"{host}/load", _load)
-    app.router.add_post(f"{host}/work", _begin_work)
-    app.router.add_put(f"{host}/work", _steer_work)
-    app.router.add_get(f"{host}/work", _work_runs)
-    app.router.add_delete(f"{host}/work", _end_work)
-    app.router.add_get(f"{host}/gpu-users", _gpu_users)
-    app.router.add_get(f"{host}/address", _address)
-    app.router.add_post(f"{host}/ways", _open_way)
-    app.router.add_get(f"{host}/dcgm-engines", _dcgm_engines)
+    app.router.add_post(f"{host}/call/{{method}}", _call)
+    app.router.add_get(f"{host}/kernel-log", _kernel_log)
     app.router.add_get(f"{host}/snapshot", _snapshot)
     app.router.add_get("/guests", _guests)
     app.router.add_get("/guests/{instance}/output", _guest_output)
@@ -147,46 +95,44 @@ def _some_names(request: web.Request) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
-async def _write_kernel_log(request: web.Request) -> web.Response:
-    body = _Record.model_validate_json(await request.read())
-    try:
-        _machine(request).log.write(body.record)
-    except OSError as error:
-        raise HostError(f"/dev/kmsg: {error.strerror}") from None
-    return web.Response(status=204)
+async def _call(request: web.Request) -> web.StreamResponse:
+    """Call a method of the host with the arguments in the body, a JSON object, and answer what it returns as JSON."""
+    name = request.match_info["method"]
+    if name not in CALLS:
+        raise web.HTTPNotFound(
+            text=json.dumps({"error": f"a host has no call {shown(name)}; its calls are {', '.join(CALLS)}"}),
+            content_type="application/json",
+        )
+    arguments = _ARGUMENTS.validate_json(await request.read())
+    host = HostCalls(_machine(request), request.app[NODES].kubelets, request.app[WAYS])
+    answer = CALLS[name](host, **arguments)
+    if isinstance(answer, AsyncGenerator):
+        return await _reports(request, answer)
+    if isawaitable(answer):
+        answer = await answer
+    return web.Response(body=to_json(answer), content_type="application/json")
 
 
-async def _read_kernel_log(request: web.Request) -> web.Response:
-    """Serve the lines as `dmesg` prints them; with ?form=kmsg the records as /dev/kmsg gives them, a line each.
+async def _reports(request: web.Request, reports: AsyncGenerator[WorkReport, None]) -> web.StreamResponse:
+    """Send a report a line, until the client goes away: the work is the connection, as a process is on a real node."""
+    response = web.StreamResponse()
+    with suppress(ConnectionError):
+        async with aclosing(reports):
+            async for report in reports:
+                if not response.prepared:
+                    await response.prepare(request)
+                await response.write(report.model_dump_json(exclude_defaults=True).encode() + b"\n")
+        await response.write_eof()
+    return response
 
-    ?since= is the sequence number of the first record to serve in that form.
-    """
-    log = _machine(request).log
-    if request.query.get("form") != "kmsg":
-        return web.json_response({"lines": log.lines()})
+
+async def _kernel_log(request: web.Request) -> web.Response:
+    """Serve the records as /dev/kmsg gives them, a line each, from the sequence number ?since= on: for guests."""
     since = request.query.get("since", "0")
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise HostError("?since= must be the sequence number of a record")
-    return web.Response(body=b"".join(record.kmsg for record in log.since(int(since))), content_type="text/plain")
-
-
-async def _run(request: web.Request) -> web.Response:
-    body = _Run.model_validate_json(await request.read())
-    return _model(await run_program(_machine(request), body.argv, body.timeout_s))
-
-
-async def _read_file(request: web.Request) -> web.Response:
-    return web.json_response({"content": read_file(_machine(request), request.query.get("path", ""))})
-
-
-async def _write_file(request: web.Request) -> web.Response:
-    body = _File.model_validate_json(await request.read())
-    write_file(_machine(request), body.path, body.content)
-    return web.Response(status=204)
-
-
-async def _boot_id(request: web.Request) -> web.Response:
-    return web.json_response({"boot_id": _machine(request).boot_id})
+    records = _machine(request).log.since(int(since))
+    return web.Response(body=b"".join(record.kmsg for record in records), content_type="text/plain")
 
 
 async def _snapshot(request: web.Request) -> web.Response:
@@ -197,87 +143,8 @@ async def _snapshot(request: web.Request) -> web.Response:
     return web.json_response(snapshot(machine))
 
 
-async def _gpus(request: web.Request) -> web.Response:
-    return web.json_response({"gpus": [sample.model_dump() for sample in _machine(request).samples()]})
-
-
-async def _pod_gpus(request: web.Request) -> web.Response:
-    """Serve the ids of a pod's GPUs, which the kubelet knows as long as it runs."""
-    machine, name = _machine(request), f"{request.query.get('namespace')}/{request.query.get('pod')}"
-    if not machine.is_active(KUBELET):
-        raise HostError("the kubelet's pod-resources socket does not answer: Connection refused")
-    kubelet = request.app[NODES].kubelets[machine.name]
-    if not kubelet.has_pod_resources:
-        raise HostError("the kubelet's pod-resources socket does not answer: No such file or directory")
-    holders = {gpu.uuid: kubelet.devices.holder(gpu.index) for gpu in machine.gpus}
-    ids = [uuid for uuid, holder in holders.items() if holder and f"{holder.namespace}/{holder.pod}" == name]
-    if not ids:
-        raise HostError(f"the kubelet lists no GPU of pod {name}")
-    return web.json_response({"ids": ids})
-
-
-async def _load(request: web.Request) -> web.Response:
-    body = _Load.model_validate_json(await request.read())
-    return _model(await _machine(request).measure_load(body.gpu, body.seconds))
-
-
-async def _begin_work(request: web.Request) -> web.StreamResponse:
-    """A report a line, until the client goes away: the work is the connection, as a process is on a real node."""
-    body = _Work.model_validate_json(await request.read())
-    machine = _machine(request)
-    machine.cell(body.gpu)
-    response = web.StreamResponse()
-    with suppress(ConnectionError):
-        async with aclosing(run_work(machine, body.gpu, body.order)) as reports:
-            async for report in reports:
-                if not response.prepared:
-                    await response.prepare(request)
-                await response.write(report.model_dump_json(exclude_defaults=True).encode() + b"\n")
-        await response.write_eof()
-    return response
-
-
-async def _steer_work(request: web.Request) -> web.Response:
-    body = _Steer.model_validate_json(await request.read())
-    machine = _machine(request)
-    work = machine.works.get(body.gpu)
-    if work is None:
-        raise HostError(f"GPU {body.gpu} of {machine.name} has no work whose load could be changed")
-    work.steer(body.utilization)
-    return web.Response(status=204)
-
-
-async def _work_runs(request: web.Request) -> web.Response:
-    return web.json_response({"runs": _gpu(request) in _machine(request).works})
-
-
-async def _end_work(request: web.Request) -> web.Response:
-    end_work(_machine(request), _gpu(request))
-    return web.Response(status=204)
-
-
-async def _gpu_users(request: web.Request) -> web.Response:
-    machine = _machine(request)
-    machine.cell(_gpu(request))
-    return web.json_response({"users": [user.model_dump() for user in machine.gpu_users(_gpu(request))]})
-
-
-async def _address(request: web.Request) -> web.Response:
-    return web.json_response({"address": address_of(_machine(request).network, request.query.get("interface", ""))})
-
-
-async def _open_way(request: web.Request) -> web.Response:
-    body = _Way.model_validate_json(await request.read())
-    way = await request.app[WAYS].open(_machine(request), body.interface, body.address, body.port)
-    return web.json_response({"port": way})
-
-
-async def _dcgm_engines(request: web.Request) -> web.Response:
-    return _model(_machine(request).dcgm_engines())
-
-
 async def _guests(request: web.Request) -> web.Response:
-    return _model(_guests_of(request).status())
+    return web.json_response(text=_guests_of(request).status().model_dump_json())
 
 
 async def _guest_output(request: web.Request) -> web.Response:
@@ -300,18 +167,6 @@ def _guests_of(request: web.Request) -> Guests:
     if guests is None:
         raise web.HTTPNotFound(text='{"error": "no guest watches these nodes"}', content_type="application/json")
     return guests
-
-
-def _gpu(request: web.Request) -> int:
-    """Return the GPU's index in the request; raises HostError."""
-    try:
-        return int(request.query["gpu"])
-    except (KeyError, ValueError):
-        raise HostError("?gpu= must name a GPU by its index") from None
-
-
-def _model(model: BaseModel) -> web.Response:
-    return web.Response(text=model.model_dump_json(), content_type="application/json")
 
 
 async def _metrics(request: web.Request) -> web.StreamResponse:

@@ -221,9 +221,8 @@ def test_the_virtual_host_speaks_the_agents_protocol(cluster: Cluster) -> None:
     ):
         with pytest.raises(HostError, match=said):
             call()
-    raw = httpx.post(f"{cluster.host('gpu-node-1')}/kernel-log", json={"record": "<3>" + "x" * 1100})
+    raw = httpx.post(f"{cluster.host('gpu-node-1')}/call/write_kernel_log", json={"record": "<3>" + "x" * 1100})
     assert "Invalid argument" in raw.json()["error"]
-    assert httpx.post(f"{cluster.host('gpu-node-1')}/run", content=b"{").status_code == 400
 
 
 @pytest.mark.slow
