@@ -12,15 +12,17 @@ from aiohttp import web
 
 from kubesim.apiserver import errors, protobuf, typed
 from kubesim.apiserver.objects import VALIDATIONS, Write
-from kubesim.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from kubesim.apiserver.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from kubesim.apiserver.resources import Resource, go_type
 from kubesim.errors import DecodeError
+from kubesim.unsimulated import sentence
 
 Json = dict[str, Any]
 
 _YAML = "application/yaml"
 _MEDIA = ("application/json", _YAML, protobuf.MEDIA_TYPE)
-_PATCH_TYPES = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH})
+_PATCH_TYPES = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
+_APPLY = "application/apply-patch+yaml"
 # Longest manager name the real server accepts.
 _MANAGER_MAX = 128
 # A message shows so much of a body that cannot be read.
@@ -61,17 +63,10 @@ def user_agent_program(request: web.BaseRequest) -> str:
 def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
     """The write options in the query. Raises StatusError 422."""
     query = request.query
-    applies = request.method == "PATCH" and request.content_type == APPLY_PATCH
-    if not query and not applies:
+    if not query:
         return Write(user_agent_program(request), subresource=subresource)
-    manager, force = query.get("fieldManager", ""), query.get("force", "")
+    manager = query.get("fieldManager", "")
     causes = _manager_causes(manager)
-    if applies and not manager:
-        causes.append(errors.required("fieldManager", "is required for apply patch"))
-    if force and request.method == "PATCH" and not applies:
-        causes.append(
-            errors.cause("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch")
-        )
     causes += dry_run_causes(query.getall("dryRun", []))
     validation = query.get("fieldValidation", "")
     if validation not in VALIDATIONS:
@@ -80,9 +75,7 @@ def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
         kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
         raise errors.invalid_request("meta.k8s.io", kind, causes)
     dry = "dryRun" in query
-    return Write(
-        manager or user_agent_program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn"
-    )
+    return Write(manager or user_agent_program(request), dry, subresource, validation or "Warn")
 
 
 def _manager_causes(manager: str) -> list[Json]:
@@ -211,7 +204,9 @@ def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 
 def check_patch_type(request: web.BaseRequest) -> None:
-    """Refuse a body that is no patch, by StatusError 415."""
+    """Refuse a body that is no patch, or one of server-side apply, by StatusError 415."""
+    if request.content_type == _APPLY:
+        raise errors.StatusError(415, "UnsupportedMediaType", sentence("server-side apply"), {})
     if request.content_type not in _PATCH_TYPES:
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
@@ -219,8 +214,6 @@ def check_patch_type(request: web.BaseRequest) -> None:
 def read_patch(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
     """(patch type, patch). Raises StatusError 400."""
     kind = request.content_type
-    if kind == APPLY_PATCH:
-        return kind, _apply_patch(raw)
     try:
         patch = _from_json(raw)
     except ValueError:
@@ -236,19 +229,6 @@ def read_patch(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
         given = {**_GO_KINDS, dict: "object"}[type(patch)]
         raise errors.bad_request(f"{prefix}json: cannot unmarshal {given} into Go value of type {go}")
     return kind, patch
-
-
-def _apply_patch(raw: bytes) -> Json:
-    try:
-        patch = _from_yaml(raw)
-    except ValueError as error:
-        raise errors.bad_request(f"error encoding patch: {error}") from None
-    if patch is None:
-        return {}
-    if not isinstance(patch, dict):
-        what = f"json: cannot unmarshal {_GO_KINDS[type(patch)]} into Go value of type map[string]interface {{}}"
-        raise errors.bad_request(f"error decoding patch: error unmarshaling JSON: while decoding JSON: {what}")
-    return patch
 
 
 class _JsonTypes(yaml.SafeLoader):

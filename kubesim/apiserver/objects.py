@@ -15,7 +15,7 @@ from kubesim.apiserver.codec import served_form, stored_form
 from kubesim.apiserver.resources import CANONICAL, Resource
 from kubesim.apiserver.store import Store, Stored
 from kubesim.clock import rfc3339_now
-from kubesim.errors import DecodeError, SchemaError
+from kubesim.errors import DecodeError
 from kubesim.unsimulated import notices
 
 Json = dict[str, Any]
@@ -38,7 +38,6 @@ class Write:
     manager: str
     dry_run: bool = False
     subresource: str = ""
-    force: bool = False
     validation: str = "Warn"
     """The treatment of unknown fields: Ignore, Warn or Strict."""
     warnings: list[str] = field(default_factory=list, compare=False)
@@ -72,7 +71,7 @@ class Objects:
         obj = _decoded(resource, obj, write)
         return self._create(resource, namespace, obj, write)
 
-    def _create(self, resource: Resource, namespace: str, obj: Json, write: Write, applied: bool = False) -> Stored:
+    def _create(self, resource: Resource, namespace: str, obj: Json, write: Write) -> Stored:
         meta = obj["metadata"]
         _set_namespace(resource, namespace, meta)
         if not meta.get("name") and meta.get("generateName"):
@@ -87,15 +86,14 @@ class Objects:
             meta["generation"] = 1
         _dedup_owners(meta, write)
         defaults.fill(resource.store_key, obj)
-        if not applied:
-            # Nobody owns what admission and the kind's strategy add.
-            _record_creator(resource, obj, _writer(resource, write))
+        # Nobody owns what admission and the kind's strategy add.
+        _record_creator(resource, obj, _writer(resource, write))
         self._admission.change(resource, obj)
         defaults.before_create(resource.store_key, obj)
         kind_validation.check(resource, obj)
         self._admission.check_pod_security(resource, obj, None, write.warnings)
         write.warnings.extend(notices(resource.store_key, obj))
-        if version not in ("", "0") and not applied:
+        if version not in ("", "0"):
             raise errors.failed("resourceVersion should not be set on objects to be created")
         existing = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
         if existing is not None:
@@ -137,23 +135,17 @@ class Objects:
             raise errors.invalid_version(resource, name, problem)
         return self.update(resource, old, obj, write), False
 
-    def patch(
-        self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write
-    ) -> tuple[Stored, bool]:
-        """PATCH of the type `kind`: (the stored object, whether it was created)."""
-        old = self.store.get(resource.store_key, namespace, name)
-        if kind == patches.APPLY_PATCH:
-            return self._apply(resource, namespace, name, old, patch, write)
-        if old is None:
-            raise errors.not_found(resource, name)
-        patched = self.patched(resource, old.obj, kind, patch, write)
+    def patch(self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write) -> Stored:
+        """PATCH of the type `kind`: the stored object. Raises StatusError 400, 404, 409, 422 or 500."""
+        old = self.get(resource, namespace, name)
+        patched = self._patched(resource, old.obj, kind, patch, write)
         _check_name(patched["metadata"], name)
         _set_namespace(resource, namespace, patched["metadata"])
-        return self.update(resource, old, patched, write), False
+        return self.update(resource, old, patched, write)
 
     @staticmethod
-    def patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
-        """Return an object as changed by a patch other than an apply. Raises StatusError 400, 422 or 500."""
+    def _patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
+        """Return an object as changed by a patch. Raises StatusError 400, 422 or 500."""
         shape = typed.shape_of(resource.api_version, resource.kind)
         whole = {"kind": resource.kind, "apiVersion": resource.api_version, **served_form(resource, obj)}
         changed = patches.apply_patch(kind, whole, patch, shape)
@@ -177,66 +169,9 @@ class Objects:
         _warn_unknown(decoder, write)
         return _in_stored_form(resource, found)
 
-    # Apply -----------------------------------------------------------------------------------------------------
-
-    def _apply(
-        self, resource: Resource, namespace: str, name: str, old: Stored | None, patch: Any, write: Write
-    ) -> tuple[Stored, bool]:
-        config = self._apply_config(resource, namespace, name, patch, write)
-        writer = _writer(resource, write)
-        meta = config["metadata"]
-        asked, uid = meta.pop("resourceVersion", ""), meta.pop("uid", "")
-        if uid and (old is None or uid != old.obj["metadata"]["uid"]):
-            raise errors.invalid(resource, name, [errors.wrong("metadata.uid", uid, "field is immutable")])
-        if old is None:
-            if write.subresource:
-                raise errors.not_found(resource, name)
-            merged = managers.apply({"metadata": {}}, config, writer, write.force)
-            return self._create_applied(resource, namespace, merged, write), True
-        if asked and asked != old.obj["metadata"]["resourceVersion"]:
-            raise errors.conflict(resource, name)
-        merged = managers.apply(old.obj, config, writer, write.force)
-        return self.update(resource, old, _decoded(resource, merged, write, old.obj), write, True), False
-
-    def _apply_config(self, resource: Resource, namespace: str, name: str, patch: Any, write: Write) -> Json:
-        """Return the part of this endpoint that an apply patch configures, decoded but without defaults."""
-        kind, version = patch.pop("kind", ""), patch.pop("apiVersion", "")
-        if (kind, version) != (resource.kind, resource.api_version):
-            group, _, bare = version.rpartition("/")
-            raise errors.bad_request(f"invalid object type: {group}/{bare}, Kind={kind}")
-        config: Json = stored_form(resource, patch)
-        meta = config.get("metadata")
-        where = meta.get("namespace", "") if isinstance(meta, dict) else ""
-        meta = config["metadata"] = dict(meta) if isinstance(meta, dict) else {}
-        if meta.get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        if not isinstance(meta.get("name", ""), str):
-            raise errors.bad_request(_MISSING_NAME.format(name))
-        _check_name(meta, name)
-        _set_namespace(resource, namespace, meta)
-        shape = typed.shape_of(resource.api_version, resource.kind)
-        try:
-            typed.check_declared(shape, config)
-        except SchemaError as error:
-            what = f"{where}/{name}; {resource.group}/{resource.version}, Kind={kind}"
-            raise errors.failed(f"failed to create typed patch object ({what}): {error}") from None
-        config = typed.canonical(shape, config)
-        if write.subresource == "status":
-            return {key: config[key] for key in ("metadata", "status") if key in config}
-        if resource.status:
-            config.pop("status", None)
-        return config
-
-    def _create_applied(self, resource: Resource, namespace: str, merged: Json, write: Write) -> Stored:
-        entries = merged["metadata"].pop("managedFields", [])
-        decoded = _decoded(resource, merged, write)
-        if entries:
-            decoded["metadata"]["managedFields"] = entries
-        return self._create(resource, namespace, decoded, write, applied=True)
-
     # Storing ---------------------------------------------------------------------------------------------------
 
-    def update(self, resource: Resource, old: Stored, new: Json, write: Write, applied: bool = False) -> Stored:
+    def update(self, resource: Resource, old: Stored, new: Json, write: Write) -> Stored:
         """Store `new` over `old` after the checks; returns `old` when nothing changed."""
         _check_version(resource, old, new["metadata"])
         new = self._part(
@@ -246,7 +181,7 @@ class Objects:
         _dedup_owners(meta, write)
         if not write.subresource:
             defaults.fill(resource.store_key, new)
-        _record_changes(new, old.obj, None if applied or not write.tracked else _writer(resource, write))
+        _record_changes(new, old.obj, _writer(resource, write) if write.tracked else None)
         if not write.subresource:
             defaults.before_update(resource.store_key, new, old.obj)
         if write.subresource != "binding":
@@ -299,12 +234,12 @@ def _is_done(obj: Json) -> bool:
     return not (obj.get("spec") or {}).get("finalizers")
 
 
-def _decoded(resource: Resource, obj: Json, write: Write, old: Json | None = None) -> Json:
+def _decoded(resource: Resource, obj: Json, write: Write) -> Json:
     """An object in the form in which it is kept. Raises StatusError 400."""
     decoder = typed.Decoder()
     try:
         shape = typed.shape_of(resource.api_version, resource.kind)
-        found: Json = decoder.decode(shape, served_form(resource, obj) if old is not None else obj, old)
+        found: Json = decoder.decode(shape, obj)
     except DecodeError as error:
         raise _cannot_handle(resource, str(error)) from None
     if write.validation == "Strict" and decoder.unknown:
@@ -394,7 +329,7 @@ def _record_changes(new: Json, old: Json, writer: managers.Writer | None) -> Non
     """Write down who changed what; without a writer the owners stay as `new` has them."""
     meta, was = new["metadata"], old["metadata"]
     if meta.get("managedFields") in ([], [{}]):
-        # A client wipes them, and nobody owns anything until the first apply.
+        # A client wipes them, and nobody owns anything from now on.
         del meta["managedFields"]
         return
     if not meta.get("managedFields") and "managedFields" in was:

@@ -17,14 +17,13 @@ Json = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
 
 
 def apply_patch(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
-    """Return the target as changed by a patch other than an apply. Raises StatusError 400, 422 or 500."""
+    """Return the target as changed by a patch. Raises StatusError 400, 422 or 500."""
     if kind == JSON_PATCH:
         return json_patch(target, patch)
     changed: Json = merge_patch(target, patch) if kind == MERGE_PATCH else strategic_merge(target, patch, shape)

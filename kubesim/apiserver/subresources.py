@@ -264,12 +264,6 @@ def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json,
 
 def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
     """Return a Scale as changed by a patch, without its kind. Raises StatusError 400, 422 or 500."""
-    if kind == patches.APPLY_PATCH:
-        given = (patch.pop("kind", ""), patch.pop("apiVersion", ""))
-        if given != ("Scale", "autoscaling/v1"):
-            group, _, version = given[1].rpartition("/")
-            raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={given[0]}")
-        kind = patches.MERGE_PATCH
     changed = patches.apply_patch(kind, scale, patch, _SCALE)
     try:
         found: Json = typed.Decoder().decode(_SCALE, changed)

@@ -73,8 +73,8 @@ class Writing:
         write = write_options(request, target.subresource)
         kind, patch = read_patch(request, raw)
         with _with_warnings(write):
-            stored, created = self._objects.patch(target.resource, target.namespace, target.name, kind, patch, write)
-        return _written(request, target.resource, stored, write, 201 if created else 200)
+            stored = self._objects.patch(target.resource, target.namespace, target.name, kind, patch, write)
+        return _written(request, target.resource, stored, write, 200)
 
     async def part(self, request: web.BaseRequest, target: Target) -> web.Response:
         """Writes to status and finalize: the object again, of which only a part is written."""

@@ -177,17 +177,6 @@ def test_apply_job_daemonset_and_deployment_twice(kubectl: Kubectl, http: httpx.
     kubectl("delete", "job/j", "ds/d", "deploy/p")
 
 
-def test_server_side_apply_and_its_conflicts(kubectl: Kubectl, http: httpx.Client) -> None:
-    first = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned"}, "data": {"a": "1", "b": "2"}}
-    kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(first))
-    other = {**first, "data": {"a": "7"}}
-    said = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", stdin=json.dumps(other), fails=True)
-    assert 'conflict with "kubectl"' in said and ".data.a" in said
-    kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", stdin=json.dumps(other))
-    kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({**first, "data": {}}))
-    assert http.get("/api/v1/namespaces/default/configmaps/owned").json()["data"] == {"a": "7"}
-
-
 def test_wait_for_condition_and_for_deletion(kubectl: Kubectl, http: httpx.Client) -> None:
     http.post("/api/v1/namespaces/default/pods", json=pod("awaited"))
     said: list[str] = []

@@ -164,6 +164,12 @@ def test_paths_that_only_a_real_server_has_are_refused_in_words(http: httpx.Clie
         assert "is not simulated by kubesim" in body["message"] and LAB in body["message"]
 
 
+def test_server_side_apply_is_refused_in_words(http: httpx.Client) -> None:
+    kind = {"Content-Type": "application/apply-patch+yaml"}
+    answer = http.patch(f"{collection('configmaps')}/a?fieldManager=me", content=b"{}", headers=kind)
+    assert answer.status_code == 415 and f"server-side apply is not simulated by kubesim; {LAB}" in answer.text
+
+
 def test_paths_that_no_server_has_are_not_found(http: httpx.Client) -> None:
     assert http.get("/apis/example.com/v1/things").text == "404 page not found\n"
     assert "simulated" not in http.get(f"/api/v1{SPACE}/pods/p/nonsense").text
@@ -181,3 +187,5 @@ def test_kubectl_shows_the_words(kubectl: Callable[..., str], http: httpx.Client
     http.post(f"/api/v1{SPACE}/pods", json=pod("shell"))
     for command in (("exec", "shell", "--", "id"), ("attach", "shell"), ("debug", "shell", "--image=busybox:1")):
         assert "is not simulated by kubesim" in kubectl(*command, fails=True), command
+    applied = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}'
+    assert LAB in kubectl("apply", "--server-side", "-f", "-", stdin=applied, fails=True)

@@ -1,4 +1,4 @@
-"""Create, update, patch, apply: codes, bodies, defaults, and who owns what."""
+"""Create, update, patch: codes, bodies, defaults, and who owns what."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from tests.kubesim.processes import ApiServer
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
-APPLY = {"Content-Type": "application/apply-patch+yaml"}
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -222,44 +221,6 @@ def test_managed_fields_name_the_owner_of_a_taint(http: httpx.Client) -> None:
     assert entry["fieldsV1"] == {"f:status": {"f:conditions": {'k:{"type":"Ready"}': {"f:lastHeartbeatTime": {}}}}}
     cleared = send(http, "/api/v1/nodes/owned?fieldManager=other", {"spec": {"taints": None}}, MERGE).json()
     assert owners(cleared, "f:spec", "f:taints") == set()
-
-
-def test_apply_owns_shares_conflicts_and_lets_go(http: httpx.Client) -> None:
-    def config(**spec: Any) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "applied"}, "spec": spec}
-
-    path = "/api/v1/nodes/applied"
-    faulty = [{"key": "faulty", "effect": "NoSchedule"}]
-    made = send(http, f"{path}?fieldManager=one", config(taints=faulty), APPLY)
-    assert made.status_code == 201
-    assert ("one", "Apply") in owners(made.json(), "f:spec", "f:taints")
-    version = http.get(path).json()["metadata"]["resourceVersion"]
-    taints = http.get(path).json()["spec"]["taints"]
-    refused = send(http, f"{path}?fieldManager=two", config(taints=[]), APPLY)
-    assert refused.status_code == 409
-    assert refused.json()["details"]["causes"][0] == {
-        "reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".spec.taints"}  # fmt: skip
-    assert http.get(path).json()["metadata"]["resourceVersion"] == version
-    shared = send(http, f"{path}?fieldManager=two", config(taints=taints), APPLY).json()
-    assert owners(shared, "f:spec", "f:taints") == {("one", "Apply"), ("two", "Apply")}
-    kept = send(http, f"{path}?fieldManager=one", config(), APPLY).json()
-    assert kept["spec"]["taints"] == taints and owners(kept, "f:spec", "f:taints") == {("two", "Apply")}
-    gone = send(http, f"{path}?fieldManager=two", config(), APPLY).json()
-    assert "taints" not in gone.get("spec", {})
-    assert send(http, path, config(), APPLY).status_code == 422  # no fieldManager
-
-
-def test_apply_merges_keyed_lists_and_status(http: httpx.Client) -> None:
-    http.post("/api/v1/nodes", json=node("conditions"))
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "conditions"},
-            "status": {"conditions": [{"type": "GpuHealthy", "status": "False"}]}}  # fmt: skip
-    path = "/api/v1/nodes/conditions/status?fieldManager=npd"
-    found = send(http, path, body, APPLY).json()
-    assert {item["type"] for item in found["status"]["conditions"]} == {"Ready", "GpuHealthy"}
-    again = send(http, path, body, APPLY).json()
-    assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
-    body["status"] = {}
-    assert [item["type"] for item in send(http, path, body, APPLY).json()["status"]["conditions"]] == ["Ready"]
 
 
 def test_binding_and_double_binding(http: httpx.Client) -> None:

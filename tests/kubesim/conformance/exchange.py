@@ -23,7 +23,6 @@ Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 # What is compared of an answer's headers; the others name a request, a date or a level of flow control.
 _HEADERS = ("Allow", "Cache-Control", "Content-Type", "Location", "Retry-After", "Vary", "Warning")

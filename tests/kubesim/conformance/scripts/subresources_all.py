@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kubesim.conformance.exchange import APPLY, JSON_PATCH, MERGE, STRATEGIC, Client
+from tests.kubesim.conformance.exchange import JSON_PATCH, MERGE, STRATEGIC, Client
 from tests.kubesim.conformance.scripts import script
-from tests.kubesim.conformance.scripts.write_parts import why_not
 
 Json = dict[str, Any]
 NOBODY = "11111111-2222-3333-4444-555555555555"
@@ -158,52 +157,6 @@ def subresource_ephemeral_containers(c: Client) -> None:
                                                                                                "image": "b:2"}]}},
            content_type=STRATEGIC, only=lambda body: body["reason"])  # fmt: skip
     c.get("read", f"{one}/ephemeralcontainers", only=lambda body: body.get("spec", {}).get("ephemeralContainers"))
-
-
-@script
-def subresource_scale(c: Client) -> None:
-    deployments = f"/apis/apps/v1/namespaces/{c.ns}/deployments"
-    template = {"metadata": {"labels": {"a": "b", "c": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    spec = {"selector": {"matchLabels": {"a": "b", "c": "d"}}, "template": template, "replicas": 2}
-    c.do("POST", deployments, {"metadata": {"name": "d"}, "spec": spec})
-    scale = f"{deployments}/d/scale"
-    first = c.get("read", scale)
-    meta = {"name": "d", "namespace": c.ns}
-    c.send("update", "PUT", scale, {"metadata": meta, "spec": {"replicas": 3}})
-    c.send("an old version", "PUT", scale, {"metadata": {**meta, "resourceVersion": first.rv}, "spec": {"replicas": 4}})
-    c.send("another name", "PUT", scale, {"metadata": {"name": "e"}, "spec": {"replicas": 4}})
-    c.send(
-        "with a kind",
-        "PUT",
-        scale,
-        {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": {"replicas": 4}},
-    )
-    c.send("another kind", "PUT", scale, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta})
-    c.send("patch", "PATCH", scale, {"spec": {"replicas": 5}}, content_type=MERGE)
-    c.send("a strategic patch", "PATCH", scale, {"spec": {"replicas": 6}}, content_type=STRATEGIC)
-    c.send(
-        "a JSON patch",
-        "PATCH",
-        scale,
-        [{"op": "replace", "path": "/spec/replicas", "value": 7}],
-        content_type=JSON_PATCH,
-    )
-    c.send("apply", "PATCH", scale, {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta,
-                                     "spec": {"replicas": 8}},
-           content_type=APPLY, query={"fieldManager": "a", "force": "true"})  # fmt: skip
-    c.send("nothing changes", "PATCH", scale, {"spec": {"replicas": 8}}, content_type=MERGE)
-    c.send("a negative number", "PATCH", scale, {"spec": {"replicas": -1}}, content_type=MERGE)
-    c.send("no number", "PATCH", scale, {"spec": {"replicas": None}}, content_type=MERGE)
-    c.send("a word", "PATCH", scale, {"spec": {"replicas": "many"}}, content_type=MERGE, only=why_not)
-    c.send("dry", "PATCH", scale, {"spec": {"replicas": 9}}, content_type=MERGE, query={"dryRun": "All"})
-    c.get("of nothing", f"{deployments}/e/scale")
-    c.send("update of nothing", "PUT", f"{deployments}/e/scale", {"metadata": {"name": "e"}, "spec": {"replicas": 4}})
-    c.get("a daemonset has none", f"/apis/apps/v1/namespaces/{c.ns}/daemonsets/d/scale")
-    c.get(
-        "the deployment",
-        f"{deployments}/d",
-        only=lambda body: [body["spec"]["replicas"], body["metadata"]["generation"]],
-    )
 
 
 @script
