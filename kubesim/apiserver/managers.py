@@ -41,7 +41,7 @@ def record_update(old: Json, new: Json, writer: Writer) -> None:
 
 
 def _sorted(entries: list[Json]) -> list[Json]:
-    """By time, manager, version and subresource, as the real server keeps them."""
+    """Return the entries by time, manager, version and subresource, as the real server keeps them."""
     parts = ("time", "manager", "apiVersion", "subresource")
     return sorted(entries, key=lambda entry: tuple(entry.get(part, "") for part in parts))
 
@@ -93,9 +93,8 @@ def _entry(writer: Writer, fields: fieldset.Set) -> Json:
         "apiVersion": writer.api_version,
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
+        "time": writer.time,
     }
-    if writer.subresource != "scale":
-        entry["time"] = writer.time
     if writer.subresource:
         entry["subresource"] = writer.subresource
     return entry

@@ -40,12 +40,8 @@ def json_patch(target: Json, operations: list[Any]) -> Json:
         StatusError: 400 for a malformed patch, 422 for one that does not apply.
     """
     document: Any = orjson.loads(orjson.dumps(target))
-    for operation in operations:
-        if not isinstance(operation, dict):
-            given = "string" if isinstance(operation, str) else "array" if isinstance(operation, list) else "number"
-            raise bad_request(
-                f"error decoding patch: json: cannot unmarshal {given} into Go value of type handlers.jsonPatchOp"
-            )
+    if not all(isinstance(operation, dict) for operation in operations):
+        raise bad_request("an operation of a JSON patch has to be a JSON object")
     try:
         for operation in operations:
             document = _operated(document, operation)

@@ -42,20 +42,11 @@ _FIELDS: Mapping[str, _Fields] = {
     "nodes": {"spec.unschedulable": ("spec.unschedulable", "false")},
     "namespaces": _plain("status.phase"),
     "secrets": {**_SPACE, **_plain("type")},
-    "services": {**_SPACE, **_plain("spec.clusterIP", "spec.type")},
     "jobs.batch": {**_SPACE, "status.successful": ("status.succeeded", "0")},
-    "resourceslices.resource.k8s.io": _plain("spec.nodeName", "spec.driver", "spec.pool.name"),
     "events": {
         **_SPACE,
         **_plain(*(f"involvedObject.{part}" for part in _EVENT_PARTS), "reason", "reportingComponent", "type"),
         "source": ("source.component", ""),
-    },
-    # In the form events are kept in, which is core's.
-    "events.events.k8s.io": {
-        **_SPACE,
-        **_plain("reason", "type"),
-        "reportingController": ("reportingComponent", ""),
-        **{f"regarding.{part}": (f"involvedObject.{part}", "") for part in _EVENT_PARTS},
     },
 }
 
@@ -116,9 +107,6 @@ def _field(resource: Resource, key: str) -> tuple[str, str]:
         return known[key]
     if resource.plural == "jobs":
         raise bad_request(f'field label "{key}" not supported for Job')
-    if resource.plural == "resourceslices":
-        kind = f"{resource.api_version}, Kind={resource.kind}"
-        raise bad_request(f"field label not supported for {kind}: {key}")
     raise bad_request(f"field label not supported: {key}")
 
 

@@ -2,8 +2,8 @@
 
 The real server decodes every body into these types. So a field it does not know is dropped (or refused, if the client
 asks for strictness), a wrong type is a 400, an empty value of an optional field is no value, and quantities and times
-have one form. types.json comes from the real server's OpenAPI documents and from the Go types' tags
-(kubesim/tools/api_types.py writes it).
+have one form. types.json has the fields of release 1.37: names, types and merge keys from its OpenAPI documents, the
+marks for empty values from the tags in k8s.io/api and k8s.io/apimachinery.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BITS = {"int32": 31, "int64": 63}
 # Go's names of types that messages show; the others are called as in types.json.
 _GO_NAMES = {"bytes": "[]uint8", "any": "runtime.RawExtension", "Quantity": "resource.Quantity"}
 # Defaults of key fields: they count in an item's key where the item does not say.
-_KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}, "core.v1.ServicePort": {"protocol": "TCP"}}
+_KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}}
 
 
 class Struct:
@@ -154,12 +154,6 @@ def shape_of(api_version: str, kind: str) -> Shape:
     """The shape of a kind's objects. Raises KeyError for kinds that are not served."""
     group, _, version = api_version.rpartition("/")
     return _TYPES.shape(_TYPES.kinds[f"{group}/{version}/{kind}"])
-
-
-def is_known(api_version: str, kind: str) -> bool:
-    """Return whether there is such a kind, as an object or as a list."""
-    group, _, version = api_version.rpartition("/")
-    return any(f"{group}/{version}/{name}" in _TYPES.kinds for name in (kind, kind.removesuffix("List")))
 
 
 class Decoder:

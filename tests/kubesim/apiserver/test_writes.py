@@ -171,12 +171,6 @@ def test_unknown_formats_and_methods(http: httpx.Client, server: ApiServer) -> N
     assert (answer.status_code, answer.json()["reason"]) == (401, "Unauthorized")
 
 
-def test_yaml_bodies_are_read(http: httpx.Client) -> None:
-    text = "metadata: {name: from-yaml}\ndata:\n  day: '2026-01-01'\n"
-    made = http.post(CONFIGMAPS, content=text, headers={"Content-Type": "application/yaml"})
-    assert made.status_code == 201 and made.json()["data"] == {"day": "2026-01-01"}
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -192,12 +186,6 @@ def test_yaml_bodies_are_read(http: httpx.Client) -> None:
 )
 def test_odd_shapes_are_refused_not_stored(http: httpx.Client, path: str, body: Any) -> None:
     assert http.post(path, json=body).status_code in (400, 422)
-
-
-def test_yaml_that_is_no_json_is_refused(http: httpx.Client) -> None:
-    yaml = {"Content-Type": "application/yaml"}
-    assert http.post(CONFIGMAPS, content="metadata: {name: &a x}\ndata: {y: *a}", headers=yaml).status_code == 400
-    assert http.post(CONFIGMAPS, content="{metadata: {name: odd}, data: {1: x}}", headers=yaml).status_code == 400
 
 
 def test_dry_run_changes_nothing(http: httpx.Client) -> None:
@@ -232,17 +220,6 @@ def test_binding_and_double_binding(http: httpx.Client) -> None:
     assert {"type": "PodScheduled", "status": "True"}.items() <= found["status"]["conditions"][0].items()
     again = http.post(f"{PODS}/bound/binding", json=binding)
     assert again.status_code == 409 and 'already assigned to node "n1"' in again.json()["message"]
-
-
-def test_two_faces_of_an_event(http: httpx.Client) -> None:
-    body = {"metadata": {"name": "ev.1"}, "regarding": {"kind": "Node", "name": "n1"}, "note": "hello", "reason": "Why",
-            "reportingController": "test", "reportingInstance": "one", "action": "Act", "type": "Warning",
-            "eventTime": "2026-01-01T00:00:00.000000Z"}  # fmt: skip
-    made = http.post("/apis/events.k8s.io/v1/namespaces/default/events", json=body)
-    assert made.status_code == 201 and made.json()["note"] == "hello"
-    path = "/api/v1/namespaces/default/events"
-    core = http.get(path, params={"fieldSelector": "involvedObject.name=n1,reason=Why"}).json()["items"]
-    assert [(item["message"], item["involvedObject"]["kind"]) for item in core] == [("hello", "Node")]
 
 
 def test_protobuf_bodies_are_read(http: httpx.Client) -> None:

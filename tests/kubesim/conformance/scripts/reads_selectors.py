@@ -192,15 +192,12 @@ def field_selectors_by_kind(c: Client) -> None:
             "message=x",
             "regarding.name=p",
         ),
-        f"/apis/events.k8s.io/v1/namespaces/{c.ns}/events": ("regarding.name=p", "involvedObject.name=p", "reason=Why"),
         jobs: ("status.successful=0", "status.successful=1", "status.succeeded=0", "metadata.name=j"),
         f"{space}/secrets": ("type=example.com/kind", "type=Opaque"),
-        f"/apis/apps/v1/namespaces/{c.ns}/replicasets": ("status.replicas=0", "spec.replicas=0"),
         f"/apis/apps/v1/namespaces/{c.ns}/daemonsets": ("status.x=0", "metadata.name=d"),
         f"/apis/policy/v1/namespaces/{c.ns}/poddisruptionbudgets": ("spec.minAvailable=1",),
         "/api/v1/namespaces": ("status.phase=Nonsense", f"metadata.name={c.ns},status.phase=Active", "name=x"),
         "/apis/rbac.authorization.k8s.io/v1/clusterroles": ("metadata.name=cluster-admin", "rules=x"),
-        "/apis/resource.k8s.io/v1/resourceslices": ("spec.nodeName=n", "spec.driver=d", "spec.pool.name=p"),
         "/apis/scheduling.k8s.io/v1/priorityclasses": ("value=1",),
     }.items():
         for selector in selectors:

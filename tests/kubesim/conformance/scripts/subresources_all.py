@@ -1,4 +1,4 @@
-"""Bindings, statuses, logs of pods without a kubelet, ephemeral containers, scales, finalize."""
+"""Bindings, statuses, logs of pods without a kubelet, ephemeral containers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ def subresource_binding(c: Client) -> None:
         c.send(step, "POST", f"{pod}/binding", body)
 
     node = {"apiVersion": "v1", "kind": "Node", "name": "binding-1"}
-    bind("another uid", one, node, uid=NOBODY)
-    bind("another version", one, node, resourceVersion="1")
     bind("no target", one, {})
     bind("another kind of target", one, {"kind": "Pod", "name": "x"})
     bind("another name", one, node, name="two")
@@ -47,10 +45,6 @@ def subresource_binding(c: Client) -> None:
     c.do("PATCH", going, {"metadata": {"finalizers": ["example.com/f"]}}, MERGE)
     c.do("DELETE", going)
     bind("a pod on its way out", going, node)
-    _pod(c, "old")
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "old"}, "target": node}
-    c.send("the old way", "POST", f"/api/v1/namespaces/{c.ns}/bindings", body)
-    c.send("another kind", "POST", f"{one}/binding", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}})
 
 
 @script
@@ -62,9 +56,6 @@ def subresource_status(c: Client) -> None:
                                            "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}}}]}  # fmt: skip
     c.send("running", "PATCH", f"{one}/status", {"status": status}, content_type=STRATEGIC)
     c.send("running still", "PATCH", f"{one}/status", {"status": status}, content_type=STRATEGIC)
-    c.send(
-        "with a uid", "PATCH", f"{one}/status", {"metadata": {"uid": NOBODY}, "status": status}, content_type=STRATEGIC
-    )
     done = [
         {**status["containerStatuses"][0], "ready": False, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
     ]
@@ -82,13 +73,6 @@ def subresource_status(c: Client) -> None:
         f"{one}/status",
         {"status": {"phase": "Nonsense"}},
         content_type=STRATEGIC,
-    )
-    c.send(
-        "a condition without a type",
-        "PATCH",
-        f"{one}/status",
-        {"status": {"conditions": [{"status": "True"}]}},
-        content_type=MERGE,
     )
     restarted = [{**done[0], "state": {"running": {}}}]
     c.send(
@@ -157,26 +141,3 @@ def subresource_ephemeral_containers(c: Client) -> None:
                                                                                                "image": "b:2"}]}},
            content_type=STRATEGIC, only=lambda body: body["reason"])  # fmt: skip
     c.get("read", f"{one}/ephemeralcontainers", only=lambda body: body.get("spec", {}).get("ephemeralContainers"))
-
-
-@script
-def subresource_finalize(c: Client) -> None:
-    name = c.namespace("subresource-finalize-1")
-    path = f"/api/v1/namespaces/{name}"
-    space = c.do("GET", path)
-    del space["metadata"]["creationTimestamp"], space["metadata"]["managedFields"]
-    c.send(
-        "an active namespace",
-        "PUT",
-        f"{path}/finalize",
-        {**space, "spec": {"finalizers": ["kubernetes", "example.com/f"]}},
-    )
-    c.send("finalizers by the namespace", "PATCH", path, {"spec": {"finalizers": []}}, content_type=MERGE,
-           only=lambda body: body["spec"])  # fmt: skip
-    c.send("an old version", "PUT", f"{path}/finalize", {**space, "spec": {"finalizers": []}})
-    c.send("PATCH", "PATCH", f"{path}/finalize", {"spec": {"finalizers": []}}, content_type=MERGE)
-    c.do("DELETE", path)
-    c.until(path, lambda body: body is None or body["spec"]["finalizers"] == ["example.com/f"])
-    c.send("the last finalizer", "PUT", f"{path}/finalize", {"metadata": {"name": name}, "spec": {"finalizers": []}},
-           only=lambda body: body["spec"])  # fmt: skip
-    c.get("gone", path)
