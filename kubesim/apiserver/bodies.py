@@ -98,10 +98,10 @@ def read_decoded(request: web.BaseRequest, raw: bytes, expected: Expected, write
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
     except DecodeError as error:
-        raise cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
+        raise errors.cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
     if write.validation == "Strict" and decoder.unknown:
         why = f"strict decoding error: {', '.join(decoder.unknown)}"
-        raise cannot_handle(expected.kind, expected.api_version, expected.kind, why)
+        raise errors.cannot_handle(expected.kind, expected.api_version, expected.kind, why)
     return found
 
 
@@ -137,19 +137,13 @@ def _body(request: web.BaseRequest, raw: bytes, unreadable: str) -> Json:
     return obj
 
 
-def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.StatusError:
-    """400: a body that is no object of the wanted kind."""
-    version = api_version.rpartition("/")[2]
-    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
-
-
 def _check_kind(obj: Json, expected: Expected) -> None:
     kind = obj.pop("kind", None) or expected.kind
     version = obj.pop("apiVersion", None) or expected.api_version
     if kind == expected.kind and version in (expected.api_version, expected.older):
         return
-    why = f'no kind "{kind}" is registered for version "{version}" {_SCHEME}'
-    raise cannot_handle(kind, version, expected.kind, why)
+    why = f"send one of the kind {expected.kind} in {expected.api_version}"
+    raise errors.cannot_handle(kind, version, expected.kind, why)
 
 
 def check_patch_type(request: web.BaseRequest) -> None:

@@ -232,9 +232,10 @@ def _decoded(resource: Resource, obj: Json, write: Write) -> Json:
         shape = typed.shape_of(resource.api_version, resource.kind)
         found: Json = decoder.decode(shape, obj)
     except DecodeError as error:
-        raise _cannot_handle(resource, str(error)) from None
+        raise errors.cannot_handle(resource.kind, resource.version, resource.kind, str(error)) from None
     if write.validation == "Strict" and decoder.unknown:
-        raise _cannot_handle(resource, f"strict decoding error: {', '.join(decoder.unknown)}")
+        why = f"strict decoding error: {', '.join(decoder.unknown)}"
+        raise errors.cannot_handle(resource.kind, resource.version, resource.kind, why)
     _warn_unknown(decoder, write)
     return found
 
@@ -242,11 +243,6 @@ def _decoded(resource: Resource, obj: Json, write: Write) -> Json:
 def _warn_unknown(decoder: typed.Decoder, write: Write) -> None:
     if write.validation != "Ignore":
         write.warnings.extend(decoder.unknown)
-
-
-def _cannot_handle(resource: Resource, why: str) -> errors.StatusError:
-    kind = resource.kind
-    return errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
 
 
 def _sorted_json(obj: Json) -> str:

@@ -298,11 +298,6 @@ _LAYOUTS = {False: "2006-01-02T15:04:05Z07:00", True: "2006-01-02T15:04:05.00000
 _MICRO = 7
 
 
-def canonical_time(text: str) -> str:
-    """A Time in its one form. Raises DecodeError."""
-    return _time(text, micro=False)
-
-
 def _time(text: str, micro: bool) -> str:
     found = _TIME.match(text)
     if found is None:

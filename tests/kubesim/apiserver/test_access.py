@@ -99,14 +99,6 @@ def test_components_may_do_their_work_and_no_more(server: ApiServer) -> None:
     controllers.patch_node("n", {"spec": {"taints": [{"key": taint.key, "effect": taint.effect}]}})
 
 
-def test_impersonation_needs_permission(server: ApiServer, http: httpx.Client, robot: str) -> None:
-    as_robot = {"Impersonate-User": "system:serviceaccount:default:robot"}
-    assert http.get(f"{CONFIGMAPS}/kube-root-ca.crt", headers=as_robot).status_code == 403
-    with server.http(token=robot) as own:
-        refused = own.get("/api/v1/nodes", headers={"Impersonate-User": "kubesim-admin"})
-    assert refused.status_code == 403 and "cannot impersonate resource" in refused.json()["message"]
-
-
 def test_secrets_are_kept_private(server: ApiServer) -> None:
     for name in ("admin.kubeconfig", "nodes.kubeconfig", "tokens.json", "kube-apiserver.key", "ca.key", "state.jsonl"):
         assert (server.folder / name).stat().st_mode & 0o077 == 0

@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.kubesim.conformance.exchange import JSON_PATCH, MERGE, STRATEGIC, Client
 from tests.kubesim.conformance.scripts import script
-from tests.kubesim.conformance.scripts.write_parts import owned
 
 Json = dict[str, Any]
 GONE = "11111111-2222-3333-4444-555555555555"
@@ -268,48 +267,3 @@ def json_patches(c: Client) -> None:
            content_type=JSON_PATCH, only=only)  # fmt: skip
     c.send("an index that is none", "PATCH", node, [{"op": "remove", "path": "/spec/taints/x"}],
            content_type=JSON_PATCH, only=only)  # fmt: skip
-
-
-@script
-def patch_like_kubectl(c: Client) -> None:
-    """label, annotate, taint and cordon as kubectl sends them."""
-    node = "/api/v1/nodes/patch-like-kubectl-1"
-    c.do("POST", "/api/v1/nodes", {"metadata": {"name": "patch-like-kubectl-1"}})
-    kubectl = {"fieldManager": "kubectl-label"}
-    c.send(
-        "label",
-        "PATCH",
-        node,
-        {"metadata": {"labels": {"gpu": "h100"}}},
-        content_type=MERGE,
-        query=kubectl,
-        managed=True,
-    )
-    kubectl = {"fieldManager": "kubectl-annotate"}
-    c.send(
-        "annotate",
-        "PATCH",
-        node,
-        {"metadata": {"annotations": {"why": "x"}}},
-        content_type=MERGE,
-        query=kubectl,
-        managed=True,
-    )
-    taints = c.do("GET", node)["spec"]["taints"]
-    kubectl = {"fieldManager": "kubectl-taint", "fieldValidation": "Strict"}
-    change = {"spec": {"taints": [{"effect": "NoSchedule", "key": "gpu", "value": "faulty"}, *taints]}}
-    c.send("taint", "PATCH", node, change, content_type=STRATEGIC, query=kubectl, managed=True, only=owned)
-    c.send(
-        "untaint",
-        "PATCH",
-        node,
-        {"spec": {"taints": taints}},
-        content_type=STRATEGIC,
-        query=kubectl,
-        managed=True,
-        only=owned,
-    )
-    c.send("cordon", "PATCH", node, {"spec": {"unschedulable": True}}, content_type=STRATEGIC,
-           query={"fieldManager": "kubectl-cordon"}, managed=True, only=owned)  # fmt: skip
-    c.send("uncordon", "PATCH", node, {"spec": {"unschedulable": None}}, content_type=STRATEGIC,
-           query={"fieldManager": "kubectl-uncordon"}, managed=True, only=owned)  # fmt: skip

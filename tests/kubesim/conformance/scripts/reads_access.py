@@ -187,19 +187,6 @@ def identities(c: Client) -> None:
     robot.send(
         "a service account", "POST", me, {}, only=lambda body: {**body, "status": _without_credential(body["status"])}
     )
-    c.send("a token", "POST", f"{accounts}/robot/token", {"spec": {"expirationSeconds": 600}})
-    for step, body in {
-        "with kind and version": {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}},
-        "for an audience": {"spec": {"audiences": ["example.com"]}},
-        "too short": {"spec": {"expirationSeconds": 10}},
-        "too long": {"spec": {"expirationSeconds": 1 << 33}},
-        "bound to no pod": {"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "nobody"}}},
-        "bound to a kind that cannot be": {
-            "spec": {"boundObjectRef": {"kind": "Job", "apiVersion": "batch/v1", "name": "j"}}
-        },
-    }.items():
-        c.send(f"a token {step}", "POST", f"{accounts}/robot/token", body)
-    c.send("a token of nobody", "POST", f"{accounts}/nobody/token", {"spec": {}})
     other = c.do("POST", f"{accounts}/robot/token", {"spec": {"audiences": ["example.com"]}})["status"]["token"]
     c.bearer(other).get("a request with another audience's token", accounts)
 

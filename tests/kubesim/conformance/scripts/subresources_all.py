@@ -1,4 +1,4 @@
-"""Bindings, statuses, logs of pods without a kubelet, ephemeral containers."""
+"""Bindings, statuses, logs of pods without a kubelet."""
 
 from __future__ import annotations
 
@@ -122,22 +122,3 @@ def subresource_logs(c: Client) -> None:
     c.get("of an init container", f"{several}/log", {"container": "first"})
     c.get("of no such container among several", f"{several}/log", {"container": "nope"})
     c.get("of a pod on no such node", f"{bound}/log")
-    for query in ({"tailLines": "-1"}, {"tailLines": "x"}, {"sinceSeconds": "0"}, {"limitBytes": "0"},
-                  {"follow": "perhaps"},
-                  {"sinceSeconds": "5", "sinceTime": "2026-01-02T03:04:05Z"}, {"sinceTime": "yesterday"},
-                  {"stream": "Nonsense"}):  # fmt: skip
-        c.get(f"with {query}", f"{free}/log", query)
-
-
-@script
-def subresource_ephemeral_containers(c: Client) -> None:
-    one = _pod(c, "one", nodeName="ephemeral-1")
-    debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "busybox:1", "targetContainerName": "c"}]}}
-    c.send(
-        "by the pod", "PATCH", one, debug, content_type=STRATEGIC, only=lambda body: body["message"].partition("\n")[0]
-    )
-    c.send("add", "PATCH", f"{one}/ephemeralcontainers", debug, content_type=STRATEGIC)
-    c.send("change", "PATCH", f"{one}/ephemeralcontainers", {"spec": {"ephemeralContainers": [{"name": "debug",
-                                                                                               "image": "b:2"}]}},
-           content_type=STRATEGIC, only=lambda body: body["reason"])  # fmt: skip
-    c.get("read", f"{one}/ephemeralcontainers", only=lambda body: body.get("spec", {}).get("ephemeralContainers"))

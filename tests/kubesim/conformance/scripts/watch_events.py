@@ -176,8 +176,6 @@ def watch_refused(c: Client) -> None:
         "initial events, exact": {"sendInitialEvents": "true", "resourceVersionMatch": "Exact"},
         "no initial events without a match": {"sendInitialEvents": "false"},
         "initial events that are neither": {"sendInitialEvents": "maybe"},
-        "a malformed label selector": {"labelSelector": "a=b=c"},
-        "a field selector that is not supported": {"fieldSelector": "data=x"},
         "initial events and a page": {
             "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "continue": "x", "limit": "1"},
     }.items():  # fmt: skip
