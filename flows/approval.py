@@ -23,9 +23,9 @@ from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.season_member import Approval
 from gameday.run.targets import Targets, unfit_targets
-from gameday.season.plans import ChosenPlan
-from gameday.season.record import APPROVAL_FILE, Assignment, LeftOut
-from gameday.season.run import OpenSeason
+from gameday.runs.plans import ChosenPlan
+from gameday.runs.play import OpenSeason
+from gameday.runs.season_record import APPROVAL_FILE, Assignment, LeftOut
 
 _POLL_S = 1.0
 

@@ -25,10 +25,10 @@ from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season import refused_state, season_state
 from gameday.flows.season_runs import SeasonRuns
 from gameday.run.record import new_run_id
-from gameday.season.assignment import assign, comparison_of
-from gameday.season.plans import plan_with_arms, played_here
-from gameday.season.record import SeasonRecord, SeasonResult, refuse_left_out
-from gameday.season.run import fit_nodes, open_season
+from gameday.runs.assignment import assign, comparison_of
+from gameday.runs.plans import plan_with_arms, played_here
+from gameday.runs.play import fit_nodes, open_season
+from gameday.runs.season_record import SeasonRecord, SeasonResult, refuse_left_out
 from gameday.tasks.compare import compare
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.results import Trigger

@@ -21,7 +21,7 @@ from gameday.history.journal import read_history
 from gameday.report.run_folder import load_run_folder
 from gameday.run.abort import Abort
 from gameday.run.record import HISTORY_FILE, folder_of_run
-from gameday.season.record import SeasonResult
+from gameday.runs.season_record import SeasonResult
 from gameday.values.results import Step
 
 

@@ -27,8 +27,8 @@ from gameday.flows.season import refused_state
 from gameday.history.room import refused_where_not_written
 from gameday.ledger.entries import Header
 from gameday.run.record import new_run_id
-from gameday.season.record import SeasonResult
-from gameday.season.run import open_season
+from gameday.runs.play import open_season
+from gameday.runs.season_record import SeasonResult
 from gameday.tasks.fleet import judge_probes, label_nodes, probe_fleet
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.nodes import NodeRole

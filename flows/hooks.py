@@ -21,7 +21,6 @@ from gameday.cluster.profile import load_profile
 from gameday.errors import ProfileError
 from gameday.flows.choices import source_of
 from gameday.reaper.reap import reap
-from gameday.tasks.cluster_seasons import cancel_subflows
 from gameday.tasks.flow_run import refuse_flow_run
 from gameday.tasks.reaped_runs import notify_reaped
 
@@ -61,14 +60,3 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
     for held in result.alive:
         log.warning("the hook did not undo what this flow run left: %s; the reaper does it later", held)
     notify_reaped(cluster, result, Path(flow_run.parameters.get("reports") or "reports"))
-
-
-def cancel_seasons(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Cancel the seasons that a flow run has started on clusters, whose process is gone.
-
-    Prefect logs an error.
-
-    Raises:
-        HTTPError: Prefect's server does not answer (httpx).
-    """
-    cancel_subflows(flow_run.id)

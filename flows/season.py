@@ -18,7 +18,6 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from pydantic import Field
 
-from gameday.archive.usual import usual_durations
 from gameday.documents.fields import Duration
 from gameday.errors import DocumentError, RefusedError
 from gameday.exit_codes import ExitCode
@@ -34,8 +33,8 @@ from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.history.room import refused_where_not_written
 from gameday.run.record import new_run_id
-from gameday.season.assignment import assign
-from gameday.season.draw import (
+from gameday.runs.assignment import assign
+from gameday.runs.draw import (
     DEFAULT_MEAN_GAP,
     DRAWN_FROM,
     SEEDS,
@@ -45,8 +44,9 @@ from gameday.season.draw import (
     refuse_settings,
     usual_duration,
 )
-from gameday.season.plans import ChosenPlan, choose_plans, played_here
-from gameday.season.record import (
+from gameday.runs.plans import ChosenPlan, choose_plans, played_here
+from gameday.runs.play import OpenSeason, fit_nodes, open_season
+from gameday.runs.season_record import (
     Assignment,
     LeftOut,
     RandomSettings,
@@ -54,7 +54,7 @@ from gameday.season.record import (
     SeasonResult,
     WatchingGuest,
 )
-from gameday.season.run import OpenSeason, fit_nodes, open_season
+from gameday.runs.timings import usual_durations
 from gameday.tasks.coverage import coverage
 from gameday.tasks.reaped_runs import notify_reaped
 from gameday.values.results import Trigger

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from gameday.arms.record import comparisons
 from gameday.checks.outcome import RunResult
 from gameday.errors import ControlError, KubernetesError
 from gameday.flows.approval import SeasonApproval
@@ -23,11 +22,12 @@ from gameday.plan.load import LoadedPlan
 from gameday.report.run_folder import load_run_folder
 from gameday.run.record import HISTORY_FILE
 from gameday.run.season_member import SeasonMember
-from gameday.season.assignment import RunQueue
-from gameday.season.lab_settings import ChangedLab
-from gameday.season.plans import ChosenPlan, plans_that_run_alone
-from gameday.season.record import Assignment, SeasonRecord
-from gameday.season.run import OpenSeason, run_all
+from gameday.runs.assignment import RunQueue
+from gameday.runs.comparison_record import comparisons
+from gameday.runs.lab_settings import ChangedLab
+from gameday.runs.plans import ChosenPlan, plans_that_run_alone
+from gameday.runs.play import OpenSeason, run_all
+from gameday.runs.season_record import Assignment, SeasonRecord
 
 
 @dataclass(frozen=True)

@@ -8,27 +8,37 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from prefect import flow
-from prefect.client.schemas.objects import State
+from prefect import Flow, flow
+from prefect.client.schemas.objects import FlowRun, State
 from pydantic import Field
 
-from gameday.digest.clusters import ClusterSeasons
 from gameday.documents.fields import Duration
 from gameday.flows.attempts import played_before, refuse_attempt, stop_when_suspended
 from gameday.flows.choices import PlanChoice
-from gameday.flows.hooks import cancel_seasons
 from gameday.flows.invocation import occasion
 from gameday.flows.judged_state import judged_state
 from gameday.flows.run_page import tag_run
 from gameday.run.abort import Abort
 from gameday.run.record import new_run_id
-from gameday.season.record import SeasonResult
-from gameday.tasks.cluster_seasons import Patience, await_seasons, show_clusters, start_seasons
+from gameday.runs.clusters import ClusterSeasons
+from gameday.runs.season_record import SeasonResult
+from gameday.tasks.cluster_seasons import Patience, await_seasons, cancel_subflows, show_clusters, start_seasons
 
 # Our own choices: a worker asks every 15 s for work, and the longest season of shipped plans takes a fraction of a day.
 _BEGIN_WITHIN, _END_WITHIN = timedelta(minutes=5), timedelta(hours=8)
+
+
+def cancel_seasons(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Cancel the seasons that a flow run has started on clusters, whose process is gone.
+
+    Prefect logs an error.
+
+    Raises:
+        HTTPError: Prefect's server does not answer (httpx).
+    """
+    cancel_subflows(flow_run.id)
 
 
 @flow(

@@ -32,7 +32,6 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 REQUEST_TIMEOUT_S = 30.0
 # client-go gives up after ten answers of "too many requests" that named a Retry-After (rest/with_retry.go).

@@ -5,7 +5,6 @@ KubesimError
 ├── KubeconfigError  a kubeconfig cannot be used
 ├── SelectorError    a labelSelector does not parse
 ├── DecodeError      a body does not fit the types of its kind
-├── SchemaError      a server-side apply does not fit the schema of its kind
 └── StatusError      the API server's: a request ends in a Failure (kubesim.apiserver.errors)
 """
 
@@ -64,7 +63,3 @@ class DecodeError(KubesimError):
     def __init__(self, message: str, conversion: str = "") -> None:
         super().__init__(message)
         self.conversion = conversion or message
-
-
-class SchemaError(KubesimError):
-    """A partial object that does not fit the schema of its kind; the message is that of server-side apply."""

@@ -1,7 +1,7 @@
-"""The objects and requests that kubesim takes or refuses without acting on them, and its words for that.
+"""The words for everything that a real cluster does and kubesim does not.
 
-Objects that nobody acts on are stored. Each write of one is answered with a Warning header, which kubectl prints, and
-a new one gets an Event, which `kubectl describe` shows. Requests for what is not there are refused in the same words.
+Kinds and requests that are not served are refused. An object with a part that nobody acts on is stored: each write of
+it is answered with a Warning header, which kubectl prints, and a new one gets an Event, which `kubectl describe` shows.
 """
 
 from __future__ import annotations
@@ -9,39 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kubesim.apiserver.resources import UNSERVED
+
 Json = dict[str, Any]
 
 EVENT_REASON = "NotSimulated"
 _INSTEAD = "is not simulated by kubesim; `gameday lab up` runs a real API server"
 
-# Store key of a kind → what a real cluster would do with its objects.
-_KINDS = {
-    "cronjobs.batch": "the CronJob controller",
-    "csinodes.storage.k8s.io": "attaching volumes by CSI",
-    "deployments.apps": "the Deployment controller",
-    "deviceclasses.resource.k8s.io": "dynamic resource allocation",
-    "endpoints": "the network behind Services",
-    "endpointslices.discovery.k8s.io": "the network behind Services",
-    "limitranges": "enforcing LimitRanges",
-    "persistentvolumeclaims": "binding PersistentVolumeClaims",
-    "persistentvolumes": "binding PersistentVolumeClaims",
-    "replicasets.apps": "the ReplicaSet controller",
-    "resourceclaims.resource.k8s.io": "dynamic resource allocation",
-    "resourceclaimtemplates.resource.k8s.io": "dynamic resource allocation",
-    "resourcequotas": "enforcing ResourceQuotas",
-    "resourceslices.resource.k8s.io": "dynamic resource allocation",
-    "services": "the network behind Services",
-    "statefulsets.apps": "the StatefulSet controller",
-    "storageclasses.storage.k8s.io": "provisioning volumes",
-}
 # Parts of a Job's spec that its controller here does not read.
 _JOB_PARTS = ("backoffLimitPerIndex", "managedBy", "podFailurePolicy", "successPolicy")
 
+_UNSERVED = {(resource.plural, resource.group): resource.kind for resource in UNSERVED}
 # Plural and group of a resource → the subresources that a real server has beside ours.
 _SUBRESOURCES = {
+    ("namespaces", ""): ("finalize",),
     ("pods", ""): ("attach", "ephemeralcontainers", "exec", "portforward", "proxy", "resize"),
     ("nodes", ""): ("proxy",),
-    ("services", ""): ("proxy",),
 }
 GROUPS = frozenset(
     {
@@ -50,9 +33,13 @@ GROUPS = frozenset(
         "apiregistration.k8s.io",
         "autoscaling",
         "certificates.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
         "flowcontrol.apiserver.k8s.io",
         "networking.k8s.io",
         "node.k8s.io",
+        "resource.k8s.io",
+        "storage.k8s.io",
     }
 )
 """API groups of a real server that kubesim does not serve."""
@@ -67,16 +54,17 @@ def refusal(group: str, plural: str, subresource: str) -> str | None:
     """Return the refusal of a path that only a real server has, None for any other."""
     if group in GROUPS:
         return sentence(f"the API group {group}")
+    if (plural, group) in _UNSERVED:
+        return sentence(f"the kind {_UNSERVED[plural, group]}")
     if subresource in _SUBRESOURCES.get((plural, group), ()):
         return sentence(f"{plural}/{subresource}")
     return None
 
 
-def notices(store_key: str, obj: Json) -> list[str]:
+def notices(qualified: str, obj: Json) -> list[str]:
     """Return a sentence for everything that a real cluster would do with the object and kubesim does not."""
-    found = [_KINDS[store_key]] if store_key in _KINDS else []
-    parts = _PARTS.get(store_key)
-    return [sentence(what) for what in dict.fromkeys([*found, *(parts(obj) if parts else ())])]
+    parts = _PARTS.get(qualified)
+    return [sentence(what) for what in dict.fromkeys(parts(obj) if parts else ())]
 
 
 def _cluster_role(role: Json) -> Iterator[str]:
@@ -97,6 +85,12 @@ def _job(job: Json) -> Iterator[str]:
         yield "a Job's completionMode Indexed"
     yield from (f"a Job's {part}" for part in _JOB_PARTS if spec.get(part) is not None)
     yield from _pod_spec(spec["template"].get("spec") or {})
+
+
+def _namespace(namespace: Json) -> Iterator[str]:
+    labels = namespace["metadata"].get("labels") or {}
+    if labels.get("pod-security.kubernetes.io/enforce", "privileged") != "privileged":
+        yield "enforcing a namespace's pod security level"
 
 
 def _pod(pod: Json) -> Iterator[str]:
@@ -129,6 +123,7 @@ _PARTS = {
     "clusterroles.rbac.authorization.k8s.io": _cluster_role,
     "daemonsets.apps": _daemonset,
     "jobs.batch": _job,
+    "namespaces": _namespace,
     "pods": _pod,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "secrets": _secret,

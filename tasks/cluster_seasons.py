@@ -22,10 +22,10 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 from prefect.utilities.urls import url_for
 
-from gameday.digest.clusters import ClusterSeason, ClusterSeasons, judged, render_cluster_seasons
 from gameday.errors import StopRunError
 from gameday.exit_codes import ExitCode
 from gameday.run.abort import Abort
+from gameday.runs.clusters import ClusterSeason, ClusterSeasons, judged, render_cluster_seasons
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.outcome_on_page import code_of
@@ -229,4 +229,5 @@ def _all(client: SyncPrefectClient, which: FlowRunFilter) -> Iterator[FlowRun]:
 def show_clusters(reports: Path, seasons: ClusterSeasons) -> None:
     """Render the page with a row per cluster, and show it in the Prefect UI. Raises OSError."""
     page = render_cluster_seasons(reports / seasons.id, seasons, datetime.now(UTC))
-    show_page("clusters", seasons.markdown, page.resolve().as_uri(), seasons.result.why)
+    why = seasons.result.with_also(page.unwritten).why
+    show_page("clusters", seasons.markdown, page.html.resolve().as_uri(), why)

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gameday.arms.page import RenderedComparison, render_comparison
 from gameday.cluster.profile import ClusterProfile
-from gameday.coverage.run_row import render_run
 from gameday.report.markdown import escaped
-from gameday.season.record import SeasonResult
+from gameday.runs.comparison import Comparison
+from gameday.runs.comparison_page import render_comparison
+from gameday.runs.pages import RenderedPage
+from gameday.runs.run_row import render_run
+from gameday.runs.season_record import SeasonResult
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.publish import copy_out
@@ -32,11 +34,12 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
         if dead.is_dir():
             render_run(dead, datetime.now(UTC))
     rendered, link = publish_comparison(profile, folder)
-    show_page("comparison", escaped(rendered.result.why), link, rendered.result.why)
-    return rendered.result.with_also(rendered.unwritten)
+    result = rendered.content.result
+    show_page("comparison", escaped(result.why), link, result.why)
+    return result.with_also(rendered.unwritten)
 
 
-def publish_comparison(profile: ClusterProfile, folder: Path) -> tuple[RenderedComparison, str]:
+def publish_comparison(profile: ClusterProfile, folder: Path) -> tuple[RenderedPage[Comparison], str]:
     """Render a comparison's page, and copy it with its game-days where the profile's `publish_to` says.
 
     The game-days are copied once more because the reports of those that died are newer than their own copies.

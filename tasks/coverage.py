@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gameday.cluster.profile import ClusterProfile
-from gameday.coverage.page import render_season
-from gameday.coverage.run_row import render_run
-from gameday.season.record import SeasonRecord, SeasonResult
+from gameday.runs.run_row import render_run
+from gameday.runs.season_page import render_season
+from gameday.runs.season_record import SeasonRecord, SeasonResult
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.compare import publish_comparison
@@ -33,5 +33,6 @@ def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -
     for compared in sorted({place.arm.comparison for place in SeasonRecord.load(folder).places if place.arm}):
         publish_comparison(profile, folder.parent / compared)
     rendered = render_season(folder, datetime.now(UTC))
-    show_page("coverage", rendered.markdown, rendered.html.resolve().as_uri(), rendered.result.why)
-    return rendered.result.with_also(rendered.unwritten)
+    covered = rendered.content
+    show_page("coverage", covered.markdown, rendered.html.resolve().as_uri(), covered.result.why)
+    return covered.result.with_also(rendered.unwritten)

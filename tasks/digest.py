@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from gameday.archive.catalog import read_catalog
-from gameday.archive.publish import publish_pages
-from gameday.digest.digest import digest_of, render_digest
-from gameday.digest.index import render_index
 from gameday.errors import PublishError
 from gameday.faults.registry import parameter_models
 from gameday.plan.catalogue import load_shipped
 from gameday.report.markdown import escaped
+from gameday.runs.catalog import read_catalog
+from gameday.runs.digest import digest_of, render_digest
+from gameday.runs.index import render_index
+from gameday.runs.publish import publish_pages
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 
@@ -47,5 +47,5 @@ def render_pages(reports: Path, start: datetime, end: datetime, publish_to: str 
             )
         except PublishError as error:
             get_run_logger().warning("not published: %s", error)
-    show_page("digest", escaped(made.digest.headline), link, made.digest.headline)
-    return made.digest.headline
+    show_page("digest", escaped(made.content.headline), link, made.content.headline)
+    return made.content.headline

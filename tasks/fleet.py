@@ -17,7 +17,7 @@ from gameday.fleet.record import FleetRecord, Labelled, add_probes, load_probes
 from gameday.fleet.waiting import WaitingWork
 from gameday.ledger.entries import Header
 from gameday.ledger.ledger import Ledger
-from gameday.season.run import OpenSeason
+from gameday.runs.play import OpenSeason
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.values.results import Cleanliness

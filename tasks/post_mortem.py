@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gameday.archive.catalog import read_catalog
 from gameday.faults.registry import parameter_models
 from gameday.plain_file import read_plain
 from gameday.plan.catalogue import load_shipped
 from gameday.post_mortem.page import PostMortem, render_post_mortem
 from gameday.report.notes import write_form
+from gameday.runs.run_list import list_runs
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.tasks.publish import copy_out
@@ -28,7 +28,7 @@ def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
         OSError: The folder cannot be written.
     """
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-    runs = [run.summary for run in read_catalog(folder.parent).runs]
+    runs = [run.summary for run in list_runs(folder.parent).runs]
     made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
     write_form(folder, "gameday post-mortem")
     markdown = read_plain(made.markdown).decode()

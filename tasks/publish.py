@@ -16,8 +16,6 @@ from prefect.blocks.core import Block
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_logger
 
-from gameday.archive.publish import folders_around, publish
-from gameday.archive.timings import write_timings
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, PublishError
 from gameday.plain_file import NO_PLACE, not_written
@@ -26,6 +24,8 @@ from gameday.report.markdown import escaped
 from gameday.report.message import Message, message, worth_telling
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
+from gameday.runs.publish import comparison_around, publish
+from gameday.runs.timings import write_timings
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import show_page
 from gameday.text import printable
@@ -135,8 +135,8 @@ def _send_trace(url: str, folder: Path) -> None:
 
 
 def _renew_timings(folder: Path, file: Path) -> None:
-    """Renew the file of all runs' timings; the game-days of a comparison or a league are not in it."""
-    if folders_around(folder.resolve()):
+    """Renew the file of all runs' timings; the game-days of a comparison are not in it."""
+    if comparison_around(folder.resolve()):
         return
     reports = folder.resolve().parent
     try:

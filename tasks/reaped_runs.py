@@ -8,16 +8,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gameday.arms.record import ARMS_FILE
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import ClusterProfile
-from gameday.coverage.run_row import render_run
 from gameday.errors import KubernetesError
 from gameday.plain_file import not_written
 from gameday.reaper.histories import describe_reap, note_reaped, note_reaped_elsewhere
 from gameday.reaper.reap import ReapResult
 from gameday.report.message import notice
 from gameday.run.record import folder_of_run
+from gameday.runs.run_list import ARMS_FILE
+from gameday.runs.run_row import render_run
 from gameday.tasks.compare import publish_comparison
 from gameday.tasks.flow_run import settle_flow_run
 from gameday.tasks.publish import notify, publish_folder, safe_words, warn

@@ -8,13 +8,13 @@ from prefect.logging import get_logger
 
 from gameday.checks.outcome import RunResult, fold_outcome
 from gameday.checks.run import run_checks
-from gameday.coverage.run_row import render_run
 from gameday.history.frames import Frames
 from gameday.plain_file import NO_PLACE, not_written
 from gameday.report.notes import write_form
 from gameday.report.render import Rendered
 from gameday.report.run_markdown import run_markdown
 from gameday.run.record import RunRecord
+from gameday.runs.run_row import render_run
 from gameday.tasks import step_task
 from gameday.tasks.artifacts import served_url, show_markdown
 

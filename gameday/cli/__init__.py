@@ -42,7 +42,6 @@ COMMAND_MODULES = (
     "gameday.cli.health",
     "gameday.cli.coverage",
     "gameday.cli.season",
-    "gameday.cli.league",
     "gameday.cli.fleet",
     "gameday.cli.post_mortem",
     "gameday.cli.listen",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from gameday.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gameday.arms.page import RenderedComparison
     from gameday.plan.load import LoadedPlan
+    from gameday.runs.comparison import Comparison
+    from gameday.runs.pages import RenderedPage
 
 
 def play_arms(
@@ -28,54 +30,33 @@ def play_arms(
     command: str,
     approved_by: str | None = None,
 ) -> int:
-    """Run the comparison in this thread, with a line per event of its game-days beside it."""
-    from gameday.arms.record import ARMS_FILE
-    from gameday.cli.prefect_client import give_events_up_at_once, gone_message
-    from gameday.cli.season_view import SeasonView
+    """Run the comparison in this thread, and print its findings; raises as `play`."""
+    from gameday.cli.play_season import play
     from gameday.flows.arms import comparison
     from gameday.flows.choices import GivenPlan
     from gameday.run.record import new_run_id
-    from gameday.season.assignment import comparison_of
-    from gameday.season.record import SeasonResult
+    from gameday.runs.assignment import comparison_of
+    from gameday.runs.run_list import ARMS_FILE
 
     id = f"arms-{new_run_id()}"
-    folder = reports / comparison_of(id, loaded.plan)
-    result: object
-    give_events_up_at_once()
-    with SeasonView(reports, id, out, folder):
-        try:
-            state = comparison(
-                plan=plan,
-                profile=profile,
-                reports=str(reports),
-                trigger=trigger,
-                comparison_id=id,
-                command=command,
-                approved_by=approved_by,
-                given=GivenPlan(loaded),
-                return_state=True,
-            )
-            result = state.result(raise_on_failure=False)
-        except Exception as error:  # an error of Prefect's own, for example; the histories hold the results
-            result = error
-    if not (folder / ARMS_FILE).is_file():
-        if isinstance(result, BaseException):
-            gone = gone_message(result)
-            raise CommandError(gone, ExitCode.REFUSED) if gone else result
-        assert isinstance(result, SeasonResult)
-        raise CommandError(result.why, ExitCode(result.exit_code))
-    code = print_comparison(out, draw(folder))
-    if isinstance(result, BaseException):
-        gone = gone_message(result)
-        if not gone and code != ExitCode.DIRTY:
-            raise result
-        out.print(gone or f"{type(result).__name__}: {result}", style="yellow", markup=False, soft_wrap=True)
-    return code
+    played = partial(
+        comparison,
+        plan=plan,
+        profile=profile,
+        reports=str(reports),
+        trigger=trigger,
+        comparison_id=id,
+        command=command,
+        approved_by=approved_by,
+        given=GivenPlan(loaded),
+    )
+    record = reports / comparison_of(id, loaded.plan) / ARMS_FILE
+    return play(out, id, record, played, lambda out, folder: print_comparison(out, draw(folder)))
 
 
-def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
+def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
     """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
-    from gameday.arms.page import render_comparison
+    from gameday.runs.comparison_page import render_comparison
 
     try:
         return render_comparison(folder, datetime.now(UTC), redact=redact)
@@ -85,7 +66,7 @@ def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
         raise CommandError(f"{folder} is no comparison's folder: its arms.json is damaged") from None
 
 
-def print_comparison(out: Console, rendered: RenderedComparison) -> int:
+def print_comparison(out: Console, rendered: RenderedPage[Comparison]) -> ExitCode:
     """Print each arm's game-days and the comparison's outcome; returns its exit code."""
     from rich import box
     from rich.table import Table
@@ -94,15 +75,15 @@ def print_comparison(out: Console, rendered: RenderedComparison) -> int:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("arm", "repetition", "outcome", "why"):
         table.add_column(column, overflow="fold")
-    for arm in rendered.comparison.arms:
+    for arm in rendered.content.arms:
         for run in arm.runs:
             style = {"passed": "green", "failed": "red"}.get(str(run.outcome), "yellow")
             outcome = Text(str(run.outcome or "not played"), style=style)
             table.add_row(Text(arm.arm.name), str(run.repetition), outcome, Text(printable(run.why)))
     out.print(table)
-    result = rendered.result
+    result = rendered.content.result
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     head = (f"{ExitCode(result.exit_code).name}  ", f"bold {style}")
     out.print(Text.assemble(head, Text(printable(result.why))), soft_wrap=True)
     out.print(rendered.unwritten or f"comparison: {rendered.html}", soft_wrap=True, highlight=False)
-    return result.exit_code
+    return ExitCode(result.exit_code)

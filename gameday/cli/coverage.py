@@ -31,6 +31,7 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
 from gameday.rehearsal.nodes import MAX_NODES
+from gameday.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +68,13 @@ ApprovedBy = Annotated[
     str | None, typer.Option(help="Your name. Approves the game-days of this season that ask for approval.")
 ]
 Again = Annotated[Path | None, typer.Option(help="Folder of a season. Draws its page again; runs nothing.")]
+Compare = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NAME=]FOLDER",
+        help="Folder of a season, and its detector's name. Once for each: draws fault × detector; runs nothing.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -75,6 +83,7 @@ def register(app: typer.Typer) -> None:
         app,
         coverage,
         "gameday coverage --rehearse",
+        "gameday coverage --compare reports/season-… --compare reports/season-…",
         "gameday coverage xid-95-uncontained-ecc power-cap --profile cluster.yaml",
         panel=Panel.DETECTORS,
     )
@@ -89,6 +98,7 @@ def coverage(
     within: Within = None,
     approved_by: ApprovedBy = None,
     again: Again = None,
+    compare: Compare = None,
     nodes: Annotated[
         int, typer.Option(min=2, max=MAX_NODES, help="With --rehearse: virtual GPU nodes.")
     ] = _VIRTUAL_NODES,
@@ -110,6 +120,8 @@ def coverage(
     out, asked = console(), plans or []
     if again is not None:
         return _draw_again(out, again)
+    if compare:
+        return _compare(out, compare, reports)
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     if guest and not rehearse:
@@ -145,9 +157,28 @@ def coverage(
         return here.end_with(play_season(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal"))
 
 
+def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
+    from gameday.runs.by_detector import compare_detectors
+
+    named = [one.split("=", 1) if "=" in one.partition("/")[0] else ("", one) for one in asked]
+    try:
+        made = compare_detectors([(name, Path(folder)) for name, folder in named], reports, datetime.now(UTC))
+    except OSError as error:
+        where = error.filename or reports
+        again = "give a season's folder; `gameday coverage --again FOLDER` draws its page"
+        raise CommandError(f"{where}: {error.strerror}; {again}") from None
+    except ValueError:
+        raise CommandError("a season's coverage.json is damaged: `gameday coverage --again FOLDER` draws it") from None
+    for one in made.content.columns:
+        said = f"{one.name}: noticed {one.noticed} of {one.played}, wrongly acted {one.wrong}"
+        out.print(printable(said), markup=False, soft_wrap=True)
+    out.print(made.unwritten or f"detectors: {made.html}", soft_wrap=True, highlight=False)
+    return ExitCode.PASSED
+
+
 def _draw_again(out: Console, folder: Path) -> ExitCode:
     from gameday.cli.coverage_table import print_coverage
-    from gameday.coverage.page import render_season
+    from gameday.runs.season_page import render_season
 
     try:
         return print_coverage(out, render_season(folder, datetime.now(UTC)))

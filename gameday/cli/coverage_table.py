@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gameday.coverage.cells import CellState
-from gameday.coverage.page import RenderedSeason, headline
 from gameday.exit_codes import ExitCode
 from gameday.report.formatting import duration
+from gameday.runs.cells import CellState
+from gameday.runs.pages import RenderedPage
+from gameday.runs.season_page import Coverage
 from gameday.text import printable
 
 _STYLES = {
@@ -25,9 +26,9 @@ _STYLES = {
 _SHORT = {CellState.NOT_EXPECTED: "·"}
 
 
-def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
+def print_coverage(out: Console, rendered: RenderedPage[Coverage]) -> ExitCode:
     """The matrix in as many columns as fit, the answer, and where the page is."""
-    matrix = rendered.coverage.matrix
+    covered, matrix = rendered.content, rendered.content.matrix
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("fault", *matrix.signals):
         table.add_column(str(column), overflow="fold", justify="left" if column == "fault" else "right")
@@ -36,22 +37,22 @@ def print_coverage(out: Console, rendered: RenderedSeason) -> ExitCode:
         cells = [Text(_SHORT.get(cell.state, cell.text), style=_STYLES[cell.state]) for cell in found]
         table.add_row(Text(row.plan), *cells)
     out.print(table)
-    for why, names in by_reason((one.why, one.plan) for one in rendered.coverage.left_out).items():
+    for why, names in by_reason((one.why, one.plan) for one in covered.left_out).items():
         out.print(Text(printable(f"not run: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
-    not_played = [one for one in rendered.coverage.drawn if not one.played]
+    not_played = [one for one in covered.drawn if not one.played]
     for why, names in by_reason((one.why, f"{one.plan} at {duration(one.at_s)}") for one in not_played).items():
         out.print(Text(printable(f"drawn and not played: {', '.join(names)}: {why}"), style="dim"), soft_wrap=True)
-    for dirty in rendered.coverage.record.dirty_nodes:
+    for dirty in covered.record.dirty_nodes:
         out.print(Text(printable(str(dirty)), style="red"), soft_wrap=True)
     for gap in matrix.gaps:
         said = printable(f"gap: {gap}: {gap.why}")
         out.print(Text(said, style="yellow"), soft_wrap=True)
-    out.print(Text(headline(matrix.rows), style="bold"), soft_wrap=True)
-    out.print(Text(printable(rendered.result.why)), soft_wrap=True)
-    if rendered.drawn:
-        out.print(Text(printable(f"{rendered.drawn} Again: {rendered.coverage.record.command}")), soft_wrap=True)
+    out.print(Text(covered.headline, style="bold"), soft_wrap=True)
+    out.print(Text(printable(covered.result.why)), soft_wrap=True)
+    if covered.drawn_headline:
+        out.print(Text(printable(f"{covered.drawn_headline} Again: {covered.record.command}")), soft_wrap=True)
     out.print(rendered.unwritten or f"coverage: {rendered.html}", soft_wrap=True, highlight=False)
-    return ExitCode(rendered.result.exit_code)
+    return ExitCode(covered.result.exit_code)
 
 
 def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

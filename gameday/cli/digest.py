@@ -17,8 +17,8 @@ from gameday.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gameday.archive.catalog import RunCatalog
-    from gameday.archive.retention import RetentionDecision
+    from gameday.runs.catalog import RunCatalog
+    from gameday.runs.retention import RetentionDecision
 
 Reports = Annotated[Path, typer.Argument(help="Folder that holds the folders of the runs.")]
 
@@ -47,19 +47,22 @@ def digest(
     from datetime import UTC, datetime, timedelta
 
     from gameday.checks.outcome import worst_exit_code
-    from gameday.digest.digest import digest_of, render_digest
-    from gameday.digest.index import render_index
     from gameday.faults.registry import parameter_models
     from gameday.plan.catalogue import load_shipped
+    from gameday.runs.digest import digest_of, render_digest
+    from gameday.runs.index import render_index
 
     catalog, now = _catalog(reports), datetime.now(UTC)
     plans = [loaded.plan for loaded in load_shipped(parameter_models())]
     made = digest_of(catalog, plans, now - timedelta(days=days), now)
     try:
         rendered = render_digest(reports, made, now)
+        unwritten = rendered.unwritten
         render_index(reports, catalog, now)
     except OSError as error:
-        raise CommandError(f"the digest cannot be written: {not_written(error, reports)}") from None
+        unwritten = not_written(error, reports)
+    if unwritten:
+        raise CommandError(f"the digest cannot be written: {unwritten}")
     out = console()
     out.print(printable(made.headline), style="bold", soft_wrap=True)
     for one in made.running:
@@ -78,10 +81,10 @@ def digest(
 
 
 def index(reports: Reports = Path("reports")) -> int:
-    """Write one page of all runs, comparisons, leagues and post-mortems, with search and filter."""
+    """Write one page of all runs, comparisons and post-mortems, with search and filter."""
     from datetime import UTC, datetime
 
-    from gameday.digest.index import render_index
+    from gameday.runs.index import render_index
 
     catalog = _catalog(reports)
     try:
@@ -98,15 +101,14 @@ def prune(
     days: Annotated[int, typer.Option(min=0, help="Keep runs younger than this many days.")] = 90,
     delete: Annotated[bool, typer.Option("--delete", help="Delete. Without it, only list what would go.")] = False,
 ) -> int:
-    """Delete old runs, comparisons, leagues and fleet runs. Evidence stays.
+    """Delete old runs, comparisons and fleet runs. Evidence stays.
 
     Evidence is whatever an unclean cluster left, open histories, and post-mortems. Only lists what would go unless
     --delete is given. Pages that stay lose their links to what is gone.
     """
     from datetime import UTC, datetime, timedelta
 
-    from gameday.archive.retention import decide_retention
-    from gameday.digest.after_deletion import without_dead_links
+    from gameday.runs.retention import decide_retention, without_dead_links
 
     now = datetime.now(UTC)
     catalog = _catalog(reports)
@@ -119,12 +121,14 @@ def prune(
         out.print(f"stays    {printable(problem)}", soft_wrap=True)
     word = "deleted" if delete else "would go"
     more = "" if delete else "; --delete does it"
-    out.print(f"{words.count(word)} of {len(words)} runs, comparisons, leagues and fleet runs {word}{more}")
+    out.print(f"{words.count(word)} of {len(words)} runs, comparisons and fleet runs {word}{more}")
     if delete:
         try:
-            without_dead_links(reports, now)
+            unwritten = without_dead_links(reports, now)
         except OSError as error:
-            raise CommandError(f"the pages still link what is gone: {not_written(error, reports)}") from None
+            unwritten = not_written(error, reports)
+        if unwritten:
+            raise CommandError(f"the pages still link what is gone: {unwritten}")
     if failed := words.count("failed"):
         raise CommandError(f"{failed} could not be deleted, or not wholly: mend what is named above, and prune again")
     return ExitCode.PASSED
@@ -132,7 +136,7 @@ def prune(
 
 def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
     """Delete the folder where that was asked and decided, and print and return in a word what became of it."""
-    from gameday.archive.retention import delete_folder
+    from gameday.runs.retention import delete_folder
 
     word, why = ("deleted" if delete else "would go") if decision.deletable else "stays", decision.why
     if word == "deleted" and (problem := delete_folder(decision.folder)):
@@ -142,7 +146,7 @@ def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
 
 
 def _catalog(reports: Path) -> RunCatalog:
-    from gameday.archive.catalog import read_catalog
+    from gameday.runs.catalog import read_catalog
 
     try:
         return read_catalog(reports)

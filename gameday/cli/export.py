@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from gameday.report.run_folder import RunFolder
 
 
-_WHOLE = {"comparison": "arms.json", "league": "league.json"}
-"""File by which the folder of several game-days is known."""
-
-
 def register(app: typer.Typer) -> None:
     """Add the command."""
     add_command(
@@ -56,9 +52,9 @@ def export(
     """Write a run in the formats of other tools. Exit code 0 when all was written, whatever the run's outcome."""
     if not any((junit, openmetrics, publish_to, traces)):
         raise CommandError("say what to write: --junit, --openmetrics, --publish-to or --traces")
-    if whole := next((what for what, file in _WHOLE.items() if (folder / file).is_file()), ""):
+    if (folder / "arms.json").is_file():
         if not publish_to or any((junit, openmetrics, traces)):
-            raise CommandError(f"of a {whole} there is --publish-to alone: give the folder of one of its game-days")
+            raise CommandError("of a comparison there is --publish-to alone: give the folder of one of its game-days")
         _publish(folder, publish_to)
         return ExitCode.PASSED
     if openmetrics and not any((junit, publish_to, traces)) and not (folder / "history.jsonl").exists():
@@ -103,16 +99,16 @@ def _timings(run: RunFolder) -> bytes:
 
 def _timings_of_all(reports: Path) -> bytes:
     """Return the timings of the newest run of each plan on each cluster."""
-    from gameday.archive.catalog import read_catalog
-    from gameday.archive.timings import timings_of
+    from gameday.runs.run_list import list_runs
+    from gameday.runs.timings import timings_of
 
     try:
-        catalog = read_catalog(reports)
+        runs = list_runs(reports).runs
     except OSError as error:
         raise CommandError(f"{reports}: {error.strerror}; give a run's folder, or the one that holds them") from None
-    if not catalog.runs:
+    if not runs:
         raise CommandError(f"{reports} holds no run that could be read: there is nothing to export")
-    return timings_of(catalog)
+    return timings_of(runs)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -126,8 +122,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _publish(folder: Path, url: str) -> None:
-    from gameday.archive.publish import publish
     from gameday.errors import PublishError
+    from gameday.runs.publish import publish
 
     try:
         console().print(f"published: {publish(folder, url)}", soft_wrap=True)

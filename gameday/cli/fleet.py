@@ -162,10 +162,10 @@ def _probe(
     from gameday.cli.fleet_view import FleetView
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message
     from gameday.fleet.page import render_fleet
-    from gameday.fleet.record import FLEET_FILE
     from gameday.flows.fleet import fleet as flow
     from gameday.run.record import new_run_id
-    from gameday.season.record import SeasonResult
+    from gameday.runs.run_list import FLEET_FILE
+    from gameday.runs.season_record import SeasonResult
 
     id = f"fleet-{new_run_id()}"
     folder = reports / id
@@ -202,7 +202,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
     """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
     from gameday.fleet.labels import take_labels_off
     from gameday.run.record import new_run_id
-    from gameday.season.run import open_season
+    from gameday.runs.play import open_season
 
     cluster = cluster_profile(profile)
     try:

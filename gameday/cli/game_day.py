@@ -166,7 +166,7 @@ def _after(error: Exception, out: Console, folder: Path) -> int:
 
     from gameday.cli.prefect_client import gone_message
     from gameday.cli.verdicts import print_result
-    from gameday.coverage.run_row import render_run
+    from gameday.runs.run_row import render_run
 
     prefect = gone_message(error)
     if not (folder / "history.jsonl").is_file():
@@ -227,7 +227,7 @@ def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: st
     whole = completed(loaded, detector_profiles, watching)
     for one in (whole, *whole.scales.values()):
         if one.arms:  # only they name checks, which take half a second to load
-            from gameday.season.arm_checks import refuse_unknown_checks
+            from gameday.runs.arm_checks import refuse_unknown_checks
 
             refuse_unknown_checks(one)
     return whole

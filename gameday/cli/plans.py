@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.models import Guest
     from gameday.health.policy import Policy
-    from gameday.league.document import League
     from gameday.plan.fault import FaultParameters
     from gameday.plan.load import DetectorWarning
     from gameday.plan.models import Plan
 
-    _Checked = Plan | DetectorProfile | Guest | League | Policy | ClusterProfile
+    _Checked = Plan | DetectorProfile | Guest | Policy | ClusterProfile
 
 DetectorFolders = Annotated[
     list[Path] | None,
@@ -46,7 +45,7 @@ def validate(
         typer.Argument(
             metavar="PLAN...",
             autocompletion=complete_plan,
-            help="Plan files, detector profiles, guests, health policies, leagues or cluster profiles, or names of "
+            help="Plan files, detector profiles, guests, health policies or cluster profiles, or names of "
             "shipped plans.",
         ),
     ],
@@ -114,7 +113,6 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
     from gameday.documents.source import parse
     from gameday.guests import load as guests
     from gameday.health import policy_files
-    from gameday.league import document as league
     from gameday.plan.catalogue import find_plan
     from gameday.plan.load import parse_plan
     from gameday.remediations.registry import known_remediations
@@ -126,8 +124,6 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
         return path, parse_detector(parsed, str(path)), ()
     if parsed.data.get("kind") == guests.KIND:
         return path, guests.parse_guest(parsed, path).guest, ()
-    if parsed.data.get("kind") == league.KIND:
-        return path, league.parse_league(parsed, path), ()
     if parsed.data.get("kind") == policy_files.KIND:
         return path, policy_files.parse_policy(parsed, path).policy, ()
     if (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,11 @@ from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
     from rich.console import Console
 
     from gameday.cluster.profile import ClusterProfile
-    from gameday.season.record import RandomSettings
+    from gameday.runs.season_record import RandomSettings, SeasonResult
 
 
 @dataclass(frozen=True)
@@ -71,64 +74,83 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
     Returns:
         The season's exit code.
 
-    Raises:
-        CommandError: It was refused.
+    Raises as `play`.
     """
-    from gameday.cli.coverage_table import print_coverage
-    from gameday.cli.prefect_client import give_events_up_at_once
-    from gameday.cli.season_view import SeasonView
-    from gameday.coverage.page import render_season
     from gameday.flows.season import season
     from gameday.run.record import new_run_id
-    from gameday.season.record import SEASON_FILE, SeasonResult
+    from gameday.runs.season_record import SEASON_FILE
 
     if asked.random:
         out.print(f"seed {asked.seed}; the same season again: {command}", style="dim", markup=False, soft_wrap=True)
     id = f"season-{new_run_id()}"
-    folder = asked.reports / id
+    played = partial(
+        season,
+        plans=list(asked.plans),
+        profile=profile,
+        seed=asked.seed,
+        at_once=asked.at_once,
+        within=asked.within,
+        budget=asked.random.budget if asked.random else None,
+        mean_gap=asked.random.mean_gap if asked.random else None,
+        approved_by=asked.approved_by,
+        reports=str(asked.reports),
+        trigger=trigger,
+        season_id=id,
+        command=command,
+    )
+    return play(out, id, asked.reports / id / SEASON_FILE, played, _print_season)
+
+
+def play(
+    out: Console,
+    id: str,
+    record: Path,
+    flow: Callable[..., State[SeasonResult]],
+    print_page: Callable[[Console, Path], ExitCode],
+) -> ExitCode:
+    """Run a season's or a comparison's flow in this thread, with a line per event of its runs, and print its findings.
+
+    Args:
+        out: The console.
+        id: The season's id, with which the names of its runs begin.
+        record: The file that the flow writes once it is allowed to begin, in a folder of its own beside the runs.
+        flow: The flow with its parameters.
+        print_page: Draws the page of the record's folder, prints it, and returns its exit code.
+
+    Returns:
+        The exit code of its findings.
+
+    Raises:
+        CommandError: It was refused.
+        Exception: The flow broke off, and not because Prefect's server is gone.
+    """
+    from gameday.cli.prefect_client import give_events_up_at_once, gone_message
+    from gameday.cli.season_view import SeasonView
+    from gameday.runs.season_record import SeasonResult
+
     result: object
     give_events_up_at_once()
-    with SeasonView(asked.reports, id, out, folder):
+    with SeasonView(record.parent.parent, id, out, record.parent):
         try:
-            state = season(
-                plans=list(asked.plans),
-                profile=profile,
-                seed=asked.seed,
-                at_once=asked.at_once,
-                within=asked.within,
-                budget=asked.random.budget if asked.random else None,
-                mean_gap=asked.random.mean_gap if asked.random else None,
-                approved_by=asked.approved_by,
-                reports=str(asked.reports),
-                trigger=trigger,
-                season_id=id,
-                command=command,
-                return_state=True,
-            )
-            result = state.result(raise_on_failure=False)
+            result = flow(return_state=True).result(raise_on_failure=False)
         except Exception as error:  # an error of Prefect's own, for example; the runs' histories hold their results
             result = error
-    if isinstance(result, BaseException):
-        return _after(result, out, folder)
-    if not (folder / SEASON_FILE).is_file():
+    gone = gone_message(result) if isinstance(result, BaseException) else ""
+    if not record.is_file():
+        if isinstance(result, BaseException):
+            raise CommandError(gone, ExitCode.REFUSED) if gone else result
         assert isinstance(result, SeasonResult)
         raise CommandError(result.why, ExitCode(result.exit_code))
-    return print_coverage(out, render_season(folder, datetime.now(UTC)))
-
-
-def _after(error: BaseException, out: Console, folder: Path) -> ExitCode:
-    """Show what the runs found before `error`; raises it, unless it is only Prefect's server that is gone."""
-    from gameday.cli.coverage_table import print_coverage
-    from gameday.cli.prefect_client import gone_message
-    from gameday.coverage.page import render_season
-    from gameday.season.record import SEASON_FILE
-
-    gone = gone_message(error)
-    if not (folder / SEASON_FILE).is_file():
-        raise CommandError(gone, ExitCode.REFUSED) if gone else error
-    code = print_coverage(out, render_season(folder, datetime.now(UTC)))
-    if gone:
-        out.print(gone, style="yellow", markup=False, soft_wrap=True)
-    elif code != ExitCode.DIRTY:
-        raise error
+    code = print_page(out, record.parent)
+    if isinstance(result, BaseException):
+        if not gone and code != ExitCode.DIRTY:
+            raise result
+        out.print(gone or f"{type(result).__name__}: {result}", style="yellow", markup=False, soft_wrap=True)
     return code
+
+
+def _print_season(out: Console, folder: Path) -> ExitCode:
+    from gameday.cli.coverage_table import print_coverage
+    from gameday.runs.season_page import render_season
+
+    return print_coverage(out, render_season(folder, datetime.now(UTC)))

@@ -92,15 +92,15 @@ def render_again(folder: Path) -> PostMortem:
     """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
     from datetime import UTC, datetime
 
-    from gameday.archive.catalog import read_catalog
     from gameday.faults.registry import parameter_models
     from gameday.plan.catalogue import load_shipped
     from gameday.post_mortem.page import render_post_mortem
     from gameday.report.notes import write_form
+    from gameday.runs.run_list import list_runs
 
     try:
         plans = [loaded.plan for loaded in load_shipped(parameter_models())]
-        runs = [run.summary for run in read_catalog(folder.resolve().parent).runs]
+        runs = [run.summary for run in list_runs(folder.resolve().parent).runs]
         made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
         write_form(folder, "gameday post-mortem")
     except FileNotFoundError:

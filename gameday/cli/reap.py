@@ -75,8 +75,8 @@ def _reap(out: Console, kubernetes: Kubernetes, wait: bool, reports: Path) -> in
 
 
 def _renew_reports(out: Console, profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    from gameday.arms.record import ARMS_FILE
     from gameday.run.record import folder_of_run
+    from gameday.runs.run_list import ARMS_FILE
 
     folders = {run_id: folder_of_run(reports, run_id) for run_id in result.changed}
     compared = {run_id for run_id, folder in folders.items() if (folder / ARMS_FILE).is_file()}

@@ -59,16 +59,13 @@ def report(
         raise CommandError("give a run's folder: gameday report reports/RUN")
     from datetime import UTC, datetime
 
-    from gameday.coverage.run_row import render_run
     from gameday.report.notes import write_form
+    from gameday.runs.run_row import render_run
 
     if (folder / "arms.json").is_file():
         from gameday.cli.arms import draw, print_comparison
 
         return print_comparison(console(), draw(folder, redact=redact))
-    if (folder / "league.json").is_file():
-        again = f"`gameday league --again {folder}` draws its page"
-        raise CommandError(f"{folder} is a league's: {again}; give the folder of one of its game-days")
     if not (folder / "history.jsonl").is_file():
         raise CommandError(f"{folder} holds no history.jsonl; give the folder of a run or of a comparison")
     try:
@@ -118,8 +115,8 @@ def _compare(first: Path, second: Path) -> int:
 
 def _render_redacted(folder: Path, now: datetime) -> Rendered:
     """Render a run without the site's names; those of a comparison have the same neutral names."""
-    from gameday.arms.redact import cleaner_of_member
     from gameday.report.render import render
+    from gameday.runs.comparison_page import cleaner_of_member
 
     try:
         clean = cleaner_of_member(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,7 @@ from gameday.rehearsal.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
-    from gameday.season.record import RandomSettings
+    from gameday.runs.season_record import RandomSettings
 
 # As in `gameday coverage`: a quarter of the training work is left out, and enough nodes for evicted pods.
 _SPARE, _VIRTUAL_NODES = 4, 24
@@ -86,13 +87,16 @@ def season(
     from gameday.cli.prefect_client import prefect_server, set_defaults
     from gameday.cli.season_preview import print_preview
     from gameday.plan.catalogue import shipped_plans
+    from gameday.runs.draw import SEEDS, random_season_command
 
     if not random:
         raise CommandError("add --random to draw game-days, or play each plan once: gameday coverage")
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
-    out, play = console(), print_preview if dry_run else play_season
-    asked = _asked(plans or [], seed, at_once, approved_by, reports, _settings(budget, mean_gap))
+    out, play, drawn = console(), print_preview if dry_run else play_season, _settings(budget, mean_gap)
+    seed = secrets.randbelow(SEEDS) if seed is None else seed
+    asked = AskedSeason(tuple(plans or ()), seed, at_once, None, approved_by, reports, drawn)
+    again = partial(random_season_command, asked.plans, seed, at_once, drawn)
     set_defaults()
     met = _virtual_cluster(cluster) if rehearse else cluster_profile(profile)
     checked = [check_plan(name, met.detector_profiles) for name in asked.plans or shipped_plans()]
@@ -100,17 +104,17 @@ def season(
     if not dry_run:
         check_reports(reports)
     if not rehearse:
-        again = _again(asked, *(["--profile", profile] if profile else []))
+        command = again(*(["--profile", profile] if profile else []))
         with nullcontext() if dry_run else prefect_server(out):
-            return play(out, asked, profile, again, "manual")
+            return play(out, asked, profile, command, "manual")
     for plan in checked if plans else ():
         check_fit(plan, nodes, gpus)
     watcher, release = detector or DEFAULT_DETECTOR, exporter_for(None, checked)
     size = ["--nodes", str(nodes), "--gpus", str(gpus)]
-    again = _again(asked, "--rehearse", *size, "--cluster", cluster, "--detector", watcher)
+    command = again("--rehearse", *size, "--cluster", cluster, "--detector", watcher)
     spare, flow = nodes // _SPARE, "gameday.flows.season"
     with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
-        return here.end_with(play(out, asked, str(here.cluster.profile), again, "rehearsal"))
+        return here.end_with(play(out, asked, str(here.cluster.profile), command, "rehearsal"))
 
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:
@@ -125,9 +129,9 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
     """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
-    from gameday.archive.usual import usual_durations
     from gameday.errors import RefusedError
-    from gameday.season.draw import plans_to_draw, refuse_settings
+    from gameday.runs.draw import plans_to_draw, refuse_settings
+    from gameday.runs.timings import usual_durations
 
     assert asked.random is not None
     before = usual_durations(asked.reports, cluster.name)
@@ -138,31 +142,10 @@ def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) ->
         raise CommandError(f"refused: {error.why}; {error.hint}", ExitCode.REFUSED) from None
 
 
-def _asked(
-    plans: list[str],
-    seed: int | None,
-    at_once: int,
-    approved_by: str | None,
-    reports: Path,
-    random: RandomSettings,
-) -> AskedSeason:
-    from gameday.season.draw import SEEDS
-
-    drawn_by = secrets.randbelow(SEEDS) if seed is None else seed
-    return AskedSeason(tuple(plans), drawn_by, at_once, None, approved_by, reports, random)
-
-
 def _settings(budget: str | None, mean_gap: str) -> RandomSettings:
-    from gameday.season.record import RandomSettings
+    from gameday.runs.season_record import RandomSettings
 
     time, gap = duration_of("--budget", budget), duration_of("--mean-gap", mean_gap)
     if time is None or gap is None:
         raise CommandError("say how long the season may take: --budget 1h")
     return RandomSettings(budget=time, mean_gap=gap)
-
-
-def _again(asked: AskedSeason, *others: str) -> str:
-    from gameday.season.draw import random_season_command
-
-    assert asked.random is not None
-    return random_season_command(asked.plans, asked.seed, asked.at_once, asked.random, *others)

@@ -18,7 +18,7 @@ from gameday.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gameday.season.preview import SeasonPreview
+    from gameday.runs.preview import SeasonPreview
 
 
 def print_preview(out: Console, asked: AskedSeason, profile: str | None, command: str, trigger: str) -> ExitCode:
@@ -27,8 +27,8 @@ def print_preview(out: Console, asked: AskedSeason, profile: str | None, command
     Raises:
         CommandError: Nothing can be drawn, or the cluster does not answer.
     """
-    from gameday.archive.usual import usual_durations
-    from gameday.season.preview import preview_random_season
+    from gameday.runs.preview import preview_random_season
+    from gameday.runs.timings import usual_durations
 
     assert asked.random is not None
     try:

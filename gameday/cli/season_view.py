@@ -10,8 +10,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gameday.arms.page import result_of_member
-from gameday.arms.record import ARMS_FILE, ComparisonRecord
 from gameday.checks.outcome import RunOutcome, RunResult
 from gameday.cli.progress import how_far
 from gameday.history.background import BackgroundView
@@ -19,7 +17,10 @@ from gameday.history.events import FaultInjected, Refused, RunStarted, TargetsCh
 from gameday.history.journal import HistoryTail
 from gameday.plain_file import read_plain
 from gameday.report.narration import narrate
-from gameday.season.record import APPROVAL_FILE, Assignment, SeasonRecord
+from gameday.runs.comparison_page import result_of_member
+from gameday.runs.comparison_record import ComparisonRecord
+from gameday.runs.run_list import ARMS_FILE
+from gameday.runs.season_record import APPROVAL_FILE, Assignment, SeasonRecord
 from gameday.text import printable
 from gameday.values.results import Cleanliness
 

@@ -46,7 +46,6 @@ _MOST_GPUS = 100
 _MOST_IN_MARKDOWN = 20
 """The same in the summary that the Prefect UI shows."""
 _WIDTH, _HEIGHT = 480, 44
-_ACCENTS = {0: "passed", 1: "failed", 3: "aborted", 4: "failed", 5: "refused"}
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,6 @@ def _page(fleet: Fleet, rendered_at: datetime) -> str:
             floors={model.model: _floors(model, record) for model in fleet.models if learned_floors(model)},
             files={model.model: floors_file(model) for model in fleet.models},
             took=(record.ended - record.started).total_seconds() if record.ended else None,
-            accent=_ACCENTS.get(fleet.exit_code, "unknown"),
             rendered_at=rendered_at,
         )
     )

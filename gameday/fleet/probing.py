@@ -29,7 +29,7 @@ from gameday.ledger.undo import undo_entry
 from gameday.plain_file import not_written
 from gameday.run.agents import PRIORITY_CLASS_HINT
 from gameday.run.targets import why_unfit
-from gameday.season.run import OpenSeason
+from gameday.runs.play import OpenSeason
 from gameday.values.nodes import NodeRole, NodeSnapshot
 from gameday.values.results import Cleanliness
 

@@ -11,15 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from gameday.agent.task import ProbedNote
-from gameday.plain_file import open_plain, open_to_append, read_plain, write_whole
+from gameday.plain_file import open_plain, open_to_append
 from gameday.report.summary import virtual_words
+from gameday.runs.record import GroupRecord
+from gameday.runs.run_list import FLEET_FILE
 from gameday.values.models import FrozenModel
 from gameday.values.results import Cleanliness, Trigger
 
-FLEET_FILE = "fleet.json"
 PROBES_FILE = "probes.jsonl"
 
 
@@ -73,20 +74,16 @@ class Labelled(FrozenModel):
     cleanliness: Cleanliness = Cleanliness.CLEAN
 
 
-class FleetRecord(FrozenModel):
+class FleetRecord(GroupRecord):
     """The conditions of a fleet run, and its end."""
 
-    id: str
-    cluster: str
+    FILE = FLEET_FILE
+
     trigger: Trigger
-    command: str = Field(description="shell line that runs the same again")
     at_once: int
     seconds: float = Field(description="time for which each GPU was loaded")
-    started: AwareDatetime
-    ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
     nodes: int = Field(default=0, description="nodes that opted in")
     virtual_nodes: int = Field(default=0, description="those of them that no machine is behind")
-    stopped: str = Field(default="", description="why it ended early; empty where it did not")
     cleanliness: Cleanliness = Cleanliness.UNKNOWN
     against: str | None = Field(default=None, description="folder of the earlier fleet run; None: none was found")
 
@@ -96,16 +93,6 @@ class FleetRecord(FrozenModel):
     def virtual(self) -> str:
         """The words that GPUs of its nodes are virtual; empty where none are."""
         return virtual_words([at < self.virtual_nodes for at in range(self.nodes)], "nodes")
-
-    def save(self, folder: Path) -> None:
-        """Write fleet.json; raises OSError."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / FLEET_FILE, self.model_dump_json(indent=1))
-
-    @classmethod
-    def load(cls, folder: Path) -> FleetRecord:
-        """Load the record; raises OSError, and ValueError for a file that holds something else."""
-        return cls.model_validate_json(read_plain(folder / FLEET_FILE))
 
     def as_ended(self, stopped: str, cleanliness: Cleanliness, labels: Labelled | None) -> FleetRecord:
         """Return the record of the run as it ends now."""

@@ -27,7 +27,7 @@ class Guest(BaseModel):
     name: GuestName
     """Name of the guest: lower-case letters, digits and `-`."""
     version: str = Field(default="", max_length=200)
-    """The version that was built, like `v1.34 (commit 6632ca6)`; reports and the league name it."""
+    """The version that was built, like `v1.34 (commit 6632ca6)`; reports and pages name it."""
     detector: str | None = Field(default=None, min_length=1, max_length=500)
     """Its detector profile: a name, or a path beside this file; null: nobody has written down what it should do."""
     cluster: Literal["embedded", "lab"] = "embedded"

@@ -14,6 +14,7 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
+from gameday.exit_codes import ExitCode
 from gameday.report.formatting import (
     change,
     clock,
@@ -30,7 +31,21 @@ from gameday.report.safe_text import clip, linked, verbatim
 from gameday.shipped import shipped
 
 TEMPLATES = shipped("templates")
-_FILTERS = (duration, limit, sentence, offset, change, clock, moment, number, signed, size, verbatim, linked)
+_ACCENTS: dict[int, str] = {
+    ExitCode.PASSED: "passed",
+    ExitCode.FAILED: "failed",
+    ExitCode.ABORTED: "aborted",
+    ExitCode.DIRTY: "failed",
+    ExitCode.REFUSED: "refused",
+}
+
+
+def accent(exit_code: int) -> str:
+    """Return the class of a page by its exit code, which decides its colour."""
+    return _ACCENTS.get(exit_code, "unknown")
+
+
+_FILTERS = (accent, duration, limit, sentence, offset, change, clock, moment, number, signed, size, verbatim, linked)
 
 
 @cache  # a template is compiled once in a process: that takes longer than to fill it

@@ -1,7 +1,7 @@
 """Admission: the checks and changes between a decoded object and the store that are no rule of the kind itself.
 
 The real server's plug-ins, as far as kubectl and small controllers meet them: NamespaceLifecycle, ServiceAccount,
-Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass, PodSecurity.
+Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection
 from typing import Any
 
-from kubesim.apiserver import errors, pod_security
+from kubesim.apiserver import errors
 from kubesim.apiserver.resources import Resource
 from kubesim.apiserver.store import Store
 
@@ -25,17 +25,6 @@ _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a 
 _TOKEN_S = 3607
 # The alphabet of k8s.io/apimachinery/pkg/util/rand: no vowels, no look-alikes.
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_TEMPLATED = frozenset(
-    {
-        "cronjobs",
-        "daemonsets",
-        "deployments",
-        "jobs",
-        "podtemplates",
-        "replicasets",
-        "statefulsets",
-    }
-)
 
 
 def random_suffix() -> str:
@@ -117,40 +106,6 @@ class Admission:
         if name and name not in self._runtime_classes:
             why = f'pod rejected: RuntimeClass "{name}" not found'
             raise errors.forbidden(resource, pod["metadata"]["name"], why)
-
-    def check_pod_security(self, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
-        """Pod security: refuses what the namespace enforces with StatusError 403, adds the warnings that it wants."""
-        spec = _pod_spec(resource, obj)
-        space = self._store.get("namespaces", "", obj["metadata"].get("namespace", "")) if spec else None
-        if space is None or spec is None or not _wants_security(space.obj):
-            return
-        if old is not None and spec == _pod_spec(resource, old):
-            return
-        refused = pod_security.profile_of(space.obj, "enforce")
-        if resource.plural == "pods" and (found := pod_security.violations(spec, refused)):
-            why = f"violates {pod_security.violation_text(found, refused)}"
-            raise errors.forbidden(resource, obj["metadata"]["name"], why)
-        warned = pod_security.profile_of(space.obj, "warn")
-        if resource.plural != "pods" and warned == "privileged":
-            warned = refused
-        if found := pod_security.violations(spec, warned):
-            warnings.append(f"would violate {pod_security.violation_text(found, warned)}")
-
-
-def _wants_security(space: Json) -> bool:
-    return any(label.startswith(pod_security.LABEL) for label in space["metadata"].get("labels") or ())
-
-
-def _pod_spec(resource: Resource, obj: Json) -> Json | None:
-    if resource.plural == "pods":
-        found: Json | None = obj["spec"]
-    elif resource.plural == "cronjobs":
-        found = obj["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    elif resource.plural == "podtemplates":
-        found = obj["template"].get("spec")
-    else:
-        found = obj["spec"].get("template", {}).get("spec") if resource.plural in _TEMPLATED else None
-    return found
 
 
 def _mount_token(spec: Json) -> None:

@@ -8,7 +8,7 @@ import hmac
 import secrets
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,14 +83,11 @@ class Authenticator:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        return self.user_of_token(token.strip())
-
-    def user_of_token(self, token: str, audiences: Iterable[str] = API_AUDIENCES) -> User | None:
-        """Return the user of a token for one of the audiences; static tokens are meant for this server."""
-        if token in self._static and {*audiences} & {*API_AUDIENCES}:
+        token = token.strip()
+        if token in self._static:
             return self._static[token]
-        claims = self.claims(token)
-        return self._service_account(claims) if claims and {*audiences} & {*claims["aud"]} else None
+        claims = self._claims(token)
+        return self._service_account(claims) if claims and {*API_AUDIENCES} & {*claims["aud"]} else None
 
     def issue(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
         """(token, expiry in epoch seconds) for a stored ServiceAccount."""
@@ -116,7 +113,7 @@ class Authenticator:
     def _signature(self, signed: str) -> bytes:
         return hmac.new(self._key, signed.encode(), hashlib.sha256).digest()
 
-    def claims(self, token: str) -> Json | None:
+    def _claims(self, token: str) -> Json | None:
         """Return the claims of a token of ours; None for any other, or one out of time."""
         signed, _, signature = token.rpartition(".")
         try:

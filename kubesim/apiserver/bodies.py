@@ -1,4 +1,4 @@
-"""The inputs of writes: options in the query, and objects and patches in bodies of JSON, YAML or protobuf."""
+"""The inputs of writes: options in the query, and objects and patches in bodies of JSON or protobuf."""
 
 from __future__ import annotations
 
@@ -7,29 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-import yaml
 from aiohttp import web
 
 from kubesim.apiserver import errors, protobuf, typed
 from kubesim.apiserver.objects import VALIDATIONS, Write
-from kubesim.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from kubesim.apiserver.resources import Resource, go_type
+from kubesim.apiserver.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from kubesim.apiserver.resources import Resource
 from kubesim.errors import DecodeError
+from kubesim.unsimulated import sentence
 
 Json = dict[str, Any]
 
-_YAML = "application/yaml"
-_MEDIA = ("application/json", _YAML, protobuf.MEDIA_TYPE)
-_PATCH_TYPES = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH})
+_PATCH_TYPES = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
+_APPLY = "application/apply-patch+yaml"
 # Longest manager name the real server accepts.
 _MANAGER_MAX = 128
-# A message shows so much of a body that cannot be read.
-_SHOWN = 30
 _SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
-_KIND_AND_VERSION = (
-    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-)
-_GO_KINDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
 @dataclass(frozen=True)
@@ -38,19 +31,13 @@ class Expected:
 
     api_version: str
     kind: str
-    go_type: str
     older: str = ""
     """An older version of the kind that is taken as well."""
 
     @staticmethod
     def of(resource: Resource) -> Expected:
         """A resource's own type."""
-        return Expected(resource.api_version, resource.kind, resource.go_type)
-
-
-def expected_body(api_version: str, kind: str, older: str = "") -> Expected:
-    """The type of a subresource's body."""
-    return Expected(api_version, kind, go_type(api_version.rpartition("/")[0], kind), older)
+        return Expected(resource.api_version, resource.kind)
 
 
 def user_agent_program(request: web.BaseRequest) -> str:
@@ -61,17 +48,10 @@ def user_agent_program(request: web.BaseRequest) -> str:
 def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
     """The write options in the query. Raises StatusError 422."""
     query = request.query
-    applies = request.method == "PATCH" and request.content_type == APPLY_PATCH
-    if not query and not applies:
+    if not query:
         return Write(user_agent_program(request), subresource=subresource)
-    manager, force = query.get("fieldManager", ""), query.get("force", "")
+    manager = query.get("fieldManager", "")
     causes = _manager_causes(manager)
-    if applies and not manager:
-        causes.append(errors.required("fieldManager", "is required for apply patch"))
-    if force and request.method == "PATCH" and not applies:
-        causes.append(
-            errors.cause("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch")
-        )
     causes += dry_run_causes(query.getall("dryRun", []))
     validation = query.get("fieldValidation", "")
     if validation not in VALIDATIONS:
@@ -80,9 +60,7 @@ def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
         kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
         raise errors.invalid_request("meta.k8s.io", kind, causes)
     dry = "dryRun" in query
-    return Write(
-        manager or user_agent_program(request), dry, subresource, force not in ("", "0", "false"), validation or "Warn"
-    )
+    return Write(manager or user_agent_program(request), dry, subresource, validation or "Warn")
 
 
 def _manager_causes(manager: str) -> list[Json]:
@@ -108,7 +86,7 @@ def read_object(request: web.BaseRequest, raw: bytes, expected: Expected) -> Jso
     """The object in a body, without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
     unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
     obj = _body(request, raw, unreadable)
-    _check_kind(obj, expected, unreadable, raw)
+    _check_kind(obj, expected)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     return obj
@@ -120,10 +98,10 @@ def read_decoded(request: web.BaseRequest, raw: bytes, expected: Expected, write
     try:
         found: Json = decoder.decode(typed.shape_of(expected.api_version, expected.kind), body)
     except DecodeError as error:
-        raise cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
+        raise errors.cannot_handle(expected.kind, expected.api_version, expected.kind, str(error)) from None
     if write.validation == "Strict" and decoder.unknown:
         why = f"strict decoding error: {', '.join(decoder.unknown)}"
-        raise cannot_handle(expected.kind, expected.api_version, expected.kind, why)
+        raise errors.cannot_handle(expected.kind, expected.api_version, expected.kind, why)
     return found
 
 
@@ -146,72 +124,32 @@ def _body(request: web.BaseRequest, raw: bytes, unreadable: str) -> Json:
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip() or "application/json"
     if kind == protobuf.MEDIA_TYPE:
         return protobuf.body(raw)
-    if kind not in _MEDIA:
-        raise errors.unsupported_media(_MEDIA)
-    is_yaml = kind == _YAML and raw.lstrip()[:1] != b"{"
+    if kind == "application/yaml":
+        raise errors.StatusError(415, "UnsupportedMediaType", sentence("a body in YAML"), {})
+    if kind != "application/json":
+        raise errors.unsupported_media(("application/json", protobuf.MEDIA_TYPE))
     try:
-        obj = _from_yaml(raw) if is_yaml else _from_json(raw)
-    except ValueError as error:
-        what = "" if is_yaml else "couldn't get version/kind; json parse error: "
-        raise errors.bad_request(f"{unreadable}{what}{error}{_shown(raw) if unreadable else ''}") from error
-    if obj is None:
-        obj = {}
+        obj = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"{unreadable}it is no JSON: {error}") from None
     if not isinstance(obj, dict):
-        why = (
-            f"couldn't get version/kind; json parse error: json: cannot unmarshal {_GO_KINDS[type(obj)]} into Go value"
-        )
-        text = f"{unreadable}{why} of type {_KIND_AND_VERSION}{_shown(raw) if unreadable else ''}"
-        raise errors.bad_request(text)
+        raise errors.bad_request(f"{unreadable}it is no JSON object")
     return obj
 
 
-def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> errors.StatusError:
-    """400: a body that is no object of the wanted kind."""
-    version = api_version.rpartition("/")[2]
-    return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
-
-
-def _shown(raw: bytes) -> str:
-    """The beginning of a body, for messages: as text if it looks like JSON, else in hexadecimal."""
-    if not raw:
-        return " (<empty>)"
-    if raw.lstrip()[:1] == b"{":
-        text = raw.decode(errors="replace")
-        return f" ({text[:_SHOWN]} ...)" if len(text) > _SHOWN else f" ({text})"
-    return f" ({raw[:_SHOWN].hex()}{' ...' if len(raw) > _SHOWN else ''})"
-
-
-def _check_kind(obj: Json, expected: Expected, unreadable: str, raw: bytes) -> None:
+def _check_kind(obj: Json, expected: Expected) -> None:
     kind = obj.pop("kind", None) or expected.kind
     version = obj.pop("apiVersion", None) or expected.api_version
     if kind == expected.kind and version in (expected.api_version, expected.older):
         return
-    if str(version).count("/") > 1:
-        raise errors.bad_request(f"{unreadable}unexpected GroupVersion string: {version}{_shown(raw)}")
-    if typed.is_known(version, kind):
-        given = f"{version.rpartition('/')[2]}.{kind}"
-        why = f"converting ({given}) to ({expected.go_type}): unknown conversion"
-    else:
-        why = f'no kind "{kind}" is registered for version "{version}" {_SCHEME}'
-    raise cannot_handle(kind, version, expected.kind, why)
-
-
-def _from_json(raw: bytes) -> Any:
-    """Decode JSON. Raises ValueError in Go's words for the commonest mistakes."""
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise ValueError(_json_problem(raw, error)) from None
-
-
-def _json_problem(raw: bytes, error: orjson.JSONDecodeError) -> str:
-    if not raw.strip() or error.pos >= len(raw.decode(errors="replace").rstrip()):
-        return "unexpected end of JSON input"
-    return str(error)
+    why = f"send one of the kind {expected.kind} in {expected.api_version}"
+    raise errors.cannot_handle(kind, version, expected.kind, why)
 
 
 def check_patch_type(request: web.BaseRequest) -> None:
-    """Refuse a body that is no patch, by StatusError 415."""
+    """Refuse a body that is no patch, or one of server-side apply, by StatusError 415."""
+    if request.content_type == _APPLY:
+        raise errors.StatusError(415, "UnsupportedMediaType", sentence("server-side apply"), {})
     if request.content_type not in _PATCH_TYPES:
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
@@ -219,65 +157,13 @@ def check_patch_type(request: web.BaseRequest) -> None:
 def read_patch(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
     """(patch type, patch). Raises StatusError 400."""
     kind = request.content_type
-    if kind == APPLY_PATCH:
-        return kind, _apply_patch(raw)
-    try:
-        patch = _from_json(raw)
-    except ValueError:
-        raise errors.bad_request("invalid JSON patch") from None
     wanted = list if kind == JSON_PATCH else dict
-    if kind == MERGE_PATCH and patch is None:
-        raise errors.bad_request("Invalid JSON Patch")
-    if patch is None:
-        return kind, wanted()
+    try:
+        patch = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise errors.bad_request("invalid JSON patch") from None
     if not isinstance(patch, wanted):
-        go = "[]handlers.jsonPatchOp" if kind == JSON_PATCH else "map[string]interface {}"
-        prefix = "" if kind == STRATEGIC_PATCH else "error decoding patch: "
-        given = {**_GO_KINDS, dict: "object"}[type(patch)]
-        raise errors.bad_request(f"{prefix}json: cannot unmarshal {given} into Go value of type {go}")
+        raise errors.bad_request(
+            f"a patch of the type {kind} has to be a JSON {'list' if wanted is list else 'object'}"
+        )
     return kind, patch
-
-
-def _apply_patch(raw: bytes) -> Json:
-    try:
-        patch = _from_yaml(raw)
-    except ValueError as error:
-        raise errors.bad_request(f"error encoding patch: {error}") from None
-    if patch is None:
-        return {}
-    if not isinstance(patch, dict):
-        what = f"json: cannot unmarshal {_GO_KINDS[type(patch)]} into Go value of type map[string]interface {{}}"
-        raise errors.bad_request(f"error decoding patch: error unmarshaling JSON: while decoding JSON: {what}")
-    return patch
-
-
-class _JsonTypes(yaml.SafeLoader):
-    """YAML with JSON's types only: timestamps stay strings. Aliases are refused: they can blow a small body up."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node as SafeLoader does, without aliases."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not accepted")
-        return super().compose_node(parent, index)
-
-
-_JsonTypes.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _from_yaml(raw: bytes) -> Any:
-    """Decode the first document. Raises ValueError."""
-    try:
-        loader = _JsonTypes(raw.decode())
-        try:
-            found = loader.get_data() if loader.check_data() else None  # type: ignore[no-untyped-call]
-        finally:
-            loader.dispose()
-        return orjson.loads(orjson.dumps(found))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ValueError(f"yaml: line {line}: {error.problem}") from error
-    except (yaml.YAMLError, orjson.JSONEncodeError) as error:
-        raise ValueError(f"yaml: {error}") from error

@@ -180,5 +180,5 @@ def create_built_ins(objects: Objects) -> None:
 
 def _create_if_absent(objects: Objects, plural: str, group: str, obj: Json) -> None:
     resource = resource_named(plural, group)
-    if objects.store.get(resource.store_key, "", obj["metadata"]["name"]) is None:
+    if objects.store.get(resource.qualified, "", obj["metadata"]["name"]) is None:
         objects.create(resource, "", obj, _BOOTSTRAP)

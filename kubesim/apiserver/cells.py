@@ -109,12 +109,6 @@ def container_names(spec: Json | None) -> tuple[str, str]:
     return ",".join(item["name"] for item in found), ",".join(item.get("image", "") for item in found)
 
 
-def first_few(found: list[str], most: int = 3) -> str:
-    """The first of many, and how many more there are."""
-    shown = ",".join(found[:most])
-    return f"{shown} + {len(found) - most} more..." if len(found) > most else shown
-
-
 def condition(obj: Json, kind: str) -> Json:
     """The status condition of that type, or {}."""
     for item in (obj.get("status") or {}).get("conditions") or []:

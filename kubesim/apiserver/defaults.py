@@ -30,8 +30,6 @@ def pod_spec(spec: Json) -> None:
         _container(container)
         for port in container.get("ports") or [] if spec.get("hostNetwork") else []:
             port.setdefault("hostPort", port.get("containerPort"))
-    for container in spec.get("ephemeralContainers") or []:
-        _container(container)
     for volume in spec.get("volumes") or []:
         _pod_volume(volume)
 
@@ -134,10 +132,6 @@ def _template(obj: Json) -> None:
     pod_spec(obj["spec"]["template"].setdefault("spec", {}))
 
 
-def _pod_template(obj: Json) -> None:
-    pod_spec(obj["template"].setdefault("spec", {}))
-
-
 def _job(job: Json) -> None:
     spec = job["spec"]
     _template(job)
@@ -167,19 +161,6 @@ def _new_job(job: Json) -> None:
     labels.update({"batch.kubernetes.io/job-name": meta["name"], "job-name": meta["name"]})
     # A job without labels of its own shows its template's.
     meta.setdefault("labels", dict(labels))
-
-
-def _cronjob(cronjob: Json) -> None:
-    spec = cronjob["spec"]
-    for key, value in (("concurrencyPolicy", "Allow"), ("suspend", False)):
-        spec.setdefault(key, value)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
-    pod_spec(spec["jobTemplate"]["spec"]["template"].setdefault("spec", {}))
-
-
-def _no_status(obj: Json) -> None:
-    obj["status"] = {}
 
 
 def _daemonset(daemonset: Json) -> None:
@@ -212,52 +193,13 @@ def _changed_daemonset(daemonset: Json, old: Json) -> None:
     meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(count)}
 
 
-def _replicated(obj: Json) -> None:
-    _template(obj)
-    obj["spec"].setdefault("replicas", 1)
-
-
-def _no_replicas(obj: Json) -> None:
-    obj["status"] = {"replicas": 0}
-
-
-def _statefulset(obj: Json) -> None:
-    _replicated(obj)
-    spec = obj["spec"]
-    spec.setdefault("podManagementPolicy", "OrderedReady")
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
-    strategy = spec.setdefault("updateStrategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("partition", 0)
-        rolling.setdefault("maxUnavailable", 1)
-
-
-def _new_statefulset(obj: Json) -> None:
-    obj["status"] = {"replicas": 0, "availableReplicas": 0}
-
-
-def _deployment(deployment: Json) -> None:
-    _template(deployment)
-    spec = deployment["spec"]
-    for key, value in (("replicas", 1), ("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)):
-        spec.setdefault(key, value)
-    strategy = spec.setdefault("strategy", {})
-    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", "25%")
-        rolling.setdefault("maxSurge", "25%")
-
-
 def _namespace(namespace: Json) -> None:
     labels = namespace["metadata"].setdefault("labels", {})
     labels["kubernetes.io/metadata.name"] = namespace["metadata"].get("name", "")
 
 
 def _new_namespace(namespace: Json) -> None:
-    finalizers = (namespace.get("spec") or {}).get("finalizers") or []
-    namespace["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
     namespace["status"] = {"phase": "Active"}
 
 
@@ -282,69 +224,6 @@ def _secret(secret: Json) -> None:
         secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
-def _service(service: Json) -> None:
-    spec = service["spec"]
-    for key, value in (("type", "ClusterIP"), ("sessionAffinity", "None"), ("internalTrafficPolicy", "Cluster")):
-        spec.setdefault(key, value)
-    if spec["sessionAffinity"] == "ClientIP":
-        # Three hours: core/v1 DefaultClientIPServiceAffinitySeconds.
-        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
-    for port in spec.get("ports") or []:
-        port.setdefault("protocol", "TCP")
-        port["targetPort"] = port.get("targetPort") or port.get("port")
-
-
-def _new_service(service: Json) -> None:
-    service["status"] = {"loadBalancer": {}}
-    spec = service["spec"]
-    if spec.get("clusterIP") == "None":
-        spec["clusterIPs"] = ["None"]
-        selects = bool(spec.get("selector"))
-        spec.setdefault("ipFamilies", ["IPv4"] if selects else ["IPv4", "IPv6"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack" if selects else "RequireDualStack")
-
-
-def _endpoints(endpoints: Json) -> None:
-    for subset in endpoints.get("subsets") or []:
-        for port in subset.get("ports") or []:
-            port.setdefault("protocol", "TCP")
-
-
-def _endpoint_slice(item: Json) -> None:
-    for port in item.get("ports") or []:
-        port.setdefault("name", "")
-        port.setdefault("protocol", "TCP")
-
-
-def _volume_claim(claim: Json) -> None:
-    claim["spec"].setdefault("volumeMode", "Filesystem")
-
-
-def _new_volume_claim(claim: Json) -> None:
-    claim["status"] = {"phase": "Pending"}
-
-
-def _volume(volume: Json) -> None:
-    volume["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
-    volume["spec"].setdefault("volumeMode", "Filesystem")
-
-
-def _new_volume(volume: Json) -> None:
-    volume["status"] = {"phase": "Pending"}
-
-
-def _storage_class(item: Json) -> None:
-    item.setdefault("reclaimPolicy", "Delete")
-    item.setdefault("volumeBindingMode", "Immediate")
-
-
-def _resource_claim(claim: Json) -> None:
-    for request in (claim["spec"].get("devices") or {}).get("requests") or []:
-        exact = request.get("exactly")
-        if exact is not None and exact.setdefault("allocationMode", "ExactCount") == "ExactCount":
-            exact.setdefault("count", 1)
-
-
 def _rbac_binding(binding: Json) -> None:
     group = "rbac.authorization.k8s.io"
     ref = binding["roleRef"]
@@ -360,48 +239,26 @@ def _priority_class(item: Json) -> None:
 
 _DEFAULTS: dict[str, Callable[[Json], None]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _rbac_binding,
-    "cronjobs.batch": _cronjob,
     "daemonsets.apps": _daemonset,
-    "deployments.apps": _deployment,
-    "endpoints": _endpoints,
-    "endpointslices.discovery.k8s.io": _endpoint_slice,
     "jobs.batch": _job,
     "namespaces": _namespace,
     "nodes": _node,
-    "persistentvolumeclaims": _volume_claim,
-    "persistentvolumes": _volume,
     "pods": _pod,
-    "podtemplates": _pod_template,
     "priorityclasses.scheduling.k8s.io": _priority_class,
-    "replicasets.apps": _replicated,
-    "resourceclaims.resource.k8s.io": _resource_claim,
-    "resourceclaimtemplates.resource.k8s.io": lambda template: _resource_claim(template["spec"]),
     "rolebindings.rbac.authorization.k8s.io": _rbac_binding,
     "secrets": _secret,
-    "services": _service,
-    "statefulsets.apps": _statefulset,
-    "storageclasses.storage.k8s.io": _storage_class,
 }
 _NEW: dict[str, Callable[[Json], None]] = {
-    "cronjobs.batch": _no_status,
     "daemonsets.apps": _new_daemonset,
-    "deployments.apps": _no_status,
     "jobs.batch": _new_job,
     "namespaces": _new_namespace,
-    "persistentvolumeclaims": _new_volume_claim,
-    "persistentvolumes": _new_volume,
     "poddisruptionbudgets.policy": _new_pdb,
     "pods": _new_pod,
-    "replicasets.apps": _no_replicas,
-    "resourceclaims.resource.k8s.io": _no_status,
-    "resourcequotas": _no_status,
-    "services": _new_service,
-    "statefulsets.apps": _new_statefulset,
 }
 
 
 def fill(key: str, obj: Json) -> None:
-    """Fill the defaults of a decoded object in place; `key` is its store key."""
+    """Fill the defaults of a decoded object in place; `key` is its collection."""
     defaulted = _DEFAULTS.get(key)
     if defaulted is not None:
         defaulted(obj)
@@ -429,11 +286,3 @@ def before_update(key: str, obj: Json, old: Json) -> None:
         _changed_daemonset(obj, old)
     elif key == "namespaces":
         obj["spec"] = old.get("spec", {})
-    if (
-        key == "services"
-        and "clusterIPs" in old["spec"]
-        and obj["spec"].get("clusterIP") == old["spec"].get("clusterIP")
-    ):
-        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if name in old["spec"]:
-                obj["spec"].setdefault(name, old["spec"][name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from kubesim.apiserver import errors
 from kubesim.apiserver.bodies import dry_run_causes
 from kubesim.apiserver.defaults import GRACE_S
 from kubesim.apiserver.objects import Objects
-from kubesim.apiserver.resources import CANONICAL, Resource
+from kubesim.apiserver.resources import BY_NAME, Resource
 from kubesim.apiserver.store import Event, Store, Stored
 from kubesim.clock import now_utc, rfc3339, rfc3339_now
 
@@ -100,7 +100,7 @@ class Deleter:
             marked = _marked_as_deleted(
                 stored.obj, kept if grace is None or ((kept or 0) < grace and is_terminating) else grace, finalizers
             )
-            stored = Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.store_key, marked)
+            stored = Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.qualified, marked)
         if finalizers or stored.obj["metadata"]["deletionGracePeriodSeconds"]:
             return stored, False
         return self._remove(resource, stored, options) if graceful else (stored, False)
@@ -108,7 +108,7 @@ class Deleter:
     def _remove(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
         if options.dry_run:
             return stored, True
-        last = self._store.delete(resource.store_key, stored.namespace, stored.name)
+        last = self._store.delete(resource.qualified, stored.namespace, stored.name)
         return last or stored, True
 
     def _delete_namespace(
@@ -121,7 +121,7 @@ class Deleter:
             meta["finalizers"] = finalizers
         status = {**stored.obj.get("status", {}), "phase": "Terminating"}
         marked = {**stored.obj, "metadata": meta, "status": status}
-        return (Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.store_key, marked)), False
+        return (Stored(marked, stored.rv) if options.dry_run else self._store.put(resource.qualified, marked)), False
 
     @staticmethod
     def _grace(resource: Resource, stored: Stored, options: DeleteOptions) -> int | None:
@@ -143,7 +143,7 @@ class Deleter:
     def _finalizers(resource: Resource, meta: Json, options: DeleteOptions) -> list[str]:
         before = list(meta.get("finalizers") or [])
         policy = options.propagation or {True: "Orphan", False: "Background", None: ""}[options.orphans]
-        if not policy and resource.store_key in _ORPHANING and not {_FOREGROUND, _ORPHAN} & {*before}:
+        if not policy and resource.qualified in _ORPHANING and not {_FOREGROUND, _ORPHAN} & {*before}:
             policy = "Orphan"
         if not policy:
             return before
@@ -280,7 +280,7 @@ class Collector:
             if key == "namespaces" and "deletionTimestamp" in stored.obj["metadata"]:
                 self._empty(stored)
             else:
-                self._collect(CANONICAL[key], stored)
+                self._collect(BY_NAME[key], stored)
         except errors.StatusError as error:
             log.warning("collecting %s %s/%s: %s", key, namespace, name, error)
 
@@ -303,12 +303,12 @@ class Collector:
         identity = self._uids.get(owner["uid"])
         if identity is None:
             return False
-        resource = CANONICAL[identity[0]]
+        resource = BY_NAME[identity[0]]
         return (resource.kind, identity[2]) == (owner["kind"], owner["name"]) and identity[1] in ("", namespace)
 
     def _dependents_of(self, stored: Stored) -> list[tuple[Resource, Stored]]:
         keys = sorted(self._dependents.get(stored.obj["metadata"]["uid"], ()))
-        found = [(CANONICAL[key[0]], self._store.get(*key)) for key in keys]
+        found = [(BY_NAME[key[0]], self._store.get(*key)) for key in keys]
         return [(resource, item) for resource, item in found if item is not None]
 
     def _delete_dependents(self, stored: Stored) -> bool:
@@ -333,7 +333,7 @@ class Collector:
             meta["ownerReferences"] = [ref for ref in meta["ownerReferences"] if ref["uid"] != uid]
             if not meta["ownerReferences"]:
                 del meta["ownerReferences"]
-            self._store.put(resource.store_key, {**item.obj, "metadata": meta})
+            self._store.put(resource.qualified, {**item.obj, "metadata": meta})
 
     def _without_finalizer(self, resource: Resource, stored: Stored, finalizer: str) -> None:
         meta = {**stored.obj["metadata"]}
@@ -341,66 +341,26 @@ class Collector:
         if not meta["finalizers"]:
             del meta["finalizers"]
             if not meta.get("deletionGracePeriodSeconds"):
-                self._store.delete(resource.store_key, stored.namespace, stored.name)
+                self._store.delete(resource.qualified, stored.namespace, stored.name)
                 return
-        self._store.put(resource.store_key, {**stored.obj, "metadata": meta})
+        self._store.put(resource.qualified, {**stored.obj, "metadata": meta})
 
     def _empty(self, space: Stored) -> None:
         """Delete what a terminating namespace holds; let it go once nothing is remaining."""
-        remaining: list[tuple[Resource, Stored]] = []
+        is_empty = True
         for key, collection in self._store.collections.items():
-            resource = CANONICAL[key]
+            resource = BY_NAME[key]
             for stored in list(collection.all(space.name)) if resource.namespaced else ():
-                is_gone = False
                 if "deletionTimestamp" not in stored.obj["metadata"]:
-                    _, is_gone = self._deleter.delete(resource, stored, DeleteOptions(propagation="Background"))
-                current = None if is_gone else self._store.get(key, stored.namespace, stored.name)
-                remaining += [(resource, current)] if current else []
-        spec, status = space.obj.get("spec") or {}, space.obj.get("status") or {}
-        finalizers = [name for name in spec.get("finalizers") or [] if remaining or name != "kubernetes"]
-        if not finalizers and not space.obj["metadata"].get("finalizers"):
+                    self._deleter.delete(resource, stored, DeleteOptions(propagation="Background"))
+                is_empty = is_empty and self._store.get(key, stored.namespace, stored.name) is None
+        if not is_empty:
+            return
+        if not space.obj["metadata"].get("finalizers"):
             self._store.delete("namespaces", "", space.name)
-            return
-        conditions = _namespace_conditions(remaining, status.get("conditions") or [])
-        if conditions == (status.get("conditions") or []) and finalizers == (spec.get("finalizers") or []):
-            return
-        spec = {"finalizers": finalizers} if finalizers else {}
-        self._store.put("namespaces", {**space.obj, "metadata": {**space.obj["metadata"]}, "spec": spec,
-                                       "status": {**status, "conditions": conditions}})  # fmt: skip
-
-
-# Conditions that never report trouble here, with the texts of the namespace controller.
-_WELL = (
-    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
-    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-    ("NamespaceDeletionContentFailure", "ContentDeleted",
-     "All content successfully deleted, may be waiting on finalization"),
-)  # fmt: skip
-
-
-def _namespace_conditions(remaining: list[tuple[Resource, Stored]], before: list[Json]) -> list[Json]:
-    """The conditions of a namespace on its way out."""
-    kinds = Counter(f"{resource.plural}.{resource.group}" for resource, _ in remaining)
-    finalizers = Counter(name for _, stored in remaining for name in stored.obj["metadata"].get("finalizers") or [])
-    conditions = [{"type": kind, "status": "False", "reason": reason, "message": text} for kind, reason, text in _WELL]
-    content: Json = {"type": "NamespaceContentRemaining", "status": "False", "reason": "ContentRemoved"}
-    content["message"] = "All content successfully removed"
-    if kinds:
-        has = ", ".join(f"{kind} has {count} resource instances" for kind, count in sorted(kinds.items()))
-        content |= {
-            "status": "True",
-            "reason": "SomeResourcesRemain",
-            "message": f"Some resources are remaining: {has}",
-        }
-    waiting: Json = {"type": "NamespaceFinalizersRemaining", "status": "False", "reason": "ContentHasNoFinalizers"}
-    waiting["message"] = "All content-preserving finalizers finished"
-    if finalizers:
-        waits = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-        text = f"Some content in the namespace has finalizers remaining: {waits}"
-        waiting |= {"status": "True", "reason": "SomeFinalizersRemain", "message": text}
-    times = {(one["type"], one["status"]): one["lastTransitionTime"] for one in before}
-    conditions += [content, waiting]
-    return [{**one, "lastTransitionTime": times.get((one["type"], one["status"]), rfc3339_now())} for one in conditions]
+        elif space.obj["spec"]:
+            # From now on it waits for finalizers of its own alone.
+            self._store.put("namespaces", {**space.obj, "metadata": {**space.obj["metadata"]}, "spec": {}})
 
 
 def _owner_uids(stored: Stored | None) -> set[str]:

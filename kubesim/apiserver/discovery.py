@@ -1,13 +1,11 @@
-"""Discovery documents, legacy and aggregated, and the little OpenAPI that kubectl looks at before it applies."""
+"""Discovery documents, and the little OpenAPI that kubectl looks at before it applies."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from functools import cache
 from typing import Any
 
-from kubesim.apiserver.resources import GROUP_VERSIONS, RESOURCES, Resource
+from kubesim.apiserver.resources import GROUP_VERSIONS, RESOURCES, UNSERVED, Resource
 
 Json = dict[str, Any]
 
@@ -60,7 +58,7 @@ def resource_list(group: str, version: str) -> Json | None:
     if (group, version) not in GROUP_VERSIONS:
         return None
     entries: list[Json] = []
-    for resource in RESOURCES:
+    for resource in (*RESOURCES, *UNSERVED):
         if (resource.group, resource.version) == (group, version):
             entries.append(_legacy(resource))
             entries += [_legacy_sub(resource, sub.name) for sub in resource.all_subresources]
@@ -82,16 +80,7 @@ def _legacy(resource: Resource) -> Json:
         entry["shortNames"] = list(resource.short)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    if resource.is_stored:
-        entry["storageVersionHash"] = _storage_version_hash(resource)
     return entry
-
-
-def _storage_version_hash(resource: Resource) -> str:
-    """Changes when a kind is stored in another version; clients treat it as opaque."""
-    group = "" if resource.bucket else resource.group
-    stored = f"{group}/{resource.version}/{resource.kind}"
-    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
 def _legacy_sub(resource: Resource, name: str) -> Json:
@@ -101,52 +90,6 @@ def _legacy_sub(resource: Resource, name: str) -> Json:
     if sub.version:
         entry |= {"group": sub.group, "version": sub.version}
     return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
-
-
-def aggregated(core: bool) -> Json:
-    """APIGroupDiscoveryList of the core group or all others."""
-    names = [""] if core else [group for group, _ in GROUP_VERSIONS if group]
-    items = [_aggregated_group(name) for name in names]
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {},
-        "items": items,
-    }
-
-
-def _aggregated_group(name: str) -> Json:
-    resources = [_aggregated(resource) for resource in RESOURCES if resource.group == name]
-    metadata: Json = {"name": name} if name else {}
-    return {"metadata": metadata, "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]}
-
-
-def _aggregated(resource: Resource) -> Json:
-    entry: Json = {
-        "resource": resource.plural,
-        "responseKind": _response_kind("", "", resource.kind),
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
-    }
-    if resource.short:
-        entry["shortNames"] = list(resource.short)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
-    subs = [
-        {
-            "subresource": sub.name,
-            "responseKind": _response_kind(sub.group, sub.version, sub.kind),
-            "verbs": list(sub.verbs),
-        }
-        for sub in resource.all_subresources
-    ]
-    return {**entry, "subresources": subs} if subs else entry
-
-
-def _response_kind(group: str, version: str, kind: str) -> Json:
-    """Group and version are empty where they are the resource's own."""
-    return {"group": group, "version": version, "kind": kind}
 
 
 def openapi_root() -> Json:

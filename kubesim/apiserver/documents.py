@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 from aiohttp import web
 
-from kubesim.apiserver import discovery, errors, negotiation
+from kubesim.apiserver import discovery, errors
 from kubesim.apiserver.requests import READS, Json, json_response
-from kubesim.apiserver.resources import GROUP_VERSIONS, GROUPS
+from kubesim.apiserver.resources import GROUPS
 
 _HEALTH = ("healthz", "livez", "readyz")
 _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -19,23 +19,16 @@ def page_not_found() -> web.Response:
 
 
 def answer_path(request: web.BaseRequest) -> web.Response:
-    """The answer to a path that is no resource. Raises StatusError 404, 405 or 406."""
+    """The answer to a path that is no resource. Raises StatusError 404 or 405."""
     parts = request.path.strip("/").split("/")
     head, rest = parts[0], parts[1:]
     if head in _HEALTH:
-        return _health(request, head, rest)
+        return page_not_found() if rest else web.Response(text="ok")
     if head in ("api", "apis", "version"):
         return _discovery(request, head, rest)
     if head == "openapi":
         return _openapi(request, rest)
-    return json_response(_paths()) if not head else page_not_found()
-
-
-def _health(request: web.BaseRequest, kind: str, rest: list[str]) -> web.Response:
-    if rest not in ([], ["ping"]):
-        return page_not_found()
-    full = "verbose" in request.query and not rest
-    return web.Response(text=f"[+]ping ok\n{kind} check passed\n" if full else "ok")
+    return page_not_found()
 
 
 def _discovery(request: web.BaseRequest, head: str, rest: list[str]) -> web.Response:
@@ -46,8 +39,6 @@ def _discovery(request: web.BaseRequest, head: str, rest: list[str]) -> web.Resp
         raise errors.no_such_path()
     if request.method not in READS - {"HEAD"}:
         raise errors.method_not_allowed()
-    if rest or head == "version":
-        negotiation.check_offered(request)
     return json_response(found) if isinstance(found, dict) else found
 
 
@@ -58,7 +49,8 @@ def _found(request: web.BaseRequest, head: str, rest: list[str]) -> Json | web.R
             body = orjson.dumps(discovery.VERSION, option=orjson.OPT_INDENT_2)
             return web.Response(body=body, content_type="application/json")
         case ["api" | "apis"]:
-            return _groups(request, core=head == "api")
+            address = request.headers.get("Host", "")
+            return discovery.api_versions(address) if head == "api" else discovery.group_list()
         case ["api", version]:
             return discovery.resource_list("", version)
         case ["apis", group]:
@@ -66,25 +58,6 @@ def _found(request: web.BaseRequest, head: str, rest: list[str]) -> Json | web.R
         case ["apis", group, version]:
             return discovery.resource_list(group, version)
     return None
-
-
-def _groups(request: web.BaseRequest, *, core: bool) -> Json | web.Response:
-    for accepted in request.headers.get("Accept", "").split(","):
-        if "as=APIGroupDiscoveryList" not in accepted or "v=v2beta1" in accepted:
-            continue
-        kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-        headers = {"Content-Type": kind, "Cache-Control": "public", "Vary": "Accept"}
-        return json_response(discovery.aggregated(core), headers=headers)
-    negotiation.negotiate(request)
-    return discovery.api_versions(request.headers.get("Host", "")) if core else discovery.group_list()
-
-
-def _paths() -> Json:
-    groups = [
-        path for group, version in GROUP_VERSIONS if group for path in (f"/apis/{group}", f"/apis/{group}/{version}")
-    ]
-    return {"paths": ["/api", "/api/v1", "/apis", *groups, "/healthz", "/livez", "/metrics", "/openapi/v2",
-                      "/openapi/v3", "/readyz", "/version"]}  # fmt: skip
 
 
 def _openapi(request: web.BaseRequest, rest: list[str]) -> web.Response:

@@ -87,6 +87,12 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
+def cannot_handle(kind: str, api_version: str, wanted: str, why: str) -> StatusError:
+    """400: a body that is no object of the wanted kind."""
+    version = api_version.rpartition("/")[2]
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
+
+
 def unauthorized() -> StatusError:
     """401: no or unknown credentials."""
     return StatusError(401, "Unauthorized", "Unauthorized")
@@ -187,12 +193,6 @@ def unsupported(field: str, value: object, supported: Iterable[str]) -> Json:
     """A value outside an enum."""
     names = ", ".join(f'"{name}"' for name in supported)
     return cause("FieldValueNotSupported", field, f"Unsupported value: {as_json(value)}: supported values: {names}")
-
-
-def invalid_named(kind: str, name: str, causes: list[Json]) -> StatusError:
-    """422 for options about an object of that name."""
-    details = {"name": name, "kind": kind, "causes": causes}
-    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {_causes_text(causes)}', details)
 
 
 def invalid_version(resource: Resource, name: str, problem: Json) -> StatusError:

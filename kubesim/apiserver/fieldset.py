@@ -1,11 +1,10 @@
 """Sets of fields in FieldsV1 form: nested dicts keyed `f:name`, `k:{…}`, `v:…`, with `.` for the node itself.
 
-`{}` is a member without members below it. Only what managedFields and server-side apply need.
+`{}` is a member without members below it. Only what managedFields need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,6 @@ from kubesim.apiserver.typed import Shape, Struct, shape_of
 
 Json = dict[str, Any]
 Set = dict[str, Any]
-Path = tuple[str, ...]
 
 # Never owned by anyone (structured-merge-diff's stripped fields).
 _UNOWNED = frozenset(
@@ -94,24 +92,22 @@ def children(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
     return {key: (item, shape.items) for key, item in items.items()}
 
 
-def fields_of(value: Any, shape: Shape, applied: bool) -> Set:
-    """Every field of a value. `applied` follows server-side apply (containers are no members of their own)."""
+def fields_of(value: Any, shape: Shape) -> Set:
+    """Every field of a value, itself included."""
     below = None if isinstance(value, list) and not value else children(value, shape)
     if not below:
         return {}
-    result: Set = {}
-    if not applied:
-        result["."] = {}
+    result: Set = {".": {}}
     for element, (item, inside) in below.items():
-        inner = _member(element, item, inside, applied)
+        inner = _member(element, item, inside)
         if inner or element != "f:metadata":
             result[element] = inner
     return result
 
 
-def _member(element: str, item: Any, shape: Shape, applied: bool) -> Set:
+def _member(element: str, item: Any, shape: Shape) -> Set:
     """The set of one child: a keyed list's item is always a member itself."""
-    inner = fields_of(item, shape, applied)
+    inner = fields_of(item, shape)
     return {".": {}, **inner} if inner and element.startswith("k:") else inner
 
 
@@ -126,7 +122,7 @@ def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
     after = children(new, shape) or {}
     for element, (value, inside) in after.items():
         if element not in before:
-            added = _member(element, value, inside, False)
+            added = _member(element, value, inside)
             if added or element != "f:metadata":
                 changed[element] = added
             continue
@@ -136,12 +132,12 @@ def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
         if was is None:
             was = [] if isinstance(value, list) else {}
         if children(was, inside) is None or children(value, inside) is None:
-            changed[element] = fields_of(value, inside, False)
+            changed[element] = fields_of(value, inside)
             continue
         _note(element, difference(was, value, inside), changed, removed)
     for element, (value, inside) in before.items():
         if element not in after:
-            removed[element] = with_containers(fields_of(value, inside, False))
+            removed[element] = with_containers(fields_of(value, inside))
     return changed, removed
 
 
@@ -202,81 +198,3 @@ def subtract(left: Set, right: Set) -> Set:
         elif stays:
             result[element] = {}
     return result
-
-
-def intersect(left: Set, right: Set) -> Set:
-    """Return the members of both."""
-    result: Set = {}
-    for element, inner in left.items():
-        other = right.get(element)
-        if other is None or element == ".":
-            continue
-        below = intersect(inner, other)
-        member = is_member(inner) and is_member(other)
-        if below:
-            result[element] = {".": {}, **below} if member else below
-        elif member:
-            result[element] = {}
-    return result
-
-
-def members(fields: Set, prefix: Path = ()) -> Iterator[Path]:
-    """The paths of all members, as tuples of path elements."""
-    for element, inner in fields.items():
-        if element == ".":
-            continue
-        if is_member(inner):
-            yield (*prefix, element)
-        yield from members(inner, (*prefix, element))
-
-
-def has_member_below(fields: Set, elements: Path) -> bool:
-    """Return whether the set has a member at the path or below it."""
-    for element in elements:
-        if element not in fields:
-            return False
-        fields = fields[element]
-    return True
-
-
-def is_key_field(elements: Path) -> bool:
-    """Return whether the path is a key field of a keyed list's item, which gives the item its identity."""
-    return len(elements) > 1 and elements[-2].startswith("k:") and elements[-1][2:] in orjson.loads(elements[-2][2:])
-
-
-def find(obj: Any, elements: Path, shape: Shape) -> tuple[bool, Any]:
-    """(present, value) at a path of elements."""
-    value = obj
-    for element in elements:
-        if element.startswith("f:"):
-            name = element[2:]
-            if not isinstance(value, dict) or name not in value:
-                return False, None
-            value, shape = value[name], shape.below(name)
-        else:
-            items = keyed_items(value, shape) or {}
-            if element not in items:
-                return False, None
-            value, shape = items[element], shape.items
-    return True, value
-
-
-def shape_at(elements: Path, shape: Shape) -> Shape:
-    """The shape at a path of elements."""
-    for element in elements:
-        shape = shape.below(element[2:]) if element.startswith("f:") else shape.items
-    return shape
-
-
-def path_text(elements: Path) -> str:
-    """`.status.conditions[type="Ready"].status`."""
-    text = ""
-    for element in elements:
-        if element.startswith("f:"):
-            text += "." + element[2:]
-        elif element.startswith("k:"):
-            keys = orjson.loads(element[2:])
-            text += "[" + ",".join(f"{name}={orjson.dumps(value).decode()}" for name, value in keys.items()) + "]"
-        else:
-            text += f"[={element[2:]}]"
-    return text

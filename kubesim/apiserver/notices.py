@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from kubesim.apiserver.objects import Objects, Write
-from kubesim.apiserver.resources import CANONICAL, Resource, resource_named
+from kubesim.apiserver.resources import BY_NAME, Resource, resource_named
 from kubesim.apiserver.store import Event, Stored
 from kubesim.clock import rfc3339_now
 from kubesim.unsimulated import EVENT_REASON, notices
@@ -25,7 +25,7 @@ class Notices:
     def _changed(self, key: str, event: Event) -> None:
         if event.type != "ADDED":
             return
-        resource = CANONICAL[key]
+        resource = BY_NAME[key]
         for sentence in notices(key, event.new.obj):
             namespace = event.new.namespace or "default"
             self._objects.create(

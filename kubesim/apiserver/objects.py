@@ -11,11 +11,10 @@ import orjson
 
 from kubesim.apiserver import defaults, errors, fieldset, kind_validation, managers, patches, typed
 from kubesim.apiserver.admission import Admission, random_suffix
-from kubesim.apiserver.codec import served_form, stored_form
-from kubesim.apiserver.resources import CANONICAL, Resource
+from kubesim.apiserver.resources import Resource
 from kubesim.apiserver.store import Store, Stored
 from kubesim.clock import rfc3339_now
-from kubesim.errors import DecodeError, SchemaError
+from kubesim.errors import DecodeError
 from kubesim.unsimulated import notices
 
 Json = dict[str, Any]
@@ -26,7 +25,7 @@ _GENERATED_MAX = 58
 _NAME_ATTEMPTS = 8
 # Fields that cannot change; a client's values for them are dropped on an update without an error.
 _SERVERS_META = ("creationTimestamp", "generation", "selfLink")
-_PUT_CREATES = frozenset({"endpoints", "events", "leases.coordination.k8s.io", "services"})
+_PUT_CREATES = frozenset({"events", "leases.coordination.k8s.io"})
 _NEEDS_VERSION = frozenset({"leases.coordination.k8s.io", "poddisruptionbudgets.policy"})
 _MISSING_NAME = "the name of the object ({} based on URL) was undeterminable: name must be provided"
 
@@ -38,7 +37,6 @@ class Write:
     manager: str
     dry_run: bool = False
     subresource: str = ""
-    force: bool = False
     validation: str = "Warn"
     """The treatment of unknown fields: Ignore, Warn or Strict."""
     warnings: list[str] = field(default_factory=list, compare=False)
@@ -56,7 +54,7 @@ class Objects:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
         """The object; StatusError 404."""
-        stored = self.store.get(resource.store_key, namespace, name)
+        stored = self.store.get(resource.qualified, namespace, name)
         if stored is None:
             raise errors.not_found(resource, name)
         return stored
@@ -72,7 +70,7 @@ class Objects:
         obj = _decoded(resource, obj, write)
         return self._create(resource, namespace, obj, write)
 
-    def _create(self, resource: Resource, namespace: str, obj: Json, write: Write, applied: bool = False) -> Stored:
+    def _create(self, resource: Resource, namespace: str, obj: Json, write: Write) -> Stored:
         meta = obj["metadata"]
         _set_namespace(resource, namespace, meta)
         if not meta.get("name") and meta.get("generateName"):
@@ -85,19 +83,16 @@ class Objects:
         meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), rfc3339_now()
         if resource.generation:
             meta["generation"] = 1
-        _dedup_owners(meta, write)
-        defaults.fill(resource.store_key, obj)
-        if not applied:
-            # Nobody owns what admission and the kind's strategy add.
-            _record_creator(resource, obj, _writer(resource, write))
+        defaults.fill(resource.qualified, obj)
+        # Nobody owns what admission and the kind's strategy add.
+        _record_creator(resource, obj, _writer(resource, write))
         self._admission.change(resource, obj)
-        defaults.before_create(resource.store_key, obj)
+        defaults.before_create(resource.qualified, obj)
         kind_validation.check(resource, obj)
-        self._admission.check_pod_security(resource, obj, None, write.warnings)
-        write.warnings.extend(notices(resource.store_key, obj))
-        if version not in ("", "0") and not applied:
+        write.warnings.extend(notices(resource.qualified, obj))
+        if version not in ("", "0"):
             raise errors.failed("resourceVersion should not be set on objects to be created")
-        existing = self.store.get(resource.store_key, meta.get("namespace", ""), meta["name"])
+        existing = self.store.get(resource.qualified, meta.get("namespace", ""), meta["name"])
         if existing is not None:
             raise errors.already_exists(
                 resource, meta["name"], is_terminating="deletionTimestamp" in existing.obj["metadata"]
@@ -108,7 +103,7 @@ class Objects:
         """A new object's name from its generateName; one that is taken is refused only after some attempts."""
         for _ in range(_NAME_ATTEMPTS):
             name: str = meta["generateName"][:_GENERATED_MAX] + random_suffix()
-            if self.store.get(resource.store_key, meta.get("namespace", ""), name) is None:
+            if self.store.get(resource.qualified, meta.get("namespace", ""), name) is None:
                 break
         return name
 
@@ -116,50 +111,43 @@ class Objects:
 
     def replace(self, resource: Resource, namespace: str, name: str, obj: Json, write: Write) -> tuple[Stored, bool]:
         """PUT: (the stored object, whether it was created). Raises StatusError 400, 404, 409, 422 or 500."""
-        old = self.store.get(resource.store_key, namespace, name)
+        old = self.store.get(resource.qualified, namespace, name)
         obj = _decoded(resource, obj, write)
         meta = obj["metadata"]
         _check_name(meta, name)
         _set_namespace(resource, namespace, meta)
         if old is None:
-            creatable = resource.store_key in _PUT_CREATES or "rbac" in resource.group
+            creatable = resource.qualified in _PUT_CREATES or "rbac" in resource.group
             if creatable and not write.subresource and not meta.get("resourceVersion"):
                 return self._create(resource, namespace, obj, write), True
             raise errors.not_found(resource, name)
         uid = meta.get("uid", old.obj["metadata"]["uid"])
         if uid != old.obj["metadata"]["uid"]:
-            raise _storage_conflict(
-                resource, old, f"UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
-            )
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.obj['metadata']['uid']}"
+            raise errors.conflict(resource, name, why)
         meta["uid"] = uid
-        if not meta.get("resourceVersion") and resource.store_key in _NEEDS_VERSION:
+        if not meta.get("resourceVersion") and resource.qualified in _NEEDS_VERSION:
             problem = errors.wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise errors.invalid_version(resource, name, problem)
         return self.update(resource, old, obj, write), False
 
-    def patch(
-        self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write
-    ) -> tuple[Stored, bool]:
-        """PATCH of the type `kind`: (the stored object, whether it was created)."""
-        old = self.store.get(resource.store_key, namespace, name)
-        if kind == patches.APPLY_PATCH:
-            return self._apply(resource, namespace, name, old, patch, write)
-        if old is None:
-            raise errors.not_found(resource, name)
-        patched = self.patched(resource, old.obj, kind, patch, write)
+    def patch(self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write) -> Stored:
+        """PATCH of the type `kind`: the stored object. Raises StatusError 400, 404, 409, 422 or 500."""
+        old = self.get(resource, namespace, name)
+        patched = self._patched(resource, old.obj, kind, patch, write)
         _check_name(patched["metadata"], name)
         _set_namespace(resource, namespace, patched["metadata"])
-        return self.update(resource, old, patched, write), False
+        return self.update(resource, old, patched, write)
 
     @staticmethod
-    def patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
-        """Return an object as changed by a patch other than an apply. Raises StatusError 400, 422 or 500."""
+    def _patched(resource: Resource, obj: Json, kind: str, patch: Any, write: Write) -> Json:
+        """Return an object as changed by a patch. Raises StatusError 400, 422 or 500."""
         shape = typed.shape_of(resource.api_version, resource.kind)
-        whole = {"kind": resource.kind, "apiVersion": resource.api_version, **served_form(resource, obj)}
+        whole = {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
         changed = patches.apply_patch(kind, whole, patch, shape)
         given = (changed.get("kind"), changed.get("apiVersion"))
         if given not in ((resource.kind, resource.api_version), (None, None)):
-            raise errors.invalid_patch(_sorted_json(changed), _unconvertible(resource, *given))
+            raise errors.invalid_patch(_sorted_json(changed), "a patch changes neither kind nor apiVersion")
         changed = {key: value for key, value in changed.items() if key not in ("kind", "apiVersion")}
         decoder = typed.Decoder()
         try:
@@ -175,88 +163,28 @@ class Objects:
         if changed.get("metadata", {}).get("managedFields") == []:
             found["metadata"]["managedFields"] = []
         _warn_unknown(decoder, write)
-        return _in_stored_form(resource, found)
-
-    # Apply -----------------------------------------------------------------------------------------------------
-
-    def _apply(
-        self, resource: Resource, namespace: str, name: str, old: Stored | None, patch: Any, write: Write
-    ) -> tuple[Stored, bool]:
-        config = self._apply_config(resource, namespace, name, patch, write)
-        writer = _writer(resource, write)
-        meta = config["metadata"]
-        asked, uid = meta.pop("resourceVersion", ""), meta.pop("uid", "")
-        if uid and (old is None or uid != old.obj["metadata"]["uid"]):
-            raise errors.invalid(resource, name, [errors.wrong("metadata.uid", uid, "field is immutable")])
-        if old is None:
-            if write.subresource:
-                raise errors.not_found(resource, name)
-            merged = managers.apply({"metadata": {}}, config, writer, write.force)
-            return self._create_applied(resource, namespace, merged, write), True
-        if asked and asked != old.obj["metadata"]["resourceVersion"]:
-            raise errors.conflict(resource, name)
-        merged = managers.apply(old.obj, config, writer, write.force)
-        return self.update(resource, old, _decoded(resource, merged, write, old.obj), write, True), False
-
-    def _apply_config(self, resource: Resource, namespace: str, name: str, patch: Any, write: Write) -> Json:
-        """Return the part of this endpoint that an apply patch configures, decoded but without defaults."""
-        kind, version = patch.pop("kind", ""), patch.pop("apiVersion", "")
-        if (kind, version) != (resource.kind, resource.api_version):
-            group, _, bare = version.rpartition("/")
-            raise errors.bad_request(f"invalid object type: {group}/{bare}, Kind={kind}")
-        config: Json = stored_form(resource, patch)
-        meta = config.get("metadata")
-        where = meta.get("namespace", "") if isinstance(meta, dict) else ""
-        meta = config["metadata"] = dict(meta) if isinstance(meta, dict) else {}
-        if meta.get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        if not isinstance(meta.get("name", ""), str):
-            raise errors.bad_request(_MISSING_NAME.format(name))
-        _check_name(meta, name)
-        _set_namespace(resource, namespace, meta)
-        shape = typed.shape_of(resource.api_version, resource.kind)
-        try:
-            typed.check_declared(shape, config)
-        except SchemaError as error:
-            what = f"{where}/{name}; {resource.group}/{resource.version}, Kind={kind}"
-            raise errors.failed(f"failed to create typed patch object ({what}): {error}") from None
-        config = typed.canonical(shape, config)
-        if write.subresource == "status":
-            return {key: config[key] for key in ("metadata", "status") if key in config}
-        if resource.status:
-            config.pop("status", None)
-        return config
-
-    def _create_applied(self, resource: Resource, namespace: str, merged: Json, write: Write) -> Stored:
-        entries = merged["metadata"].pop("managedFields", [])
-        decoded = _decoded(resource, merged, write)
-        if entries:
-            decoded["metadata"]["managedFields"] = entries
-        return self._create(resource, namespace, decoded, write, applied=True)
+        return found
 
     # Storing ---------------------------------------------------------------------------------------------------
 
-    def update(self, resource: Resource, old: Stored, new: Json, write: Write, applied: bool = False) -> Stored:
+    def update(self, resource: Resource, old: Stored, new: Json, write: Write) -> Stored:
         """Store `new` over `old` after the checks; returns `old` when nothing changed."""
         _check_version(resource, old, new["metadata"])
         new = self._part(
             resource, old.obj, {**new, "metadata": _updated_metadata(new["metadata"], old)}, write.subresource
         )
         meta, was = new["metadata"], old.obj["metadata"]
-        _dedup_owners(meta, write)
         if not write.subresource:
-            defaults.fill(resource.store_key, new)
-        _record_changes(new, old.obj, None if applied or not write.tracked else _writer(resource, write))
+            defaults.fill(resource.qualified, new)
+        _record_changes(new, old.obj, _writer(resource, write) if write.tracked else None)
         if not write.subresource:
-            defaults.before_update(resource.store_key, new, old.obj)
+            defaults.before_update(resource.qualified, new, old.obj)
         if write.subresource != "binding":
             kind_validation.check(resource, new, old.obj)
         if not write.subresource:
-            write.warnings.extend(notices(resource.store_key, new))
+            write.warnings.extend(notices(resource.qualified, new))
         if _is_unchanged(old.obj, new) and meta.get("managedFields") == was.get("managedFields"):
             return old
-        if not write.subresource:
-            self._admission.check_pod_security(resource, new, old.obj, write.warnings)
         if resource.generation and _desired_state(old.obj) != _desired_state(new) and write.subresource != "binding":
             meta["generation"] = was.get("generation", 0) + 1
         return self._commit(resource, new, write)
@@ -270,10 +198,8 @@ class Objects:
             if "ownerReferences" in old["metadata"]:
                 meta["ownerReferences"] = old["metadata"]["ownerReferences"]
             found = {**old, "metadata": meta, "status": new.get("status") or {}}
-            defaults.fill_status(resource.store_key, found, old)
+            defaults.fill_status(resource.qualified, found, old)
             return found
-        if subresource == "finalize":
-            return {**old, "metadata": new["metadata"], "spec": new.get("spec") or {}}
         if resource.status and not subresource:
             new = {key: value for key, value in new.items() if key != "status"}
             if "status" in old:
@@ -286,9 +212,9 @@ class Objects:
         if _is_done(obj):
             # No client sees this state: the object is deleted as it was.
             meta = obj["metadata"]
-            self.store.delete(resource.store_key, meta.get("namespace", ""), meta["name"])
+            self.store.delete(resource.qualified, meta.get("namespace", ""), meta["name"])
             return Stored(obj, self.store.rv)
-        return self.store.put(resource.store_key, obj)
+        return self.store.put(resource.qualified, obj)
 
 
 def _is_done(obj: Json) -> bool:
@@ -299,43 +225,24 @@ def _is_done(obj: Json) -> bool:
     return not (obj.get("spec") or {}).get("finalizers")
 
 
-def _decoded(resource: Resource, obj: Json, write: Write, old: Json | None = None) -> Json:
+def _decoded(resource: Resource, obj: Json, write: Write) -> Json:
     """An object in the form in which it is kept. Raises StatusError 400."""
     decoder = typed.Decoder()
     try:
         shape = typed.shape_of(resource.api_version, resource.kind)
-        found: Json = decoder.decode(shape, served_form(resource, obj) if old is not None else obj, old)
+        found: Json = decoder.decode(shape, obj)
     except DecodeError as error:
-        raise _cannot_handle(resource, str(error)) from None
+        raise errors.cannot_handle(resource.kind, resource.version, resource.kind, str(error)) from None
     if write.validation == "Strict" and decoder.unknown:
-        raise _cannot_handle(resource, f"strict decoding error: {', '.join(decoder.unknown)}")
+        why = f"strict decoding error: {', '.join(decoder.unknown)}"
+        raise errors.cannot_handle(resource.kind, resource.version, resource.kind, why)
     _warn_unknown(decoder, write)
-    return _in_stored_form(resource, found)
-
-
-def _in_stored_form(resource: Resource, obj: Json) -> Json:
-    """A decoded object in the form of the resource that keeps it."""
-    keeper = CANONICAL[resource.store_key]
-    if keeper is resource:
-        return obj
-    found: Json = typed.Decoder().decode(typed.shape_of(keeper.api_version, keeper.kind), stored_form(resource, obj))
     return found
 
 
 def _warn_unknown(decoder: typed.Decoder, write: Write) -> None:
     if write.validation != "Ignore":
         write.warnings.extend(decoder.unknown)
-
-
-def _cannot_handle(resource: Resource, why: str) -> errors.StatusError:
-    kind = resource.kind
-    return errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}')
-
-
-def _unconvertible(resource: Resource, kind: Any, version: Any) -> str:
-    if typed.is_known(str(version), str(kind)):
-        return f"converting ({str(version).rpartition('/')[2]}.{kind}) to ({resource.go_type}): unknown conversion"
-    return f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
 
 
 def _sorted_json(obj: Json) -> str:
@@ -363,21 +270,6 @@ def _set_namespace(resource: Resource, namespace: str, meta: Json) -> None:
         meta["namespace"] = namespace
 
 
-def _dedup_owners(meta: Json, write: Write) -> None:
-    owners = meta.get("ownerReferences") or []
-    by_uid = {owner.get("uid"): owner for owner in reversed(owners)}
-    if len(by_uid) == len(owners):
-        return
-    uids = [owner.get("uid") for owner in owners]
-    twice = sorted({uid for uid in uids if uids.count(uid) > 1})
-    meta["ownerReferences"] = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
-    write.warnings.append(
-        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
-        "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
-        + ", ".join(twice)
-    )
-
-
 def _updated_metadata(meta: Json, old: Stored) -> Json:
     """The metadata of an update, with what clients cannot change as it was."""
     was = old.obj["metadata"]
@@ -394,7 +286,7 @@ def _record_changes(new: Json, old: Json, writer: managers.Writer | None) -> Non
     """Write down who changed what; without a writer the owners stay as `new` has them."""
     meta, was = new["metadata"], old["metadata"]
     if meta.get("managedFields") in ([], [{}]):
-        # A client wipes them, and nobody owns anything until the first apply.
+        # A client wipes them, and nobody owns anything from now on.
         del meta["managedFields"]
         return
     if not meta.get("managedFields") and "managedFields" in was:
@@ -411,28 +303,14 @@ def _check_version(resource: Resource, old: Stored, meta: Json) -> None:
         raise errors.conflict(resource, old.name)
 
 
-def _storage_conflict(resource: Resource, stored: Stored, why: str) -> errors.StatusError:
-    """409 of a precondition that the storage checks."""
-    return errors.conflict(resource, stored.name, storage_error_text(resource, stored, why))
-
-
-def storage_error_text(resource: Resource, stored: Stored, why: str) -> str:
-    """Return the real server's words for a failed precondition in its storage, with the key in etcd."""
-    places = {"nodes": "minions", "leases": "leases", "services": "services/specs", "endpoints": "services/endpoints"}
-    plural = places.get(resource.plural, resource.plural)
-    key = "/".join(part for part in ("/registry", plural, stored.namespace, stored.name) if part)
-    what = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0"
-    return f"{what}, AdditionalErrorMsg: Precondition failed: {why}"
-
-
 def _writer(resource: Resource, write: Write) -> managers.Writer:
-    root = fieldset.root_of(CANONICAL[resource.store_key])
+    root = fieldset.root_of(resource)
     return managers.Writer(write.manager, write.subresource, resource.api_version, rfc3339_now(), root)
 
 
 def _record_creator(resource: Resource, obj: Json, writer: managers.Writer) -> None:
     """Write down who made a new object, whose status counts only where it has no endpoint of its own."""
-    nothing = fieldset.empty_object(CANONICAL[resource.store_key])
+    nothing = fieldset.empty_object(resource)
     meant = {key: value for key, value in obj.items() if key != "status" or not resource.status}
     managers.record_update(nothing, meant, writer)
 

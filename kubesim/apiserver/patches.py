@@ -17,14 +17,13 @@ Json = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
 
 
 def apply_patch(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
-    """Return the target as changed by a patch other than an apply. Raises StatusError 400, 422 or 500."""
+    """Return the target as changed by a patch. Raises StatusError 400, 422 or 500."""
     if kind == JSON_PATCH:
         return json_patch(target, patch)
     changed: Json = merge_patch(target, patch) if kind == MERGE_PATCH else strategic_merge(target, patch, shape)
@@ -41,12 +40,8 @@ def json_patch(target: Json, operations: list[Any]) -> Json:
         StatusError: 400 for a malformed patch, 422 for one that does not apply.
     """
     document: Any = orjson.loads(orjson.dumps(target))
-    for operation in operations:
-        if not isinstance(operation, dict):
-            given = "string" if isinstance(operation, str) else "array" if isinstance(operation, list) else "number"
-            raise bad_request(
-                f"error decoding patch: json: cannot unmarshal {given} into Go value of type handlers.jsonPatchOp"
-            )
+    if not all(isinstance(operation, dict) for operation in operations):
+        raise bad_request("an operation of a JSON patch has to be a JSON object")
     try:
         for operation in operations:
             document = _operated(document, operation)

@@ -95,7 +95,7 @@ def response_form(
     request: web.BaseRequest, resource: Resource, *, many: bool = False, streamed: bool = False
 ) -> ListForm:
     """The form the client accepts. Raises StatusError 400 or 406."""
-    wanted = negotiation.negotiate(request, streamed=streamed)
+    wanted = negotiation.negotiate(request)
     if wanted.kind == "Table":
         include = request.query.get("includeObject") or "Metadata"
         if include not in INCLUDES:
@@ -105,7 +105,7 @@ def response_form(
     if not wanted.kind:
         return codec.FullForm(resource)
     if not streamed and many != (wanted.kind == "PartialObjectMetadataList"):
-        found = f"is a list (*{resource.go_type}List)" if many else f"is not a list (*{resource.go_type})"
+        found = f"is a list of {resource.plural}" if many else f"is not a list, but one {resource.kind}"
         raise errors.not_acceptable(f"you requested {wanted.kind}, but the requested object {found}")
     return codec.MetadataForm(resource, wanted.version)
 

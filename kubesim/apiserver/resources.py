@@ -8,15 +8,6 @@ from functools import cached_property
 STORED_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-# Go packages of the real server's internal types, where they are not called after their group.
-_PACKAGES = {"": "core", "events.k8s.io": "core", "rbac.authorization.k8s.io": "rbac"}
-
-
-def go_type(group: str, kind: str) -> str:
-    """`batch.Job`: the real server's internal type of a kind."""
-    return f"{_PACKAGES.get(group) or group.partition('.')[0]}.{kind}"
-
-
 @dataclass(frozen=True)
 class Subresource:
     """A path below an object, e.g. pods/eviction; group, version and kind are those of its body."""
@@ -32,7 +23,6 @@ class Subresource:
 class Resource:
     """A served resource.
 
-    `bucket` names where objects live; core and events.k8s.io events share one.
     `generation` says that spec changes bump metadata.generation.
     """
 
@@ -47,7 +37,6 @@ class Resource:
     status: bool = False
     subresources: tuple[Subresource, ...] = ()
     verbs: tuple[str, ...] = STORED_VERBS
-    bucket: str = ""
 
     @cached_property
     def api_version(self) -> str:
@@ -56,23 +45,13 @@ class Resource:
 
     @cached_property
     def qualified(self) -> str:
-        """`jobs.batch`, `pods`: how messages name it."""
+        """`jobs.batch`, `pods`: how messages and the store's collections name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @cached_property
-    def store_key(self) -> str:
-        """The store's collection for it."""
-        return self.bucket or self.qualified
 
     @cached_property
     def singular(self) -> str:
         """`pod`."""
         return self.kind.lower()
-
-    @cached_property
-    def go_type(self) -> str:
-        """`core.Pod`: the real server's internal type, which some of its messages name."""
-        return go_type(self.group, self.kind)
 
     @cached_property
     def prefix(self) -> bytes:
@@ -100,18 +79,13 @@ class Resource:
 
 _ALL = ("all",)
 _CREATE = ("create",)
-_SCALE = Subresource("scale", "Scale", ("get", "patch", "update"), "autoscaling", "v1")
 _RBAC = "rbac.authorization.k8s.io"
 _AUTHZ = "authorization.k8s.io"
 _AUTHN = "authentication.k8s.io"
-_DRA = "resource.k8s.io"
 
 RESOURCES: tuple[Resource, ...] = (
-    Resource("", "v1", "bindings", "Binding", verbs=_CREATE),
     Resource("", "v1", "configmaps", "ConfigMap", short=("cm",)),
-    Resource("", "v1", "endpoints", "Endpoints", short=("ep",)),
-    Resource("", "v1", "events", "Event", short=("ev",), bucket="events"),
-    Resource("", "v1", "limitranges", "LimitRange", short=("limits",)),
+    Resource("", "v1", "events", "Event", short=("ev",)),
     Resource(
         "",
         "v1",
@@ -120,12 +94,9 @@ RESOURCES: tuple[Resource, ...] = (
         namespaced=False,
         short=("ns",),
         status=True,
-        subresources=(Subresource("finalize", "Namespace", ("update",)),),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     ),
     Resource("", "v1", "nodes", "Node", namespaced=False, short=("no",), status=True),
-    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",), status=True),
-    Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, short=("pv",), status=True),
     Resource(
         "",
         "v1",
@@ -141,8 +112,6 @@ RESOURCES: tuple[Resource, ...] = (
             Subresource("log", "Pod", ("get",)),
         ),
     ),
-    Resource("", "v1", "podtemplates", "PodTemplate", generation=True),
-    Resource("", "v1", "resourcequotas", "ResourceQuota", short=("quota",), status=True),
     Resource("", "v1", "secrets", "Secret"),
     Resource(
         "",
@@ -152,52 +121,12 @@ RESOURCES: tuple[Resource, ...] = (
         short=("sa",),
         subresources=(Subresource("token", "TokenRequest", _CREATE, _AUTHN, "v1"),),
     ),
-    Resource("", "v1", "services", "Service", short=("svc",), categories=_ALL, status=True),
-    Resource("apps", "v1", "controllerrevisions", "ControllerRevision"),
     Resource("apps", "v1", "daemonsets", "DaemonSet", short=("ds",), categories=_ALL, generation=True, status=True),
-    Resource(
-        "apps",
-        "v1",
-        "deployments",
-        "Deployment",
-        short=("deploy",),
-        categories=_ALL,
-        generation=True,
-        status=True,
-        subresources=(_SCALE,),
-    ),
-    Resource(
-        "apps",
-        "v1",
-        "replicasets",
-        "ReplicaSet",
-        short=("rs",),
-        categories=_ALL,
-        generation=True,
-        status=True,
-        subresources=(_SCALE,),
-    ),
-    Resource(
-        "apps",
-        "v1",
-        "statefulsets",
-        "StatefulSet",
-        short=("sts",),
-        categories=_ALL,
-        generation=True,
-        status=True,
-        subresources=(_SCALE,),
-    ),
     Resource(_AUTHN, "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False, verbs=_CREATE),
-    Resource(_AUTHN, "v1", "tokenreviews", "TokenReview", namespaced=False, verbs=_CREATE),
     Resource(_AUTHZ, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False, verbs=_CREATE),
     Resource(_AUTHZ, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False, verbs=_CREATE),
-    Resource(_AUTHZ, "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False, verbs=_CREATE),
-    Resource("batch", "v1", "cronjobs", "CronJob", short=("cj",), categories=_ALL, generation=True, status=True),
     Resource("batch", "v1", "jobs", "Job", categories=_ALL, generation=True, status=True),
     Resource("coordination.k8s.io", "v1", "leases", "Lease"),
-    Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", generation=True),
-    Resource("events.k8s.io", "v1", "events", "Event", short=("ev",), bucket="events"),
     Resource(
         "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short=("pdb",), generation=True, status=True
     ),
@@ -205,16 +134,28 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
     Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
     Resource(_RBAC, "v1", "roles", "Role"),
-    Resource(_DRA, "v1", "deviceclasses", "DeviceClass", namespaced=False, generation=True),
-    Resource(_DRA, "v1", "resourceclaims", "ResourceClaim", status=True),
-    Resource(_DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
-    Resource(_DRA, "v1", "resourceslices", "ResourceSlice", namespaced=False, generation=True),
     Resource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short=("pc",), generation=True
     ),
-    Resource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False),
-    Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short=("sc",)),
 )
+UNSERVED: tuple[Resource, ...] = (
+    Resource("", "v1", "endpoints", "Endpoints", short=("ep",), verbs=()),
+    Resource("", "v1", "limitranges", "LimitRange", short=("limits",), verbs=()),
+    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",), verbs=()),
+    Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, short=("pv",), verbs=()),
+    Resource("", "v1", "podtemplates", "PodTemplate", verbs=()),
+    Resource("", "v1", "replicationcontrollers", "ReplicationController", short=("rc",), verbs=()),
+    Resource("", "v1", "resourcequotas", "ResourceQuota", short=("quota",), verbs=()),
+    Resource("", "v1", "services", "Service", short=("svc",), verbs=()),
+    Resource("apps", "v1", "controllerrevisions", "ControllerRevision", verbs=()),
+    Resource("apps", "v1", "deployments", "Deployment", short=("deploy",), verbs=()),
+    Resource("apps", "v1", "replicasets", "ReplicaSet", short=("rs",), verbs=()),
+    Resource("apps", "v1", "statefulsets", "StatefulSet", short=("sts",), verbs=()),
+    Resource(_AUTHN, "v1", "tokenreviews", "TokenReview", namespaced=False, verbs=()),
+    Resource(_AUTHZ, "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False, verbs=()),
+    Resource("batch", "v1", "cronjobs", "CronJob", short=("cj",), verbs=()),
+)
+"""Kinds of a real server in the API groups that are served: in discovery, without verbs, and refused in words."""
 
 BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}
 GROUPS = frozenset(resource.group for resource in RESOURCES)
@@ -226,8 +167,5 @@ def resource_named(plural: str, group: str = "") -> Resource:
     return BY_PATH[(group, "v1", plural)]
 
 
-# One per bucket: the resource in whose form objects are kept.
-CANONICAL: dict[str, Resource] = {}
-for _resource in RESOURCES:
-    if _resource.is_stored:
-        CANONICAL.setdefault(_resource.store_key, _resource)
+BY_NAME: dict[str, Resource] = {resource.qualified: resource for resource in RESOURCES if resource.is_stored}
+"""The kinds that are stored, by the name of their collection."""

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from kubesim import unsimulated
-from kubesim.apiserver import bootstrap, errors, logs, negotiation, request_selectors
+from kubesim.apiserver import bootstrap, errors, logs, request_selectors
 from kubesim.apiserver.auth import Authenticator, User, load_key
 from kubesim.apiserver.bodies import Expected, read_decoded, user_agent_program
 from kubesim.apiserver.deletion import Collector, Deleter
@@ -46,7 +46,6 @@ Json = dict[str, Any]
 Handler = Callable[[web.BaseRequest, Target], web.StreamResponse | Awaitable[web.StreamResponse]]
 log = logging.getLogger(__name__)
 
-_DEPRECATED = {"endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
 # The real server's limit on request bodies.
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
@@ -70,7 +69,7 @@ class ApiServer:
         self._lister = Lister(self.store)
         self._authenticator = Authenticator(self.store, self.static, load_key(folder / "serviceaccount.key"))
         self._rbac = Rbac(self.store)
-        self._reviews = Reviews(self._rbac, self._authenticator)
+        self._reviews = Reviews(self._rbac)
         self._deleter = Deleter(self._objects)
         self._writing = Writing(self._objects, self._deleter, self._authenticator)
         bootstrap.NamespaceFiller(self._objects, authority.certificate.read_text())
@@ -92,9 +91,7 @@ class ApiServer:
         self._subresources: dict[str, Handler] = {
             "binding": self._writing.bind,
             "eviction": self._writing.evict,
-            "finalize": self._part,
             "log": self._log,
-            "scale": self._writing.scale,
             "status": self._part,
             "token": self._writing.token,
         }
@@ -133,10 +130,7 @@ class ApiServer:
             body = errors.StatusError(500, "InternalError", "the API server failed; see its log").body()
             response = json_response(body, 500)
         if isinstance(response, web.Response):
-            response = negotiation.reformatted(request, response)
             response.headers.setdefault("Cache-Control", "no-cache, private")
-            if target and target.resource.qualified in _DEPRECATED:
-                add_warnings(response, [_DEPRECATED[target.resource.qualified]])
         size = len(response.body) if isinstance(response, web.Response) and isinstance(response.body, bytes) else 0
         named, sub = (target.resource.plural, target.subresource) if target else ("", "")
         self._metrics.count(verb.upper(), named, sub, user_agent_program(request), response.status, size)
@@ -155,8 +149,7 @@ class ApiServer:
                 return page_not_found()
             raise _missing(place.group, place.plural, place.subresource)
         resource, handler = target.resource, self._handler(request, target, verb)
-        negotiation.check_offered(request, collection=not target.name and verb in ("list", "watch"))
-        if not resource.is_stored and resource.plural != "bindings":
+        if not resource.is_stored:
             body = read_decoded(request, await request.read(), Expected.of(resource), Write(""))
             return json_response(self._reviews.answer(resource, user, body), 201)
         response = handler(request, target)
@@ -207,19 +200,19 @@ class ApiServer:
             response_form(request, target.resource, many=True),
         )
         query = list_query(form, target.namespace, predicate, request.query, watch=False)
-        body = self._lister.answer(target.resource.store_key, query)
+        body = self._lister.answer(target.resource.qualified, query)
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         predicate = request_selectors.selector_predicate(request.query, target.resource)
         form = response_form(request, target.resource, streamed=True)
         query = list_query(form, target.namespace, predicate, request.query, watch=True)
-        return await self._watches.serve(request, target.resource.store_key, query)
+        return await self._watches.serve(request, target.resource.qualified, query)
 
     # Writes ----------------------------------------------------------------------------------------------------
 
     async def _part(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer status and finalize: the object again, of which only a part is written."""
+        """Answer status: the object again, of which only that part is written."""
         return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import orjson
 
 from kubesim.apiserver.errors import StatusError
-from kubesim.apiserver.resources import CANONICAL
+from kubesim.apiserver.resources import BY_NAME
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class Store:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.collections: dict[str, Collection] = {key: Collection() for key in CANONICAL}
+        self.collections: dict[str, Collection] = {key: Collection() for key in BY_NAME}
         self.rv = 1
         self.observers: list[Callable[[str, Event], None]] = []
         self._path = path

@@ -1,4 +1,4 @@
-"""Paths below an object that do more than write it: eviction, binding, tokens, scale, finalize."""
+"""Paths below an object that do more than write it: eviction, binding, tokens."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
-from kubesim.apiserver import errors, patches, typed
+from kubesim.apiserver import errors
 from kubesim.apiserver.auth import API_AUDIENCES, DEFAULT_TOKEN_S, Authenticator
 from kubesim.apiserver.deletion import DeleteOptions, Deleter, check_preconditions
-from kubesim.apiserver.objects import Objects, Write, storage_error_text
-from kubesim.apiserver.resources import Resource, resource_named
+from kubesim.apiserver.objects import Objects, Write
+from kubesim.apiserver.resources import resource_named
 from kubesim.apiserver.store import Stored
 from kubesim.clock import rfc3339, rfc3339_now
-from kubesim.errors import DecodeError
 from kubesim.selectors import matches_labels
 
 Json = dict[str, Any]
@@ -75,7 +72,7 @@ class Binder:
             wanted = body["metadata"].get(field) or meta[field]
             if wanted != meta[field]:
                 why = f"{shown} in precondition: {wanted}, {shown} in object meta: {meta[field]}"
-                raise errors.conflict(_PODS, name, storage_error_text(_PODS, pod, why))
+                raise errors.conflict(_PODS, name, f"Precondition failed: {why}")
         why = ""
         if "deletionTimestamp" in meta:
             why = f"pod {name} is being deleted, cannot be assigned to a host"
@@ -132,7 +129,7 @@ class Evictor:
         labels = pod.obj["metadata"].get("labels") or {}
         budgets = [
             pdb
-            for pdb in self._objects.store[_PDBS.store_key].all(pod.namespace)
+            for pdb in self._objects.store[_PDBS.qualified].all(pod.namespace)
             if matches_labels((pdb.obj.get("spec") or {}).get("selector"), labels)
         ]
         if not budgets:
@@ -217,62 +214,3 @@ def _bound_uid(objects: Objects, namespace: str, ref: Json) -> str:
         why = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record"
         raise errors.kind_conflict(kind, found.name, f"{why}. The object might have been deleted and then recreated")
     return uid
-
-
-_SCALE = typed.shape_of("autoscaling/v1", "Scale")
-
-
-def scale_of(stored: Stored) -> Json:
-    """The Scale of a workload."""
-    meta, spec = stored.obj["metadata"], stored.obj.get("spec") or {}
-    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    labels = (spec.get("selector") or {}).get("matchLabels") or {}
-    replicas = spec.get("replicas", 0)
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {name: meta[name] for name in names},
-        "spec": {"replicas": replicas} if replicas else {},
-        "status": {
-            "replicas": (stored.obj.get("status") or {}).get("replicas", 0),
-            "selector": ",".join(f"{key}={value}" for key, value in sorted(labels.items())),
-        },
-    }
-
-
-def set_scale(objects: Objects, resource: Resource, stored: Stored, scale: Json, write: Write) -> Json:
-    """Write spec.replicas of a Scale, given without its kind, back to its workload.
-
-    Raises:
-        StatusError: 400, 409 or 422.
-    """
-    meta = scale["metadata"]
-    given = meta.get("name", "")
-    if given != stored.name:
-        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({stored.name})")
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if replicas < 0:
-        problem = errors.wrong("spec.replicas", replicas, "must be greater than or equal to 0")
-        details = {"name": stored.name, "group": "autoscaling", "kind": "Scale", "causes": [problem]}
-        message = f'Scale.autoscaling "{stored.name}" is invalid: spec.replicas: {problem["message"]}'
-        raise errors.StatusError(422, "Invalid", message, details)
-    asked = meta.get("resourceVersion") or stored.obj["metadata"]["resourceVersion"]
-    whole = {**stored.obj["metadata"], "resourceVersion": asked}
-    spec = {**stored.obj["spec"], "replicas": replicas}
-    return scale_of(objects.update(resource, stored, {**stored.obj, "metadata": whole, "spec": spec}, write))
-
-
-def patched_scale(scale: Json, kind: str, patch: Any, write: Write) -> Json:
-    """Return a Scale as changed by a patch, without its kind. Raises StatusError 400, 422 or 500."""
-    if kind == patches.APPLY_PATCH:
-        given = (patch.pop("kind", ""), patch.pop("apiVersion", ""))
-        if given != ("Scale", "autoscaling/v1"):
-            group, _, version = given[1].rpartition("/")
-            raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={given[0]}")
-        kind = patches.MERGE_PATCH
-    changed = patches.apply_patch(kind, scale, patch, _SCALE)
-    try:
-        found: Json = typed.Decoder().decode(_SCALE, changed)
-    except DecodeError as error:
-        raise errors.invalid_patch(orjson.dumps(changed).decode(), error) from None
-    return found

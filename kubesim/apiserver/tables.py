@@ -41,7 +41,7 @@ class Table:
         return replace(self, titled=False)
 
     def _table(self, objects: list[Json], meta: Json) -> bytes:
-        columns = COLUMNS.get(self.resource.store_key, DEFAULT)
+        columns = COLUMNS.get(self.resource.qualified, DEFAULT)
         rows = [{"cells": columns.cells(obj), **columns.marks(obj), "object": self._object(obj)} for obj in objects]
         table = {
             "kind": "Table",

@@ -2,8 +2,8 @@
 
 The real server decodes every body into these types. So a field it does not know is dropped (or refused, if the client
 asks for strictness), a wrong type is a 400, an empty value of an optional field is no value, and quantities and times
-have one form. types.json comes from the real server's OpenAPI documents and from the Go types' tags
-(kubesim/tools/api_types.py writes it).
+have one form. types.json has the fields of release 1.37: names, types and merge keys from its OpenAPI documents, the
+marks for empty values from the tags in k8s.io/api and k8s.io/apimachinery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from kubesim import quantity
-from kubesim.errors import DecodeError, SchemaError
+from kubesim.errors import DecodeError
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ _BITS = {"int32": 31, "int64": 63}
 # Go's names of types that messages show; the others are called as in types.json.
 _GO_NAMES = {"bytes": "[]uint8", "any": "runtime.RawExtension", "Quantity": "resource.Quantity"}
 # Defaults of key fields: they count in an item's key where the item does not say.
-_KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}, "core.v1.ServicePort": {"protocol": "TCP"}}
+_KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}}
 
 
 class Struct:
@@ -154,89 +154,6 @@ def shape_of(api_version: str, kind: str) -> Shape:
     """The shape of a kind's objects. Raises KeyError for kinds that are not served."""
     group, _, version = api_version.rpartition("/")
     return _TYPES.shape(_TYPES.kinds[f"{group}/{version}/{kind}"])
-
-
-def is_known(api_version: str, kind: str) -> bool:
-    """Return whether there is such a kind, as an object or as a list."""
-    group, _, version = api_version.rpartition("/")
-    return any(f"{group}/{version}/{name}" in _TYPES.kinds for name in (kind, kind.removesuffix("List")))
-
-
-def canonical(shape: Shape, config: Json) -> Json:
-    """A partial object with quantities and times in their one form; nothing is filled in or left out."""
-    if shape.struct is not None:
-        return {name: _canonical(shape.below(name), value) for name, value in config.items()}
-    return {name: _canonical(shape.items, value) for name, value in config.items()}
-
-
-def _canonical(shape: Shape, value: Any) -> Any:
-    if isinstance(value, dict) and shape.kind in ("struct", "map"):
-        return canonical(shape, value)
-    if isinstance(value, list) and shape.kind == "list":
-        return [_canonical(shape.items, item) for item in value]
-    if value is None and shape.kind == "string":
-        return ""
-    if shape.kind == "Quantity":
-        try:
-            return _quantity(value)
-        except DecodeError:
-            return value
-    return value
-
-
-def check_declared(shape: Shape, value: Any, path: str = "") -> None:
-    """Refuse unknown fields, wrong types, and list items without or with equal keys, by SchemaError."""
-    if value is None:
-        return
-    if shape.kind in ("struct", "map"):
-        _check_members(shape, value, path)
-    elif shape.kind == "list":
-        _check_items(shape, value, path)
-    elif shape.kind == "string" and not isinstance(value, str):
-        raise SchemaError(f"{path}: expected string, got {_go_value(value)}")
-    elif shape.kind == "bool" and not isinstance(value, bool):
-        raise SchemaError(f"{path}: expected boolean, got {_go_value(value)}")
-    elif shape.kind in ("int32", "int64") and (not isinstance(value, int) or isinstance(value, bool)):
-        raise SchemaError(f"{path}: expected numeric (int or float), got {_go_value(value)}")
-
-
-def _check_members(shape: Shape, value: Any, path: str) -> None:
-    if not isinstance(value, dict):
-        raise SchemaError(f"{path}: expected map, got {_go_value(value)}")
-    for name, item in value.items():
-        if shape.struct is not None and name not in shape.struct.fields:
-            raise SchemaError(f"{path}.{name}: field not declared in schema")
-        check_declared(shape.below(name), item, f"{path}.{name}")
-
-
-def _check_items(shape: Shape, value: Any, path: str) -> None:
-    if not isinstance(value, list):
-        raise SchemaError(f"{path}: expected list, got {_go_value(value)}")
-    seen: list[Json] = []
-    for index, item in enumerate(value):
-        if not shape.keys:
-            check_declared(shape.items, item, f"{path}[{index}]")
-            continue
-        if not isinstance(item, dict):
-            raise SchemaError(f"{path}: element {index}: associative list with keys may not have non-map elements")
-        keys = {name: item.get(name, default) for name, default in shape.keys}
-        missing = [name for name, found in keys.items() if found is None]
-        if missing:
-            omitted = f'associative list with keys has an element that omits key field "{missing[0]}"'
-            problem = f"{omitted} (and doesn't have default value)"
-            raise SchemaError(f"{path}: element {index}: {problem}")
-        at = f"{path}[{','.join(f'{name}={orjson.dumps(keys[name]).decode()}' for name in sorted(keys))}]"
-        if keys in seen:
-            raise SchemaError(f"{path}: duplicate entries for key {at[len(path) :]}")
-        seen.append(keys)
-        check_declared(shape.items, item, at)
-
-
-def _go_value(value: Any) -> str:
-    shown = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-    if isinstance(value, dict):
-        shown = f"map[string]interface {{}}{{{', '.join(value)}}}"
-    return f"&value.valueUnstructured{{Value:{shown}}}"
 
 
 class Decoder:
@@ -379,11 +296,6 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d+)?(Z|[+-]\d\d:\d\d
 _LAYOUTS = {False: "2006-01-02T15:04:05Z07:00", True: "2006-01-02T15:04:05.000000Z07:00"}
 # The dot and six digits, which a MicroTime must have.
 _MICRO = 7
-
-
-def canonical_time(text: str) -> str:
-    """A Time in its one form. Raises DecodeError."""
-    return _time(text, micro=False)
 
 
 def _time(text: str, micro: bool) -> str:

@@ -13,7 +13,7 @@ from kubesim.apiserver.auth import Authenticator
 from kubesim.apiserver.bodies import Expected, read_decoded, read_delete_options, read_object, read_patch, write_options
 from kubesim.apiserver.deletion import DeleteOptions, Deleter
 from kubesim.apiserver.objects import Objects, Write
-from kubesim.apiserver.requests import READS, Target, add_warnings, json_response, object_response
+from kubesim.apiserver.requests import Target, add_warnings, json_response, object_response
 from kubesim.apiserver.resources import Resource
 from kubesim.apiserver.store import Stored
 from kubesim.apiserver.watching import continue_after
@@ -21,18 +21,14 @@ from kubesim.apiserver.watching import continue_after
 Json = dict[str, Any]
 
 # DELETE of these answers with the object instead of a Status, as their real storage does.
-_RETURNS_DELETED = frozenset(
-    {"csinodes", "deviceclasses", "persistentvolumeclaims", "pods", "podtemplates", "resourceclaims",
-     "resourceclaimtemplates", "resourcequotas", "resourceslices", "serviceaccounts", "services", "storageclasses"}
-)  # fmt: skip
+_RETURNS_DELETED = frozenset({"pods", "serviceaccounts"})
 _ORPHANS_LEFT = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-_BINDING = bodies.expected_body("v1", "Binding")
-_EVICTION = bodies.expected_body("policy/v1", "Eviction", "policy/v1beta1")
-_TOKEN_REQUEST = bodies.expected_body("authentication.k8s.io/v1", "TokenRequest")
-_SCALE = bodies.expected_body("autoscaling/v1", "Scale")
+_BINDING = Expected("v1", "Binding")
+_EVICTION = Expected("policy/v1", "Eviction", "policy/v1beta1")
+_TOKEN_REQUEST = Expected("authentication.k8s.io/v1", "TokenRequest")
 
 
 class Writing:
@@ -48,11 +44,6 @@ class Writing:
     async def create(self, request: web.BaseRequest, target: Target) -> web.Response:
         """POST to a collection."""
         write, raw = write_options(request), await request.read()
-        if target.resource.plural == "bindings":
-            body = read_decoded(request, raw, _BINDING, write)
-            return json_response(
-                self._binder.bind(target.namespace, body["metadata"].get("name", ""), body, write), 201
-            )
         body = read_object(request, raw, Expected.of(target.resource))
         with _with_warnings(write):
             stored = self._objects.create(target.resource, target.namespace, body, write)
@@ -73,11 +64,11 @@ class Writing:
         write = write_options(request, target.subresource)
         kind, patch = read_patch(request, raw)
         with _with_warnings(write):
-            stored, created = self._objects.patch(target.resource, target.namespace, target.name, kind, patch, write)
-        return _written(request, target.resource, stored, write, 201 if created else 200)
+            stored = self._objects.patch(target.resource, target.namespace, target.name, kind, patch, write)
+        return _written(request, target.resource, stored, write, 200)
 
     async def part(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Writes to status and finalize: the object again, of which only a part is written."""
+        """Writes to status: the object again, of which only that part is written."""
         return await (self.patch if request.method == "PATCH" else self.update)(request, target)
 
     # Deletion --------------------------------------------------------------------------------------------------
@@ -107,7 +98,7 @@ class Writing:
             int(request.query.get("limit") or 0),
         )
         store = self._objects.store
-        everything = store[resource.store_key].all(target.namespace)
+        everything = store[resource.qualified].all(target.namespace)
         found = [item for item in everything if predicate is None or predicate(item.obj)]
         meta = {"resourceVersion": str(store.rv)}
         if limit and len(found) > limit:
@@ -137,24 +128,6 @@ class Writing:
         body = read_decoded(request, await request.read(), _TOKEN_REQUEST, write)
         made = subresources.request_token(self._objects, self._authenticator, target.namespace, target.name, body)
         return json_response(made, 201)
-
-    async def scale(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """GET, PUT and PATCH of a workload's scale."""
-        if request.method in READS:
-            return json_response(
-                subresources.scale_of(self._objects.get(target.resource, target.namespace, target.name))
-            )
-        raw = await request.read()
-        write = write_options(request, "scale")
-        if request.method == "PATCH":
-            bodies.check_patch_type(request)
-            kind, patch = read_patch(request, raw)
-            stored = self._objects.get(target.resource, target.namespace, target.name)
-            scale = subresources.patched_scale(subresources.scale_of(stored), kind, patch, write)
-        else:
-            scale = read_decoded(request, raw, _SCALE, write)
-            stored = self._objects.get(target.resource, target.namespace, target.name)
-        return json_response(subresources.set_scale(self._objects, target.resource, stored, scale, write))
 
 
 def _written(request: web.BaseRequest, resource: Resource, stored: Stored, write: Write, status: int) -> web.Response:

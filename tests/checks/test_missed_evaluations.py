@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
-from gameday.coverage.cells import CellState
 from gameday.detectors.signals import Signal
 from gameday.history.events import AlertSeen, PrometheusFellBehind
 from gameday.history.frames import Frames
+from gameday.runs.cells import CellState
 from tests.checks.test_check_verdicts import other_alert
-from tests.coverage.test_matrix import cell
 from tests.report.run_builder import PLAN, Timed, at, history_of, passing, without
+from tests.runs.test_matrix import cell
 
 BEHIND = Timed(60, PrometheusFellBehind(since=at(0), until=at(60), why="it scraped nothing for 20 s", hint="do this"))
 SILENT = without(passing(), lambda event: isinstance(event, AlertSeen))

@@ -15,7 +15,7 @@ from gameday.cli.fleet_view import FleetView
 from gameday.cli.progress import how_far
 from gameday.cli.season_view import SeasonView
 from gameday.fleet.record import FleetRecord, NodeLeftOut, add_probes
-from gameday.season.record import Assignment, DrawnTime, SeasonRecord
+from gameday.runs.season_record import Assignment, DrawnTime, SeasonRecord
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,21 @@ from ruamel.yaml import YAML
 
 from gameday.api_clients.webhook import NAME
 from gameday.rehearsal.seed import CONTROL_PLANE_HERE
-from kubesim.apiserver.resources import RESOURCES
+from kubesim.apiserver.resources import RESOURCES, STORED_VERBS
 from tests.deploy.manifests import CONTROL_PLANE, DEPLOY, RBAC, ROOT, documents, identity, resources_of
 
 FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 SERVED = {
     **{(resource.group, resource.plural): {*resource.verbs} for resource in RESOURCES},
-    # kubesim has no priority and fairness.
+    # kubesim has neither priority and fairness nor dynamic resource allocation.
     **{
-        (FLOW_CONTROL, plural): {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-        for plural in ("flowschemas", "prioritylevelconfigurations")
+        (group, plural): {*STORED_VERBS}
+        for group, plural in (
+            (FLOW_CONTROL, "flowschemas"),
+            (FLOW_CONTROL, "prioritylevelconfigurations"),
+            ("resource.k8s.io", "resourceclaims"),
+            ("resource.k8s.io", "resourceclaimtemplates"),
+        )
     },
 }
 ACCOUNTS = ("gameday-api-client", "gameday-api-canary", "gameday-runner", "gameday-reaper")

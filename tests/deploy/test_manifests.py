@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from gameday.health.claim import LEADING_CONTROLLER
-from kubesim.apiserver.resources import RESOURCES
+from kubesim.apiserver.resources import RESOURCES, Resource
 from tests.deploy.manifests import ALL, RBAC, ROOT, identity, of
 
-SERVED = {(resource.group, resource.plural): resource for resource in RESOURCES}
+# kubesim has no dynamic resource allocation.
+DRA = [
+    Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False),
+]
+SERVED = {(resource.group, resource.plural): resource for resource in (*RESOURCES, *DRA)}
 
 
 def _granted(account: str) -> set[tuple[str, str, str, str]]:

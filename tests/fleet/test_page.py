@@ -11,13 +11,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.archive.catalog import read_catalog
-from gameday.archive.retention import decide_retention
-from gameday.digest.index import render_index
 from gameday.exit_codes import ExitCode
 from gameday.fleet.page import FRAME, render_fleet
 from gameday.fleet.record import FleetRecord, Labelled, NodeLeftOut, add_probes, last_run_before, load_probes
 from gameday.plan.qa import Qa
+from gameday.runs.catalog import read_catalog
+from gameday.runs.index import render_index
+from gameday.runs.retention import decide_retention
 from tests.fleet.builders import BEGAN, gpu, healthy, record, write
 from tests.report.test_report_survives import HOSTILE
 

@@ -29,7 +29,7 @@ from gameday.flows.season import season
 from gameday.history.events import StepEnded
 from gameday.rehearsal.temporary_prefect import TemporaryPrefect
 from gameday.run.abort import Abort
-from gameday.season.record import SeasonResult
+from gameday.runs.season_record import SeasonResult
 from gameday.tasks import judged_step
 from gameday.tasks.outcome_on_page import code_of
 from gameday.values.results import Cleanliness, Step, StepOutcome

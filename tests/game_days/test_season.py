@@ -17,11 +17,11 @@ from prefect.settings import temporary_settings
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.coverage.page import render_season
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
 from gameday.rehearsal.prefect_server import client_environment
-from gameday.season.record import SeasonRecord
+from gameday.runs.season_page import render_season
+from gameday.runs.season_record import SeasonRecord
 from tests.game_days.conftest import PATIENCE_S, QUICK, QUIET, Arena, changed, patient
 from tests.support.prefect_api import client_settings
 from tests.torture.proxy import Switch
@@ -60,7 +60,7 @@ def test_game_days_of_a_season_have_nodes_of_their_own(clean_arena: Arena, tmp_p
     ]
     assert all(folder.name in choice.rule for choice in chosen)
     again = render_season(folder, SeasonRecord.load(folder).started)
-    assert again.result.exit_code == 0
+    assert again.content.result.exit_code == 0
     assert "../" in again.html.read_text()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gameday.detectors.resolve import load_complete_plan
 from gameday.plan.catalogue import find_plan
-from gameday.season.arm_checks import refuse_unknown_checks
+from gameday.runs.arm_checks import refuse_unknown_checks
 from tests.plan.plans import changed, only
 
 

@@ -20,9 +20,9 @@ from gameday.ledger.ledger import Ledger, stored_ledgers
 from gameday.reaper.reap import reap_under
 from gameday.report.run_folder import load_run_folder
 from gameday.run.abort import Abort
-from gameday.season.assignment import RunQueue
-from gameday.season.record import Assignment
-from gameday.season.run import OpenSeason, run_all
+from gameday.runs.assignment import RunQueue
+from gameday.runs.play import OpenSeason, run_all
+from gameday.runs.season_record import Assignment
 from gameday.values.results import Cleanliness
 from tests.support.world import NAMESPACE, PATIENCE_S, World
 

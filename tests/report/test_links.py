@@ -10,21 +10,20 @@ from pathlib import Path
 import pytest
 
 from gameday import cli
-from gameday.archive.publish import publish
-from gameday.arms.record import ComparisonRecord
 from gameday.errors import PublishError
 from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.journal import Journal
 from gameday.plain_file import open_plain, read_plain, write_whole
 from gameday.report.render import load_with_its_past, render
+from gameday.runs.comparison_record import ComparisonRecord
+from gameday.runs.publish import publish
 from tests.report import run_builder as build
 from tests.report.run_builder import START
 
 SECRET, PRECIOUS = "SECRET of another file", "keep me"
 ROOT = Path(__file__).parents[2]
-OF_RUN_FOLDERS = ("arms", "archive", "coverage", "digest", "fleet", "history", "league", "post_mortem")
-OF_RUN_FOLDERS += ("report", "run", "season")
-OWN_FILES = {"coverage/run_row.py", "digest/index.py", "report/page.py"}
+OF_RUN_FOLDERS = ("fleet", "history", "post_mortem", "report", "run", "runs")
+OWN_FILES = {"runs/index.py", "report/page.py"}
 """These read our own code and templates as well."""
 
 

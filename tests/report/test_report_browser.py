@@ -10,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gameday.league.page import write_league
 from gameday.rehearsal.programs import search
 from gameday.report.render import render
-from tests.league.builders import NPD
-from tests.league.builders import fault as league_fault
-from tests.league.builders import record as league_record
-from tests.league.builders import run as league_run
-from tests.league.builders import season as league_season
+from gameday.runs.by_detector import compare_detectors
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.test_report_survives import HOSTILE, hostile_run, metrics
+from tests.runs.row_builders import plan
+from tests.runs.test_by_detector import season
 
 pytestmark = pytest.mark.browser
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -150,12 +147,11 @@ def test_hostile_text_runs_nothing(opened, drawn, number):
     assert opened.title() != "owned"
 
 
-def test_a_league_fits_its_screen(opened, tmp_path):
-    entries = tuple(NPD.model_copy(update={"name": f"a-detector-with-a-long-name-{n}"}) for n in range(6))
-    places = [league_run(tmp_path, entries[0], "s", "lost", build.passing())]
-    league_season(tmp_path, entries[0], "s", *places)
-    page = write_league(tmp_path, league_record(league_fault("lost", title="".join(HOSTILE)), entries=entries), NOW)
-    opened.goto(page.html.as_uri())
+def test_the_matrix_of_detectors_fits_its_screen(opened, tmp_path):
+    hostile = plan(stays_schedulable_for="5s").model_copy(update={"title": "".join(HOSTILE)[:120]})
+    folder = season(tmp_path, "s", (hostile, build.passing()))
+    compare_detectors([(f"a-detector-with-a-long-name-{n}", folder) for n in range(6)], tmp_path, NOW)
+    page = (tmp_path / "detectors.html").as_uri()
+    opened.goto(page)
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert (opened.said, opened.popped) == ([], [])
-    assert opened.asked == [page.html.as_uri()]
+    assert (opened.said, opened.popped, opened.asked) == ([], [], [page])

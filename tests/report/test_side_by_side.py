@@ -12,9 +12,9 @@ from gameday.history.events import HopSeen, RunStarted
 from gameday.report.run_folder import load_run_folder
 from gameday.report.side_by_side import SideBySide, Times, side_by_side
 from gameday.values.results import Hop
-from tests.digest.test_digest import HOSTILE, slow_alert
 from tests.report.page import Page
 from tests.report.run_builder import VARIANTS, Timed, passing, replacing, write
+from tests.runs.test_digest import HOSTILE, slow_alert
 
 
 def put(reports: Path, id: str, timed: list[Timed], **update: object) -> Path:

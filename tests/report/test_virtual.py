@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from gameday.archive.catalog import read_catalog
 from gameday.cluster.nodes import snapshot
-from gameday.digest.digest import digest_of
 from gameday.history.events import RunStarted, TargetsChosen
 from gameday.report.earlier_runs import earlier_runs
 from gameday.report.junit import junit
@@ -21,6 +19,8 @@ from gameday.report.run_folder import load_run_folder
 from gameday.report.run_markdown import run_markdown
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, virtual_words
+from gameday.runs.catalog import read_catalog
+from gameday.runs.digest import digest_of
 from gameday.values.nodes import VIRTUAL_PROVIDER, Target
 from tests.report import run_builder as build
 from tests.report.page import NOW, drawn

@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 
 from gameday.checks.verdict import Status, Verdict
-from gameday.coverage.detections import first_detection, window_of
 from gameday.detectors.signals import Signal
 from gameday.history.events import AlertSeen, FaultInjected, KernelLineSeen
 from gameday.post_mortem.alerts import node_alerts
@@ -22,6 +21,7 @@ from gameday.report.lanes import signal_lanes
 from gameday.report.run_folder import judge_run_folder
 from gameday.report.sections import alerts, chain
 from gameday.report.summary import DurationKind
+from gameday.runs.detections import first_detection, window_of
 from gameday.values.results import Hop
 from tests.post_mortem.conftest import incident
 from tests.scripted.test_game_days import PLAN, bounded, fires_after

@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gameday.archive.catalog import read_catalog
 from gameday.cli.digest import digest, index, prune
 from gameday.cli.report import report
 from gameday.cli.verdicts import print_result
-from gameday.digest.digest import digest_of
 from gameday.errors import CommandError, RefusedError
 from gameday.history.events import Event, FaultInjected, RunEnded
 from gameday.reaper.histories import describe_reap, note_reaped
@@ -26,6 +24,8 @@ from gameday.reaper.reap import reap
 from gameday.report.junit import junit
 from gameday.report.run_markdown import run_markdown
 from gameday.run.run import Run
+from gameday.runs.catalog import read_catalog
+from gameday.runs.digest import digest_of
 from tests.report.page import NOW, Page
 from tests.scripted.claims import Looked, false_sentences, look
 from tests.support.scripted import game_day

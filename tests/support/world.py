@@ -178,7 +178,7 @@ class World(Administrator):
 
     def _revision(self) -> str:
         """Return the number of the server's last write."""
-        revision: str = self.core.list_namespaced_service(NAMESPACE, limit=1).metadata.resource_version
+        revision: str = self.core.list_namespaced_secret(NAMESPACE, limit=1).metadata.resource_version
         return revision
 
     def _serve(self, port: int) -> Process:

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import gameday.tasks.publish
-from gameday.arms.record import ARMS_FILE
 from gameday.cluster.profile import ClusterProfile
+from gameday.runs.run_list import ARMS_FILE
 from gameday.tasks.publish import publish_folder
 from tests.report.run_builder import VARIANTS, passing, write
 

@@ -16,7 +16,6 @@ import gameday.flows.reaper
 import gameday.flows.season
 import gameday.tasks.publish
 import gameday.tasks.reaped_runs
-from gameday.arms.page import read_comparison
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import RefusedError
 from gameday.flows.game_day import game_day
@@ -27,10 +26,11 @@ from gameday.reaper.reap import STRAY, Reaped, ReapResult
 from gameday.report.message import Message
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import read_summary
+from gameday.runs.comparison import read_comparison
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped
 from gameday.values.results import Cleanliness
-from tests.arms.builders import arm, record, write_record
 from tests.report.run_builder import NODE, cut_off, passing, write
+from tests.runs.comparison_builders import arm, record, write_record
 
 RUN = "r1"
 HERE: Any = {"url": "http://127.0.0.1:1"}

@@ -13,9 +13,9 @@ from rich.console import Console
 import gameday.tasks.report
 from gameday.checks.outcome import RunOutcome
 from gameday.cli.verdicts import print_result
-from gameday.coverage.run_row import render_run
 from gameday.history.events import RunEnded
 from gameday.run.record import start_record
+from gameday.runs.run_row import render_run
 from gameday.tasks.report import report
 from gameday.values.results import Cleanliness
 from tests.report.run_builder import passing, write

@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from gameday.cluster.kube_transport import ApiRetry
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
+from gameday.host.virtual import VirtualHost
 from gameday.reaper.reap import ReapResult, reap
 from gameday.rehearsal.blueprint import Blueprint, Detector, Size
 from gameday.rehearsal.cluster import RehearsalCluster
@@ -84,8 +85,7 @@ class Lane:
         """What was there before need not be what a maker ships: a default in its place would be a leak, too."""
         self.on_host("nvidia-smi", "-i", "3", "-pl", str(POWER_LIMIT_W))
         self.on_host("tc", "qdisc", "replace", "dev", "ib0", "root", "handle", "7:", "pfifo", "limit", "500")
-        file = {"path": "/etc/nccl.conf", "content": "NCCL_DEBUG=WARN\n# the team's own\n"}
-        httpx.put(f"{self.hosts}/{self.node}/file", json=file, timeout=30).raise_for_status()
+        self.host.write_file("/etc/nccl.conf", "NCCL_DEBUG=WARN\n# the team's own\n")
 
     @staticmethod
     def ready(node: client.V1Node) -> bool:
@@ -124,10 +124,13 @@ class Lane:
         found: str = self.cluster.child("nodes").ready["hosts"]
         return found
 
+    @property
+    def host(self) -> VirtualHost:
+        return VirtualHost(f"{self.hosts}/{self.node}")
+
     def on_host(self, *argv: str) -> None:
-        answer = httpx.post(f"{self.hosts}/{self.node}/run", json={"argv": list(argv), "timeout_s": 20}, timeout=30)
-        done = answer.raise_for_status().json()
-        assert done["exit_status"] == 0, done
+        done = self.host.run(argv, 20)
+        assert done.exit_status == 0, done
 
 
 def differences(before: Any, after: Any, where: str = "") -> list[str]:

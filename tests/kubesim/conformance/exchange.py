@@ -23,7 +23,6 @@ Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-APPLY = "application/apply-patch+yaml"
 
 # What is compared of an answer's headers; the others name a request, a date or a level of flow control.
 _HEADERS = ("Allow", "Cache-Control", "Content-Type", "Location", "Retry-After", "Vary", "Warning")
@@ -40,8 +39,6 @@ class Server:
     kubeconfig: Path
     forget: Callable[[], None]
     """The server forgets every version before the latest, as time makes it do."""
-    warns_of_pods: bool = False
-    """It warns of the pods that a namespace's new security level would refuse (differences.yaml)."""
 
     def http(self, *, anonymous: bool = False, token: str = "") -> httpx.Client:
         """HTTP as the administrator, as nobody, or with a token; raises OSError for a kubeconfig that is not there."""
@@ -203,21 +200,11 @@ class Client:
                 raise AssertionError(f"not within {_SETTLED_WITHIN_S:.0f} s of GET {path}: {answer.text[:500]}")
             time.sleep(0.02)
 
-    def until_allowed(self, path: str, review: Json) -> None:
+    def until_allowed(self, path: str, review: Json, headers: Mapping[str, str] | None = None) -> None:
         """Wait until an access review says yes: servers see RBAC objects a moment after they were written."""
         ends = time.monotonic() + _SETTLED_WITHIN_S
-        while not self.do("POST", path, review)["status"]["allowed"]:
+        while not self._http.post(path, json=review, headers=dict(headers or {})).json()["status"]["allowed"]:
             assert time.monotonic() < ends, f"not within {_SETTLED_WITHIN_S:.0f} s allowed: {review}"
-            time.sleep(0.02)
-
-    def until_warned(self, path: str, patch: Json) -> None:
-        """Wait until admission warns of this merge patch, which is not stored: it sees pods a moment late."""
-        if not self.server.warns_of_pods:
-            return
-        content, sent = _content(patch, "application/merge-patch+json", None)
-        ends = time.monotonic() + _SETTLED_WITHIN_S
-        while "Warning" not in self._http.patch(f"{path}?dryRun=All", content=content, headers=sent).headers:
-            assert time.monotonic() < ends, f"not within {_SETTLED_WITHIN_S:.0f} s warned of: {patch}"
             time.sleep(0.02)
 
     def namespace(self, name: str) -> str:

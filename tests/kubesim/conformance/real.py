@@ -65,7 +65,7 @@ def real_server(folder: Path) -> Iterator[Server]:
         manager = controller_manager(folder, ports, secrets, STOCK)
         flags = [flag for flag in manager.flags if not flag.startswith("--controllers=")]
         start(replace(manager, flags=(*flags, f"--controllers={','.join(_CONTROLLERS)}")))
-        yield Server(url, folder / "admin.kubeconfig", forget, warns_of_pods=True)
+        yield Server(url, folder / "admin.kubeconfig", forget)
 
 
 def _compact(url: str, secrets: Secrets) -> None:

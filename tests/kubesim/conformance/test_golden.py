@@ -50,7 +50,7 @@ def test_recordings_are_written_as_they_were_read(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (golden.GOLDEN / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("script", ["validation_owners", "watched_collections", "kubectl_nodes", "pages", "methods"])
+@pytest.mark.parametrize("script", ["validation_labels", "watched_collections", "kubectl_nodes", "pages", "methods"])
 def test_every_change_to_a_recording_is_a_difference(script: str) -> None:
     recorded = golden.read(script)
     changed = list(changes(recorded))

@@ -34,6 +34,10 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         if name.startswith("table_of_"):
             play(server, name, script)
     with server.http() as found:
+        rbac, meta = "/apis/rbac.authorization.k8s.io/v1/namespaces/default", {"name": "r"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+        for plural, more in (("roles", {"rules": []}), ("rolebindings", {"roleRef": role})):
+            assert found.post(f"{rbac}/{plural}", json={"metadata": meta, **more}).is_success
         yield found
     process.end()
 
@@ -44,17 +48,7 @@ def path_of(resource: Resource) -> str:
 
 def model_of(resource: Resource) -> str:
     """The client's model; where two groups have a kind of one name, it puts the group before the version."""
-    group = (resource.group or "core").partition(".")[0].capitalize()
-    candidates = (f"{group}V1{resource.kind}", f"V1{resource.kind}")
-    return next(name for name in candidates if hasattr(client, name))
-
-
-def decodable(item: Any) -> bool:
-    """Return False for an Event with a null eventTime, which the client refuses of the real server, too.
-
-    An Event that was made without an eventTime has it.
-    """
-    return bool(item.get("eventTime"))
+    return "CoreV1Event" if resource.kind == "Event" else f"V1{resource.kind}"
 
 
 def decoded(api: Any, body: Any, model: str) -> Any:
@@ -64,14 +58,11 @@ def decoded(api: Any, body: Any, model: str) -> Any:
 @pytest.mark.parametrize("resource", STORED, ids=lambda resource: resource.qualified)
 async def test_lists_and_objects(http: httpx.Client, resource: Resource) -> None:
     body = http.get(path_of(resource)).json()
-    body["items"] = [item for item in body["items"] if resource.group != "events.k8s.io" or decodable(item)]
     assert body["items"], f"no script makes any {resource.qualified}"
     names = [item["metadata"]["name"] for item in body["items"]]
     async with aio.ApiClient() as asynchronous:
         for api in (client.ApiClient(), asynchronous):
-            found = decoded(
-                api, body, f"V1{resource.kind}List" if resource.kind != "Event" else f"{model_of(resource)}List"
-            )
+            found = decoded(api, body, f"{model_of(resource)}List")
             assert [item.metadata.name for item in found.items] == names
             one = decoded(api, body["items"][0], model_of(resource))
             assert one.metadata.uid == body["items"][0]["metadata"]["uid"]
@@ -91,8 +82,6 @@ def test_watch_events(http: httpx.Client, resource: Resource) -> None:
             event = json.loads(line)
             if event["type"] == "BOOKMARK":
                 break
-            if resource.group == "events.k8s.io" and not decodable(event["object"]):
-                continue
             found = decoded(api, event["object"], model_of(resource))
             assert found.metadata.name == event["object"]["metadata"]["name"] and found.kind == resource.kind
 
@@ -101,7 +90,6 @@ def test_watch_events(http: httpx.Client, resource: Resource) -> None:
     ("path", "body", "model"),
     [
         ("/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}}, "AuthenticationV1TokenRequest"),
-        ("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}, "V1TokenReview"),
         ("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, "V1SelfSubjectReview"),
         ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
          {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}, "V1SelfSubjectAccessReview"),

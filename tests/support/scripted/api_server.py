@@ -137,7 +137,7 @@ class InMemoryApiServer:
         assert target, f"{url} names no resource"
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         resource = target.resource
-        return resource.store_key, resource.prefix, target.namespace, selector_predicate(query, resource)
+        return resource.qualified, resource.prefix, target.namespace, selector_predicate(query, resource)
 
     def observe(self, observer: Callable[[str, Event], None]) -> None:
         """Tell `observer` of every change, with the key of its collection, while it is made."""

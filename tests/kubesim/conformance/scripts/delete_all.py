@@ -18,45 +18,25 @@ def delete_answers(c: Client) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "x"}
-    core, dra = f"/api/v1/namespaces/{c.ns}", "/apis/resource.k8s.io/v1"
+    core = f"/api/v1/namespaces/{c.ns}"
     selected = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     never = {"template": {"spec": {"containers": containers, "restartPolicy": "Never"}}}
-    claim = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "x"}}]}}
     for path, spec in (
         (f"{core}/configmaps", {}),
         (f"{core}/secrets", {}),
         (f"{core}/serviceaccounts", {}),
         (f"{core}/pods", {"spec": POD}),
         (f"{core}/events", {"involvedObject": {"namespace": c.ns}}),
-        (f"{core}/endpoints", {}),
-        (f"{core}/services", {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}),
-        (f"{core}/podtemplates", {"template": template}),
-        (f"{core}/limitranges", {"spec": {"limits": []}}),
-        (f"{core}/resourcequotas", {}),
-        (f"{core}/persistentvolumeclaims", {"spec": {"accessModes": ["ReadWriteOnce"],
-                                                     "resources": {"requests": {"storage": "1"}}}}),
         ("/api/v1/nodes", {}),
         (f"/apis/coordination.k8s.io/v1/namespaces/{c.ns}/leases", {}),
         (f"/apis/policy/v1/namespaces/{c.ns}/poddisruptionbudgets", {}),
         (f"/apis/apps/v1/namespaces/{c.ns}/daemonsets", {"spec": selected}),
-        (f"/apis/apps/v1/namespaces/{c.ns}/deployments", {"spec": selected}),
-        (f"/apis/apps/v1/namespaces/{c.ns}/replicasets", {"spec": selected}),
-        (f"/apis/apps/v1/namespaces/{c.ns}/statefulsets", {"spec": selected}),
-        (f"/apis/apps/v1/namespaces/{c.ns}/controllerrevisions", {"revision": 1, "data": {}}),
         (f"/apis/batch/v1/namespaces/{c.ns}/jobs", {"spec": never}),
-        (f"/apis/batch/v1/namespaces/{c.ns}/cronjobs", {"spec": {"schedule": "* * * * *",
-                                                                 "jobTemplate": {"spec": never}}}),
-        (f"/apis/discovery.k8s.io/v1/namespaces/{c.ns}/endpointslices", {"addressType": "IPv4", "endpoints": []}),
         (f"{rbac}/namespaces/{c.ns}/roles", {}),
         (f"{rbac}/namespaces/{c.ns}/rolebindings", {"roleRef": role}),
         (f"{rbac}/clusterroles", {}),
         (f"{rbac}/clusterrolebindings", {"roleRef": {**role, "kind": "ClusterRole"}}),
         ("/apis/scheduling.k8s.io/v1/priorityclasses", {"value": 1}),
-        ("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "example.com/p"}),
-        ("/apis/storage.k8s.io/v1/csinodes", {"spec": {"drivers": []}}),
-        (f"{dra}/deviceclasses", {"spec": {}}),
-        (f"{dra}/namespaces/{c.ns}/resourceclaims", {"spec": claim}),
-        (f"{dra}/namespaces/{c.ns}/resourceclaimtemplates", {"spec": {"spec": claim}}),
     ):  # fmt: skip
         kind = path.rpartition("/")[2]
         one = f"{path}/delete-answers-{kind}"
@@ -124,8 +104,6 @@ def delete_pods(c: Client) -> None:
     c.do("PATCH", held, {"metadata": {"finalizers": ["example.com/f"]}}, MERGE)
     c.send("with a finalizer", "DELETE", held, only=meta)
     c.send("with a finalizer and no grace", "DELETE", held, {"gracePeriodSeconds": 0}, only=meta)
-    c.send("a finalizer more", "PATCH", held, {"metadata": {"finalizers": ["example.com/f", "example.com/g"]}},
-           content_type=MERGE, only=meta)  # fmt: skip
     c.send("the finalizer goes", "PATCH", held, {"metadata": {"finalizers": None}}, content_type=MERGE, only=meta)
     c.get("and the pod", held, only=meta)
     graceful = make("graceful")
@@ -172,10 +150,6 @@ def delete_options(c: Client) -> None:
     delete("options of another version", {"apiVersion": "v2", "kind": "DeleteOptions"})
     delete("an empty body", b"")
     delete("an empty object", {})
-    delete("no JSON", b"{")
-    delete("a list", b"[]")
-    delete("YAML", "propagationPolicy: Background\n", content_type="application/yaml")
-    delete("text", "propagationPolicy: Background\n", content_type="text/plain")
     delete("no such policy", {"propagationPolicy": "Perhaps"})
     delete("no such policy in the query", None, {"propagationPolicy": "Perhaps"})
     delete("policy and orphans", {"propagationPolicy": "Background", "orphanDependents": True})
@@ -254,9 +228,6 @@ def delete_finalizers(c: Client) -> None:
     c.send("delete again", "DELETE", one)
     c.send("delete without grace", "DELETE", one, {"gracePeriodSeconds": 0})
     c.send("a change meanwhile", "PATCH", one, {"data": {"k": "w"}}, content_type=MERGE)
-    c.send("a finalizer more", "PATCH", one, {"metadata": {"finalizers": ["example.com/a", "example.com/b",
-                                                                          "example.com/c"]}},
-           content_type=MERGE)  # fmt: skip
     c.send("a finalizer less", "PATCH", one, {"metadata": {"finalizers": ["example.com/b"]}}, content_type=MERGE)
     c.send("revive", "PATCH", one, {"metadata": {"deletionTimestamp": None}}, content_type=MERGE)
     c.send("create meanwhile", "POST", configmaps, {"metadata": {"name": "one"}})
@@ -281,7 +252,6 @@ def delete_collections(c: Client) -> None:
     c.get("what is left", configmaps, ours)
     c.send("by field", "DELETE", configmaps, query={"fieldSelector": "metadata.name=c"})
     c.send("nothing matches", "DELETE", configmaps, query={"labelSelector": "x=9"})
-    c.send("a malformed selector", "DELETE", configmaps, query={"labelSelector": "a==,,b"})
     c.send("with a wrong precondition", "DELETE", configmaps, {"preconditions": {"uid": NOBODY}}, query=ours)
     c.send("with a limit", "DELETE", configmaps, query={**ours, "limit": "1"})
     c.get("after a limit", configmaps, ours)
@@ -318,14 +288,8 @@ def delete_namespaces(c: Client) -> None:
     c.do("POST", f"{path}/configmaps", {"metadata": {"name": "held", "finalizers": ["example.com/f"]}})
     c.send("delete", "DELETE", path)
 
-    def waits(body: Any) -> bool:
-        conditions = (body or {}).get("status", {}).get("conditions") or []
-        return any(one["type"] == "NamespaceFinalizersRemaining" and one["status"] == "True" for one in conditions)
-
-    c.until(path, waits)
+    c.until(f"{path}/configmaps/held", lambda body: "deletionTimestamp" in body["metadata"])
     c.until(f"{path}/serviceaccounts/default", lambda body: body is None)
-    c.get("it waits", path)
-    c.send("delete again", "DELETE", path, only=lambda body: body)
     c.get("what holds it", f"{path}/configmaps/held")
     c.send("create meanwhile", "POST", f"{path}/configmaps", {"metadata": {"name": "new"}})
     c.send("create the namespace meanwhile", "POST", "/api/v1/namespaces", {"metadata": {"name": held}})
@@ -343,7 +307,7 @@ def delete_namespaces(c: Client) -> None:
     c.do("POST", "/api/v1/namespaces", {"metadata": {"name": "delete-namespaces-2", "finalizers": ["example.com/f"]}})
     c.send("finalizers of its own", "DELETE", own)
     c.until(own, lambda body: not body["spec"].get("finalizers"))
-    c.get("only its own finalizer is left", own)
+    c.get("only its own finalizer is left", own, only=lambda body: body["spec"])
     c.send(
         "its own finalizer goes",
         "PATCH",

@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.kubesim.conformance.exchange import JSON_PATCH, MERGE, STRATEGIC, Client
 from tests.kubesim.conformance.scripts import script
-from tests.kubesim.conformance.scripts.write_parts import owned
 
 Json = dict[str, Any]
 GONE = "11111111-2222-3333-4444-555555555555"
@@ -31,17 +30,11 @@ def merge_patches(c: Client) -> None:
     patch("labels are removed", {"metadata": {"labels": None}})
     patch("finalizers are removed", {"metadata": {"finalizers": None}})
     patch("an old version", {"metadata": {"resourceVersion": first.rv}, "data": {"z": "z"}})
-    patch("another uid", {"metadata": {"uid": GONE}})
     current = c.get("read", one).rv
     patch("the right version", {"metadata": {"resourceVersion": current}, "data": {"z": "z"}})
     patch("version 0", {"metadata": {"resourceVersion": "0"}, "data": {"z": "y"}})
     patch("no version", {"metadata": {"resourceVersion": None}, "data": {"z": "x"}})
     patch("an empty version", {"metadata": {"resourceVersion": ""}, "data": {"z": "w"}})
-    patch("null", b"null")
-    patch("a list", b"[]")
-    patch("a string", b'"a"')
-    patch("no JSON", b"{")
-    patch("an empty body", b"")
     c.send("of what is not there", "PATCH", f"{configmaps}/two", {}, content_type=MERGE)
     c.send("of what is not there, with a version", "PATCH", f"{configmaps}/two", {"metadata": {"resourceVersion": "1"}},
            content_type=MERGE)  # fmt: skip
@@ -58,9 +51,7 @@ def merge_patches(c: Client) -> None:
 def patch_formats(c: Client) -> None:
     configmaps = f"/api/v1/namespaces/{c.ns}/configmaps"
     c.do("POST", configmaps, {"metadata": {"name": "one"}})
-    for kind in ("application/json", "text/plain", "application/nonsense", "nonsense", "", "application/yaml",
-                 "application/apply-patch+cbor", "application/merge-patch+json; charset=utf-8",
-                 "application/apply-patch+json"):  # fmt: skip
+    for kind in ("application/json", "text/plain", "nonsense", "", "application/merge-patch+json; charset=utf-8"):
         c.send(f"as {kind!r}", "PATCH", f"{configmaps}/one", {"data": {"k": "v"}}, content_type=kind)
     c.send("of what is not there", "PATCH", f"{configmaps}/two", {}, content_type="text/plain")
 
@@ -68,7 +59,8 @@ def patch_formats(c: Client) -> None:
 @script
 def strategic_patches_of_pods(c: Client) -> None:
     """On templates, whose lists have merge keys and may still change."""
-    path = f"/api/v1/namespaces/{c.ns}/podtemplates"
+    path = f"/apis/apps/v1/namespaces/{c.ns}/daemonsets"
+    labels = {"matchLabels": {"a": "b"}}
     spec = {
         "containers": [
             {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}],
@@ -85,8 +77,10 @@ def strategic_patches_of_pods(c: Client) -> None:
         nonlocal number
         number += 1
         name = f"t{number}"
-        c.do("POST", path, {"metadata": {"name": name}, "template": {"spec": spec}})
-        c.send(step, "PATCH", f"{path}/{name}", {"template": {"spec": change}}, content_type=STRATEGIC, only=_template)
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+        c.do("POST", path, {"metadata": {"name": name}, "spec": {"selector": labels, "template": template}})
+        body = {"spec": {"template": {"spec": change}}}
+        c.send(step, "PATCH", f"{path}/{name}", body, content_type=STRATEGIC, only=_template)
 
     patch("a container by name", {"containers": [{"name": "a", "image": "a:2"}]})
     patch("a container more", {"containers": [{"name": "c", "image": "c:1"}]})
@@ -128,7 +122,7 @@ def strategic_patches_of_pods(c: Client) -> None:
 def _template(body: Any) -> Any:
     if body["kind"] == "Status":
         return body
-    spec = body["template"]["spec"]
+    spec = body["spec"]["template"]["spec"]
     named = ("containers", "tolerations", "volumes", "nodeSelector")
     return {key: spec[key] for key in named if key in spec}
 
@@ -201,10 +195,6 @@ def strategic_patches(c: Client) -> None:
     patch("nothing", {})
     patch("a key", {"data": {"l": "w"}})
     patch("an old version", {"metadata": {"resourceVersion": first.rv}, "data": {"l": "x"}})
-    patch("another uid", {"metadata": {"uid": GONE}})
-    patch("a list", b"[]")
-    patch("null", b"null")
-    patch("no JSON", b"{")
     patch("data replaced", {"data": {"$patch": "replace", "only": "this"}})
     patch("data deleted", {"data": {"$patch": "delete"}})
     patch("the object deleted", {"$patch": "delete"})
@@ -261,9 +251,6 @@ def json_patches(c: Client) -> None:
     patch("no operation", {"path": "/data/z", "value": "z"})
     patch("no such operation", {"op": "nonsense", "path": "/data/z", "value": "z"})
     patch("a null value", {"op": "add", "path": "/data", "value": None})
-    c.send("an object instead of a list", "PATCH", one, {"op": "add"}, content_type=JSON_PATCH)
-    c.send("a list of strings", "PATCH", one, ["a"], content_type=JSON_PATCH)
-    c.send("no JSON", "PATCH", one, b"[", content_type=JSON_PATCH)
     c.send("of what is not there", "PATCH", f"{configmaps}/two", [], content_type=JSON_PATCH)
     node = "/api/v1/nodes/json-patches-1"
     c.do("POST", "/api/v1/nodes", {"metadata": {"name": "json-patches-1"}})
@@ -280,71 +267,3 @@ def json_patches(c: Client) -> None:
            content_type=JSON_PATCH, only=only)  # fmt: skip
     c.send("an index that is none", "PATCH", node, [{"op": "remove", "path": "/spec/taints/x"}],
            content_type=JSON_PATCH, only=only)  # fmt: skip
-
-
-@script
-def patch_like_kubectl(c: Client) -> None:
-    """label, annotate, taint, cordon, scale and rollout restart as kubectl sends them."""
-    node = "/api/v1/nodes/patch-like-kubectl-1"
-    c.do("POST", "/api/v1/nodes", {"metadata": {"name": "patch-like-kubectl-1"}})
-    kubectl = {"fieldManager": "kubectl-label"}
-    c.send(
-        "label",
-        "PATCH",
-        node,
-        {"metadata": {"labels": {"gpu": "h100"}}},
-        content_type=MERGE,
-        query=kubectl,
-        managed=True,
-    )
-    kubectl = {"fieldManager": "kubectl-annotate"}
-    c.send(
-        "annotate",
-        "PATCH",
-        node,
-        {"metadata": {"annotations": {"why": "x"}}},
-        content_type=MERGE,
-        query=kubectl,
-        managed=True,
-    )
-    taints = c.do("GET", node)["spec"]["taints"]
-    kubectl = {"fieldManager": "kubectl-taint", "fieldValidation": "Strict"}
-    change = {"spec": {"taints": [{"effect": "NoSchedule", "key": "gpu", "value": "faulty"}, *taints]}}
-    c.send("taint", "PATCH", node, change, content_type=STRATEGIC, query=kubectl, managed=True, only=owned)
-    c.send(
-        "untaint",
-        "PATCH",
-        node,
-        {"spec": {"taints": taints}},
-        content_type=STRATEGIC,
-        query=kubectl,
-        managed=True,
-        only=owned,
-    )
-    c.send("cordon", "PATCH", node, {"spec": {"unschedulable": True}}, content_type=STRATEGIC,
-           query={"fieldManager": "kubectl-cordon"}, managed=True, only=owned)  # fmt: skip
-    c.send("uncordon", "PATCH", node, {"spec": {"unschedulable": None}}, content_type=STRATEGIC,
-           query={"fieldManager": "kubectl-uncordon"}, managed=True, only=owned)  # fmt: skip
-    deployments = f"/apis/apps/v1/namespaces/{c.ns}/deployments"
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    c.do(
-        "POST",
-        deployments,
-        {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}},
-    )
-    c.send("scale", "PATCH", f"{deployments}/d/scale", {"spec": {"replicas": 3}}, content_type=MERGE,
-           query={"fieldManager": "kubectl"}, managed=True, only=owned)  # fmt: skip
-    restart = {"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}}
-    c.send("rollout restart", "PATCH", f"{deployments}/d", restart, content_type=STRATEGIC,
-           query={"fieldManager": "kubectl-rollout"}, managed=True, only=owned)  # fmt: skip
-    image = {"spec": {"template": {"spec": {"$setElementOrder/containers": [{"name": "c"}],
-                                            "containers": [{"name": "c", "image": "j"}]}}}}  # fmt: skip
-    c.send(
-        "set image",
-        "PATCH",
-        f"{deployments}/d",
-        image,
-        content_type=STRATEGIC,
-        query={"fieldManager": "kubectl-set"},
-        managed=True,
-    )

@@ -32,12 +32,6 @@ def table_forms(c: Client) -> None:
     c.get("a page", configmaps, page, headers=TABLE)
     beta = {"Accept": "application/json;as=Table;v=v1beta1;g=meta.k8s.io"}
     c.get("the beta version", f"{configmaps}/one", headers=beta)
-    c.get("as YAML", f"{configmaps}/one", headers={"Accept": "application/yaml;as=Table;v=v1;g=meta.k8s.io"})
-    c.get(
-        "as protobuf",
-        f"{configmaps}/one",
-        headers={"Accept": "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"},
-    )
     made = {"metadata": {"name": "three"}}
     c.send("of what was created", "POST", configmaps, made, headers=TABLE)
     c.send("of what was deleted", "DELETE", f"{configmaps}/three", headers=TABLE)
@@ -47,7 +41,6 @@ def table_forms(c: Client) -> None:
 def table_of_workloads(c: Client) -> None:
     apps, batch = f"/apis/apps/v1/namespaces/{c.ns}", f"/apis/batch/v1/namespaces/{c.ns}"
     job = {"metadata": {}, "spec": {**_POD, "restartPolicy": "Never"}}
-    counts = {"replicas": 3, "readyReplicas": 2, "availableReplicas": 1}
     none = {"includeObject": "None"}
     complete = [{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]
     failed = [{"type": "FailureTarget", "status": "True"}, {"type": "Failed", "status": "True"}]
@@ -89,31 +82,6 @@ def table_of_workloads(c: Client) -> None:
     }
     c.do("PATCH", f"{apps}/daemonsets/d/status", {"status": numbers}, MERGE)
     c.get("daemonsets", f"{apps}/daemonsets", none, headers=TABLE)
-    c.do("POST", f"{apps}/deployments", {"metadata": {"name": "d"}, "spec": {**common, "replicas": 4}})
-    c.do("PATCH", f"{apps}/deployments/d/status", {"status": {**counts, "updatedReplicas": 2}}, MERGE)
-    c.get("deployments", f"{apps}/deployments", none, headers=TABLE)
-    c.do("POST", f"{apps}/replicasets", {"metadata": {"name": "r"}, "spec": {**common, "replicas": 4}})
-    c.do("PATCH", f"{apps}/replicasets/r/status", {"status": counts}, MERGE)
-    c.get("replicasets", f"{apps}/replicasets", none, headers=TABLE)
-    c.do(
-        "POST",
-        f"{apps}/statefulsets",
-        {"metadata": {"name": "s"}, "spec": {**common, "serviceName": "s", "replicas": 4}},
-    )
-    c.do("PATCH", f"{apps}/statefulsets/s/status", {"status": counts}, MERGE)
-    c.get("statefulsets", f"{apps}/statefulsets", none, headers=TABLE)
-    cron = {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": job}}}
-    c.do("POST", f"{batch}/cronjobs", {"metadata": {"name": "c"}, "spec": cron})
-    c.do(
-        "POST",
-        f"{batch}/cronjobs",
-        {"metadata": {"name": "z"}, "spec": {**cron, "suspend": True, "timeZone": "Etc/UTC"}},
-    )
-    c.do("PATCH", f"{batch}/cronjobs/z/status", {"status": {"lastScheduleTime": START}}, MERGE)
-    c.get("cronjobs", f"{batch}/cronjobs", none, headers=TABLE)
-    revision = {"metadata": {"name": "r"}, "revision": 3, "data": {"a": "b"}}
-    c.do("POST", f"{apps}/controllerrevisions", revision)
-    c.get("controllerrevisions", f"{apps}/controllerrevisions", none, headers=TABLE)
 
 
 @script
@@ -149,7 +117,6 @@ def table_of_small_things(c: Client) -> None:
     }
     c.do("POST", f"{space}/events", newer)
     show("events", f"{space}/events")
-    show("events of the newer group", f"/apis/events.k8s.io/v1/namespaces/{c.ns}/events")
     leases, spec = f"/apis/coordination.k8s.io/v1/namespaces/{c.ns}/leases", {"holderIdentity": "me"}
     c.do("POST", leases, {"metadata": {"name": "l"}, "spec": {**spec, "leaseDurationSeconds": 9}})
     c.do("POST", leases, {"metadata": {"name": "m"}})
@@ -163,78 +130,11 @@ def table_of_small_things(c: Client) -> None:
     show("secrets", f"{space}/secrets")
     show("serviceaccounts", f"{space}/serviceaccounts")
     show("configmaps", f"{space}/configmaps")
-    ports = [{"port": 80, "name": "a"}, {"port": 53, "protocol": "UDP", "name": "b", "nodePort": 0}]
-    c.do(
-        "POST",
-        f"{space}/services",
-        {"metadata": {"name": "headless"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}},
-    )
-    named = {"type": "ExternalName", "externalName": "example.com", "ports": ports}
-    c.do("POST", f"{space}/services", {"metadata": {"name": "named"}, "spec": named})
-    show("services", f"{space}/services")
-    subsets = [{"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], "ports": [{"port": 80}]}]
-    c.do("POST", f"{space}/endpoints", {"metadata": {"name": "e"}, "subsets": subsets})
-    show("endpoints", f"{space}/endpoints")
-    slices = f"/apis/discovery.k8s.io/v1/namespaces/{c.ns}/endpointslices"
-    part = {
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.0.0.1"]}],
-        "ports": [{"port": 80, "name": "", "protocol": "TCP"}],
-    }
-    c.do("POST", slices, {"metadata": {"name": "e"}, **part})
-    show("endpointslices", slices)
-    c.do("POST", f"{space}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Pod"}]}})
-    show("limitranges", f"{space}/limitranges")
-    c.do("POST", f"{space}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}})
-    show("resourcequotas", f"{space}/resourcequotas")
-    c.do("POST", f"{space}/podtemplates", {"metadata": {"name": "t"}, "template": _TEMPLATE})
-    show("podtemplates", f"{space}/podtemplates")
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "x"}
-    c.do("POST", f"{space}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": claim})
-    show("persistentvolumeclaims", f"{space}/persistentvolumeclaims")
 
 
 @script
-def table_of_cluster_things(c: Client) -> None:
-    rbac, mine = "/apis/rbac.authorization.k8s.io/v1", {"script": "table-of-cluster-things"}
-    named = {"name": "table-of-cluster-things", "labels": mine}
-
-    def show(step: str, path: str) -> None:
-        query = {"includeObject": "None", "labelSelector": "script=table-of-cluster-things"}
-        c.get(step, path, query, headers=TABLE)
-
+def table_of_namespaces(c: Client) -> None:
+    mine = {"script": "table-of-namespaces"}
     c.do("PATCH", f"/api/v1/namespaces/{c.ns}", {"metadata": {"labels": mine}}, MERGE)
-    show("namespaces", "/api/v1/namespaces")
-    subjects = [
-        {"kind": "User", "name": "u"},
-        {"kind": "Group", "name": "g"},
-        {"kind": "User", "name": "v"},
-        {"kind": "ServiceAccount", "name": "s", "namespace": c.ns},
-    ]
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
-    for path in (rbac, f"{rbac}/namespaces/{c.ns}"):
-        prefix = "cluster" if path == rbac else ""
-        c.do("POST", f"{path}/{prefix}roles", {"metadata": named, "rules": []})
-        c.do("POST", f"{path}/{prefix}rolebindings", {"metadata": named, "roleRef": role, "subjects": subjects})
-        show(f"{prefix}roles", f"{path}/{prefix}roles")
-        show(f"{prefix}rolebindings", f"{path}/{prefix}rolebindings")
-    for path, more in {
-        "/apis/scheduling.k8s.io/v1/priorityclasses": {"value": 7, "description": "d"},
-        "/apis/storage.k8s.io/v1/storageclasses": {"provisioner": "example.com/p"},
-        "/apis/storage.k8s.io/v1/csinodes": {"spec": {"drivers": [{"name": "d.example.com", "nodeID": "n"}]}},
-        "/apis/resource.k8s.io/v1/deviceclasses": {"spec": {}},
-        "/apis/resource.k8s.io/v1/resourceslices": {
-            "spec": {
-                "driver": "example.com",
-                "nodeName": "n",
-                "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
-            }
-        },
-        f"/apis/resource.k8s.io/v1/namespaces/{c.ns}/resourceclaims": {"spec": {}},
-        f"/apis/resource.k8s.io/v1/namespaces/{c.ns}/resourceclaimtemplates": {"spec": {"spec": {}}},
-        "/api/v1/persistentvolumes": {
-            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}
-        },
-    }.items():
-        c.do("POST", path, {"metadata": named, **more})
-        show(path.rpartition("/")[2], path)
+    query = {"includeObject": "None", "labelSelector": "script=table-of-namespaces"}
+    c.get("namespaces", "/api/v1/namespaces", query, headers=TABLE)

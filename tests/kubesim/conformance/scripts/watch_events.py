@@ -161,8 +161,6 @@ def watch_forms(c: Client) -> None:
     c.watch("a bookmark as a table", configmaps, {**marked, "labelSelector": "ours"}, until=1, headers=table)
     bare = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
     c.watch("a bookmark as bare metadata", configmaps, {**marked, "labelSelector": "ours"}, until=1, headers=bare)
-    c.watch("only YAML", configmaps, {**since, "timeoutSeconds": "1"}, headers={"Accept": "application/yaml"})
-    c.watch("only XML", configmaps, {**since, "timeoutSeconds": "1"}, headers={"Accept": "application/xml"})
 
 
 @script
@@ -178,8 +176,6 @@ def watch_refused(c: Client) -> None:
         "initial events, exact": {"sendInitialEvents": "true", "resourceVersionMatch": "Exact"},
         "no initial events without a match": {"sendInitialEvents": "false"},
         "initial events that are neither": {"sendInitialEvents": "maybe"},
-        "a malformed label selector": {"labelSelector": "a=b=c"},
-        "a field selector that is not supported": {"fieldSelector": "data=x"},
         "initial events and a page": {
             "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "continue": "x", "limit": "1"},
     }.items():  # fmt: skip

@@ -1,4 +1,4 @@
-"""Admission that game-days and detectors meet: taints of new nodes, tolerations, accounts, priorities, pod security."""
+"""Admission that game-days and detectors meet: taints of new nodes, tolerations, accounts, priorities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tests.kubesim.conformance.scripts import script
 
 Json = dict[str, Any]
 MAIN: Json = {"name": "main", "image": "busybox:1"}
-LEVEL = "pod-security.kubernetes.io"
 
 
 def _what(body: Any) -> Any:
@@ -88,65 +87,6 @@ def admission_of_pods(c: Client) -> None:
            only=lambda pod: [pod["spec"].get("volumes"), pod["spec"].get("imagePullSecrets")])  # fmt: skip
 
 
-RESTRICTED: Json = {
-    "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-    "containers": [{**MAIN, "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}],
-}
-
-
-@script
-def admission_of_pod_security(c: Client) -> None:
-    specs: dict[str, Json] = {
-        "plain": {"containers": [MAIN]},
-        "restricted": RESTRICTED,
-        "privileged": {"containers": [{**MAIN, "securityContext": {"privileged": True}}], "hostPID": True},
-        "host": {"containers": [{**MAIN, "ports": [{"containerPort": 80, "hostPort": 80}]}], "hostNetwork": True,
-                 "hostIPC": True,
-                 "volumes": [{"name": "kmsg", "hostPath": {"path": "/dev/kmsg"}}]},
-        "capable": {"containers": [{**MAIN, "securityContext": {"capabilities": {"add": ["SYS_ADMIN", "NET_ADMIN"]}}}]},
-        "two": {"containers": [MAIN, {**MAIN, "name": "other"}], "initContainers": [{**MAIN, "name": "first"}]},
-        "root": {"securityContext": {"runAsUser": 0}, "containers": [{**MAIN,
-                                                                      "securityContext": {"runAsNonRoot": False}}]},
-        "unconfined": {"securityContext": {"seccompProfile": {"type": "Unconfined"}}, "containers": [MAIN]},
-        "sysctl": {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}, "containers": [MAIN]},
-    }  # fmt: skip
-
-    def create(step: str, space: str, spec: Json) -> None:
-        body = {"metadata": {"name": "p"}, "spec": spec}
-        c.send(step, "POST", f"/api/v1/namespaces/{space}/pods", body, query={"dryRun": "All"}, only=_kind)
-
-    for level in ("baseline", "restricted"):
-        warned, enforced = f"admission-warns-{level}", f"admission-enforces-{level}"
-        c.do("POST", "/api/v1/namespaces", {"metadata": {"name": warned, "labels": {f"{LEVEL}/warn": level}}})
-        c.do("POST", "/api/v1/namespaces", {"metadata": {"name": enforced, "labels": {f"{LEVEL}/enforce": level}}})
-        for space in (warned, enforced):
-            c.until(f"/api/v1/namespaces/{space}/serviceaccounts/default", lambda body: body is not None)
-        for name, spec in specs.items():
-            create(f"{name} where {level} is wanted", warned, spec)
-            create(f"{name} where {level} is enforced", enforced, spec)
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": specs["privileged"]}
-    daemonset = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
-    for space in ("admission-warns-restricted", "admission-enforces-restricted"):
-        c.send(f"a daemonset in {space}", "POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", daemonset, only=_kind)
-    job = {"metadata": {"name": "j"}, "spec": {"template": {"spec": {**specs["plain"], "restartPolicy": "Never"}}}}
-    c.send("a job", "POST", "/apis/batch/v1/namespaces/admission-warns-restricted/jobs", job, only=_kind)
-    body = {"metadata": {"name": "p"}, "spec": RESTRICTED}
-    pods = "/api/v1/namespaces/admission-enforces-restricted/pods"
-    c.send("a restricted pod", "POST", pods, body, only=_kind)
-    c.send("its label", "PATCH", f"{pods}/p", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE, only=_kind)
-    c.send("a wrong level", "PATCH", f"/api/v1/namespaces/{c.ns}",
-           {"metadata": {"labels": {f"{LEVEL}/enforce": "strict"}}},
-           content_type=MERGE)  # fmt: skip
-    c.send("a wrong version", "PATCH", f"/api/v1/namespaces/{c.ns}",
-           {"metadata": {"labels": {f"{LEVEL}/warn-version": "v1"}}},
-           content_type=MERGE)  # fmt: skip
-    c.do("POST", f"/api/v1/namespaces/{c.ns}/pods", {"metadata": {"name": "p"}, "spec": specs["privileged"]})
-    enforced_here = {"metadata": {"labels": {f"{LEVEL}/enforce": "restricted"}}}
-    c.until_warned(f"/api/v1/namespaces/{c.ns}", enforced_here)
-    c.send("enforced where privileged pods are", "PATCH", f"/api/v1/namespaces/{c.ns}",
-           enforced_here, content_type=MERGE, only=_kind)  # fmt: skip
-
-
 def _kind(body: Any) -> Any:
     return body if body["kind"] == "Status" else body["kind"]
 
@@ -167,9 +107,6 @@ def admission_warnings(c: Client) -> None:
         )
 
     create("a pod without warnings", f"{space}/pods", spec={"containers": [MAIN]})
-    create("endpoints", f"{space}/endpoints")
-    finalizers = ["foreground", "kubernetes.io/x"]
-    create("a finalizer without a domain", f"{space}/configmaps", metadata={"finalizers": finalizers})
     create(
         "an empty selector of a budget",
         f"/apis/policy/v1/namespaces/{c.ns}/poddisruptionbudgets",

@@ -52,19 +52,6 @@ def create_defaults_core(c: Client) -> None:
     }
     c.send("a node with a status", "POST", "/api/v1/nodes", node)
     c.send("a namespace", "POST", "/api/v1/namespaces", {"metadata": {"name": "create-defaults-core-1"}})
-    service = {"metadata": {"name": "headless"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]}}
-    c.send("a headless service", "POST", f"{space}/services", service)
-    slice_ = {"metadata": {"name": "pt"}, "template": _template()}
-    c.send("a pod template", "POST", f"{space}/podtemplates", slice_)
-    claim = {"metadata": {"name": "claim"}, "spec": {"accessModes": ["ReadWriteOnce"],
-             "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
-    c.send("a volume claim", "POST", f"{space}/persistentvolumeclaims", claim)
-    limits = {"metadata": {"name": "none"}, "spec": {"limits": []}}
-    c.send("a limit range", "POST", f"{space}/limitranges", limits)
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/leases.coordination.k8s.io": "100"}}}
-    c.send("a resource quota", "POST", f"{space}/resourcequotas", quota)
-    c.send("endpoints", "POST", f"{space}/endpoints", {"metadata": {"name": "one"}, "subsets": [
-        {"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]})  # fmt: skip
 
 
 @script
@@ -174,18 +161,11 @@ def create_defaults_workloads(c: Client) -> None:
     create("a job with a failure policy", f"{batch}/jobs", "policy", {
         "template": _template("Never"), "podFailurePolicy": {"rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}})  # fmt: skip
-    create("a cron job", f"{batch}/cronjobs", "one", {
-        "schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": _template("Never")}}})  # fmt: skip
     create("a daemonset", f"{apps}/daemonsets", "one", selected)
     create("a daemonset that waits for deletion", f"{apps}/daemonsets", "two", {
         **selected, "updateStrategy": {"type": "OnDelete"}})  # fmt: skip
     create("a daemonset with a surge", f"{apps}/daemonsets", "three", {
         **selected, "updateStrategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}})  # fmt: skip
-    create("a deployment", f"{apps}/deployments", "one", selected)
-    create("a deployment that recreates", f"{apps}/deployments", "two", {
-        **selected, "replicas": 0, "strategy": {"type": "Recreate"}})  # fmt: skip
-    create("a stateful set", f"{apps}/statefulsets", "one", {**selected, "serviceName": "s"})
-    create("a replica set", f"{apps}/replicasets", "one", selected)
 
 
 @script
@@ -221,28 +201,6 @@ def create_defaults_others(c: Client) -> None:
         "metadata": {"name": name}, "roleRef": ref, "subjects": subjects[:1]})  # fmt: skip
     priorities = "/apis/scheduling.k8s.io/v1/priorityclasses"
     c.send("a priority class", "POST", priorities, {"metadata": {"name": name}, "value": 7, "description": "Why."})
-    c.send("an event of the new kind", "POST", f"/apis/events.k8s.io/v1/namespaces/{c.ns}/events", {
-        "metadata": {"name": "one"}, "eventTime": "2026-01-02T03:04:05.000006Z", "reason": "Why", "note": "So.",
-        "type": "Warning", "action": "Did", "reportingController": "us.example.com", "reportingInstance": "us-1",
-        "regarding": {"kind": "Pod", "namespace": c.ns, "name": "p"}})  # fmt: skip
-    c.get("the same event in core", f"/api/v1/namespaces/{c.ns}/events/one")
-    c.send("a storage class", "POST", "/apis/storage.k8s.io/v1/storageclasses", {
-        "metadata": {"name": name}, "provisioner": "example.com/p"})  # fmt: skip
-    c.send("a CSI node", "POST", "/apis/storage.k8s.io/v1/csinodes", {
-        "metadata": {"name": name}, "spec": {"drivers": []}})  # fmt: skip
-    c.send("an endpoint slice", "POST", f"/apis/discovery.k8s.io/v1/namespaces/{c.ns}/endpointslices", {
-        "metadata": {"name": "one"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}],
-        "ports": [{"port": 80}]})  # fmt: skip
-    dra = "/apis/resource.k8s.io/v1"
-    c.send("a device class", "POST", f"{dra}/deviceclasses", {"metadata": {"name": name}, "spec": {}})
-    c.send("a resource slice", "POST", f"{dra}/resourceslices", {"metadata": {"name": name}, "spec": {
-        "driver": "gpu.example.com", "nodeName": name, "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "h100"}}}]}})  # fmt: skip
-    request = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": name}}]}}
-    c.send("a resource claim", "POST", f"{dra}/namespaces/{c.ns}/resourceclaims", {
-        "metadata": {"name": "one"}, "spec": request})  # fmt: skip
-    c.send("a resource claim template", "POST", f"{dra}/namespaces/{c.ns}/resourceclaimtemplates", {
-        "metadata": {"name": "one"}, "spec": {"spec": request}})  # fmt: skip
 
 
 @script

@@ -133,31 +133,26 @@ def kubectl_workloads(c: Client) -> None:
     spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
     apps = f"/apis/apps/v1/namespaces/{c.ns}"
     c.do("POST", f"{apps}/daemonsets", {"metadata": {"name": "ds"}, "spec": spec})
-    c.do("POST", f"{apps}/deployments", {"metadata": {"name": "d"}, "spec": spec})
-    kubectl("get", "get", "daemonsets,deployments")
+    kubectl("get", "get", "daemonsets")
     done = {"observedGeneration": 1, "desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2,
             "updatedNumberScheduled": 2, "numberAvailable": 2}  # fmt: skip
     c.do("PATCH", f"{apps}/daemonsets/ds/status", {"status": done}, MERGE)
     kubectl("rollout status", "rollout", "status", "daemonset/ds", "--timeout=5s")
     kubectl("rollout restart", "rollout", "restart", "daemonset/ds")
     kubectl("rollout status, not yet", "rollout", "status", "daemonset/ds", "--timeout=1s")
-    kubectl("scale", "scale", "deployment/d", "--replicas=3")
-    kubectl("scale on a condition", "scale", "deployment/d", "--current-replicas=9", "--replicas=4")
-    kubectl("scale a daemonset", "scale", "daemonset/ds", "--replicas=3")
-    kubectl("set image", "set", "image", "deployment/d", "c=i:2")
-    kubectl("set image of no such container", "set", "image", "deployment/d", "none=i:2")
-    kubectl("set env", "set", "env", "deployment/d", "A=b")
-    kubectl("set resources", "set", "resources", "deployment/d", "--limits=cpu=1,memory=1Gi")
+    kubectl("set image", "set", "image", "daemonset/ds", "c=i:2")
+    kubectl("set env", "set", "env", "daemonset/ds", "A=b")
+    kubectl("set resources", "set", "resources", "daemonset/ds", "--limits=cpu=1,memory=1Gi")
     kubectl(
         "what is there",
         "get",
-        "deployment",
-        "d",
+        "daemonset",
+        "ds",
         "-o",
-        "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].image} {.metadata.generation}",
+        "jsonpath={.spec.template.spec.containers[0].image} {.metadata.generation}",
     )
     kubectl("describe", "describe", "daemonset", "ds")
-    kubectl("delete", "delete", "deployment,daemonset", "--all")
+    kubectl("delete", "delete", "daemonset", "--all")
     kubectl("a template that changes", "apply", "-f", "-", stdin={
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": {
             "restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}}})  # fmt: skip

@@ -1,4 +1,4 @@
-"""kubectl end to end on objects: apply, apply on the server, create, replace, label, annotate, patch, delete, wait."""
+"""kubectl end to end on objects: apply, create, replace, label, annotate, patch, delete, wait."""
 
 from __future__ import annotations
 
@@ -73,40 +73,6 @@ def kubectl_applies(c: Client) -> None:
 
 
 @script
-def kubectl_applies_on_the_server(c: Client) -> None:
-    kubectl = Kubectl(c)
-    file = ("--server-side", "-f", "-")
-    kubectl("create", "apply", *file, stdin=configmap("one", k="v"))
-    kubectl("nothing changes", "apply", *file, stdin=configmap("one", k="v"))
-    kubectl("another's conflict", "apply", "--field-manager=other", *file, stdin=configmap("one", k="w"))
-    kubectl(
-        "two conflicts", "apply", "--field-manager=other", *file, stdin={**configmap("one", k="w"), "immutable": False}
-    )
-    kubectl("by force", "apply", "--field-manager=other", "--force-conflicts", *file, stdin=configmap("one", k="w"))
-    kubectl(
-        "who owns what",
-        "get",
-        "configmap",
-        "one",
-        "--show-managed-fields",
-        "-o",
-        "jsonpath={range .metadata.managedFields[*]}{.manager} {.operation}{'\\n'}{end}",
-    )
-    kubectl("a field that does not exist", "apply", *file, stdin={**configmap("two"), "dat": {"k": "v"}})
-    kubectl("a dry run", "apply", "--dry-run=server", *file, stdin=configmap("three"))
-    kubectl("after a client's apply", "apply", "-f", "-", stdin=configmap("four", k="v"))
-    kubectl("moved to the server", "apply", *file, stdin=configmap("four", k="w"))
-    kubectl("what was applied last", "get", "configmap", "four", "-o",
-            r"jsonpath={.metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration}")  # fmt: skip
-    for manager in ("kubectl", "kubectl-last-applied", "kubectl-client-side-apply"):
-        owned = f'{{.metadata.managedFields[?(@.manager=="{manager}")].fieldsV1}}'
-        kubectl(f"what {manager} owns", "get", "configmap", "four", "--show-managed-fields", "-o", f"jsonpath={owned}")
-    kubectl("changed by a client since", "patch", "configmap", "four", "-p", '{"data":{"k":"z"}}')
-    kubectl("a conflict with that", "apply", *file, stdin=configmap("four", k="y"))
-    kubectl.close()
-
-
-@script
 def kubectl_creates(c: Client) -> None:
     kubectl = Kubectl(c)
     kubectl("a configmap", "create", "configmap", "one", "--from-literal=k=v")
@@ -117,12 +83,8 @@ def kubectl_creates(c: Client) -> None:
     kubectl("a namespace", "create", "namespace", "kubectl-creates-1")
     kubectl("a role", "create", "role", "r", "--verb=get,list", "--resource=pods,pods/log")
     kubectl("a role binding", "create", "rolebinding", "r", "--role=r", "--serviceaccount=default:sa")
-    kubectl("a quota", "create", "quota", "q", "--hard=pods=100")
     kubectl("a priority class", "create", "priorityclass", "kubectl-creates", "--value=5")
     kubectl("a job", "create", "job", "j", "--image=busybox:1", "--", "true")
-    kubectl("a deployment", "create", "deployment", "d", "--image=busybox:1", "--replicas=0")
-    kubectl("a cron job", "create", "cronjob", "cj", "--image=busybox:1", "--schedule=* * * * *")
-    kubectl("a job of a cron job", "create", "job", "from-cj", "--from=cronjob/cj")
     kubectl("a budget", "create", "poddisruptionbudget", "p", "--selector=a=b", "--min-available=1")
     kubectl("a pod", "run", "p", "--image=busybox:1", "--restart=Never", "--command", "--", "sleep", "60")
     kubectl("a pod that is there", "run", "p", "--image=busybox:1", "--restart=Never")

@@ -58,8 +58,6 @@ def update_needs_versions(c: Client) -> None:
         (f"{core}/serviceaccounts", {}),
         (f"{core}/pods", {"spec": {"containers": containers}}),
         (f"{core}/events", {"involvedObject": {"namespace": c.ns}}),
-        (f"{core}/endpoints", {}),
-        (f"{core}/services", {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}),
         ("/api/v1/nodes", {}),
         ("/api/v1/namespaces", {}),
         (f"/apis/coordination.k8s.io/v1/namespaces/{c.ns}/leases", {}),
@@ -158,19 +156,13 @@ def update_generations(c: Client) -> None:
     never = {"template": {"spec": {"containers": containers, "restartPolicy": "Never"}}}
     for path, body, change in (
         (f"/apis/apps/v1/namespaces/{c.ns}/daemonsets", {"spec": selected}, {"spec": {"minReadySeconds": 5}}),
-        (f"/apis/apps/v1/namespaces/{c.ns}/deployments", {"spec": selected}, {"spec": {"replicas": 2}}),
-        (f"/apis/apps/v1/namespaces/{c.ns}/statefulsets", {"spec": selected}, {"spec": {"replicas": 2}}),
         (f"/apis/batch/v1/namespaces/{c.ns}/jobs", {"spec": never}, {"spec": {"suspend": True}}),
         (f"/apis/policy/v1/namespaces/{c.ns}/poddisruptionbudgets", {"spec": {"minAvailable": 1}},
          {"spec": {"minAvailable": 2}}),
         (f"/api/v1/namespaces/{c.ns}/pods", {"spec": {"containers": containers}},
          {"spec": {"activeDeadlineSeconds": 9}}),
-        (f"/api/v1/namespaces/{c.ns}/services", {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}},
-         {"spec": {"sessionAffinity": "ClientIP"}}),
         ("/api/v1/nodes", {}, {"spec": {"unschedulable": True}}),
         (f"/apis/coordination.k8s.io/v1/namespaces/{c.ns}/leases", {}, {"spec": {"holderIdentity": "me"}}),
-        (f"/api/v1/namespaces/{c.ns}/podtemplates", {"template": template},
-         {"template": {"metadata": {"labels": {"c": "d"}}}}),
     ):  # fmt: skip
         kind = path.rpartition("/")[2]
         one = f"{path}/update-generations"
@@ -204,10 +196,6 @@ def update_events(c: Client) -> None:
         {"count": 2},
         content_type="application/strategic-merge-patch+json",
     )
-    new = f"/apis/events.k8s.io/v1/namespaces/{c.ns}/events"
-    c.send("patched as a new event", "PATCH", f"{new}/e", {"series": {
-        "count": 3, "lastObservedTime": "2026-01-02T03:05:00.000001Z"}}, content_type=MERGE)  # fmt: skip
-    c.get("read in core", f"{events}/e")
 
 
 @script

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kubesim.conformance.exchange import APPLY, JSON_PATCH, MERGE, STRATEGIC, Client
+from tests.kubesim.conformance.exchange import JSON_PATCH, MERGE, STRATEGIC, Client
 from tests.kubesim.conformance.scripts import script
 
 Json = dict[str, Any]
@@ -27,9 +27,6 @@ def watched_writes(c: Client) -> None:
     c.do("PATCH", one, {}, STRATEGIC)
     c.do("PATCH", one, [], JSON_PATCH)
     c.do("PATCH", one, [{"op": "add", "path": "/data/more", "value": "json"}], JSON_PATCH)
-    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"applied": "yes"}}
-    c.do("PATCH", f"{one}?fieldManager=a", applied, APPLY)
-    c.do("PATCH", f"{one}?fieldManager=a", applied, APPLY)
     c.do("PATCH", f"{one}?dryRun=All", {"data": {"step": "dry"}}, MERGE)
     c.do("DELETE", f"{one}?dryRun=All")
     c.do("PATCH", one, {"metadata": {"finalizers": ["example.com/f"]}}, MERGE)

@@ -1,1 +1,0 @@
-"""Programs that make kubesim's recorded tables from a real control plane."""
