@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from gameday.checks.alerts import first_firing
-from gameday.checks.deadlines import Sighting
 from gameday.errors import AdapterError
+from gameday.expect.alerts import ExpectedAlert
+from gameday.expect.base import Sighting
 from gameday.observe.alerts import active_alerts, note_active_alerts, note_missed_alerts, note_notified
 from gameday.observe.chain import note_rule_hops
 from gameday.observe.deadline import first_seen, judge
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.prometheus_pace import note_if_behind
-from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.tasks import judged_step

@@ -39,10 +39,7 @@ from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
 from gameday.tasks import judged_step
-from gameday.tasks.api_canary import start_api_canary
-from gameday.tasks.canary import measure_before_fault
-from gameday.tasks.job_recovery import follow_job
-from gameday.tasks.probes import ask_before_fault
+from gameday.tasks.moments import Moment, happen
 from gameday.values.nodes import NodeRole, NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
@@ -82,14 +79,11 @@ def baseline(run: Run) -> Targets:
             _refuse_early_alerts(run, targets, rules)
             gpu_pods = dict[str, list[GpuPodsNote]]()
             for target in targets:
-                if run.plan.fault.runs_on is NodeRole.API_CLIENT:
-                    start_api_canary(run, target)
-                else:
+                if run.plan.fault.runs_on is NodeRole.GPU:
                     gpu_pods[target.node] = notes_in(_check_log_path(run, target), GpuPodsNote)
                     start_sampler(run, target)
-                    measure_before_fault(run, target)
-            ask_before_fault(run, targets)
-            follow_job(run, targets, gpu_pods)
+                happen(Moment.BEFORE_FAULT_ON, run, target)
+            happen(Moment.BEFORE_FAULT, run, targets, gpu_pods)
             _await_baseline_window(run, targets[0].node)
             return targets
         except StepFailedError as error:

@@ -19,9 +19,7 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import judged_step
-from gameday.tasks.api_canary import judge_after_fault
-from gameday.tasks.canary import measure_after_fault
-from gameday.tasks.job_recovery import await_job
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
 from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeRole, Taint
@@ -41,8 +39,8 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
     """
     with step(run, Step.QA_NODE, run.plan.qa.longest) as result:
         for repair in repairs:
-            judge_after_fault(run, result, repair.target)
-            if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+            happen(Moment.QA_BEGINS, run, result, repair.target)
+            if run.plan.fault.runs_on is not NodeRole.GPU:
                 continue
             target, why = repair.target, repair.left_out_because
             if why and repair.cluster_repairs:
@@ -57,7 +55,7 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
                     check_takes_work(run, result, target, existing_uids, in_service=True)
                 elif _return(run, result, target):
                     _await_alerts_of_quarantine(run, result, target.node, [one.target.node for one in repairs])
-        await_job(run, result)
+        happen(Moment.RETURNED, run, result)
         note_nodes_after(run, [repair.target.node for repair in repairs])
 
 
@@ -77,7 +75,8 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
         run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
-    failed += [measured.check for measured in measure_after_fault(run, target) if not measured.ok]
+    further = [check for checks in happen(Moment.QA_CHECKS, run, target) for check in checks]
+    failed += [check.check for check in further if not check.ok]
     if outcome.ok and checked and not failed:
         return True
     why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"

@@ -14,10 +14,9 @@ from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import await_resolved
-from gameday.observe.device_taints import await_device_taints_gone
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.nvml import end_samplers
-from gameday.observe.signals import await_cleared
+from gameday.observe.signals import await_ends
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
@@ -27,9 +26,8 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import judged_step
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.move_operands import bring_operands_back, require_operands_to_return, send_operands_away
-from gameday.tasks.probes import await_probes_back
-from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeSnapshot
@@ -61,16 +59,15 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
             _await_nodes_that_went_down(run, targets)
             _take_out_faults(run, result, targets)
             end_samplers(run)
-            restart_with_load_gone(run)
+            happen(Moment.FAULT_IS_OUT, run)
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
         for target in back:
             for expected in run.plan.expect.alerts:
                 if recovery.is_hands_off or not fires_until_returned(expected.name):
                     await_resolved(run, result, expected, target.node, [other.node for other in targets])
             if run.nodes.now(target.node):
-                await_cleared(run, result, target)
-                await_device_taints_gone(run, result, target.node)
-        await_probes_back(run, result)
+                await_ends(run, result, target.node)
+        happen(Moment.RECOVERED, run, result)
         return repairs
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
     from gameday.guard.check import GuardrailCheck
     from gameday.guard.preview import PlannedChange
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import LoadedPlan
-    from gameday.plan.models import FaultParameters
     from gameday.run.run import ReadOnlyRun
     from gameday.run.targets import ChosenTarget, Targets
 

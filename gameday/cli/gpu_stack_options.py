@@ -10,7 +10,8 @@ import typer
 from gameday.errors import CommandError
 
 if TYPE_CHECKING:
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.fault import FaultParameters
+    from gameday.plan.models import Plan
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
     from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 

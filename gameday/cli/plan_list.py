@@ -17,7 +17,8 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.fault import FaultParameters
+    from gameday.plan.models import Plan
 
 _PIPE_WIDTH = 1000
 """Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""
@@ -203,13 +204,7 @@ def _expected(plan: Plan) -> Iterator[str]:
     expect = plan.expect
     bounded = (
         *((one.name or one.meaning, one.within) for one in expect.alerts),
-        *((f"{one.key}:{one.effect}", one.within) for one in expect.taints),
-        *((f"{one.type}={one.status}", one.within) for one in expect.conditions),
-        *((f"Event {one.reason}", one.within) for one in expect.events),
-        *((f"device taint {one}", one.within) for one in expect.device_taints),
-        *((f"label {one.key}", one.within) for one in expect.labels),
-        *([("cordoned", expect.cordoned.within)] if expect.cordoned else ()),
-        *([("fewer GPUs offered", expect.allocatable_falls.within)] if expect.allocatable_falls else ()),
+        *((one, one.within) for one in expect.signals_awaited()),
     )
     yield from (f"{what} within {format_duration(within)}" for what, within in bounded)
     if plan.names_detector:

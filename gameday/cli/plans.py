@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.models import Guest
     from gameday.health.policy import Policy
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import DetectorWarning
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.models import Plan
 
     _Checked = Plan | DetectorProfile | Guest | Policy | ClusterProfile
 

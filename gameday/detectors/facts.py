@@ -17,7 +17,7 @@ from gameday.faults.registry import fault_for
 from gameday.faults.repeated import RepeatedParameters
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.results import RepairKind
 from gameday.xid.catalogue import Action, xids
 from gameday.xid.decide import Response, decide

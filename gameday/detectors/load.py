@@ -22,7 +22,7 @@ from gameday.documents.source import Path as Where
 from gameday.documents.source import Source, parse
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import parameter_models
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.plugins import Group, find
 from gameday.text import shown
 

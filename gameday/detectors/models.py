@@ -15,15 +15,13 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
 from gameday.documents.fields import PLAN_NAME, Duration, LabelKey, conflict
+from gameday.expect.allocatable_falls import ExpectedAllocatable
+from gameday.expect.conditions import ExpectedCondition
+from gameday.expect.cordoned import ExpectedCordon
+from gameday.expect.events import ExpectedEvent
+from gameday.expect.labels import ExpectedLabel
+from gameday.expect.taints import ExpectedTaint
 from gameday.faults.base import Layer
-from gameday.plan.expectations import (
-    ExpectedAllocatable,
-    ExpectedCondition,
-    ExpectedCordon,
-    ExpectedEvent,
-    ExpectedLabel,
-    ExpectedTaint,
-)
 from gameday.plan.repair_chain import RepairChain
 from gameday.values.results import RepairKind
 

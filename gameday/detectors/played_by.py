@@ -9,7 +9,7 @@ from typing import Any
 from gameday.detectors.facts import facts, rule_for
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.resolve import consulted, expectations_of, written_fields
-from gameday.plan.expectations import Expectations, ExpectedWorkloads
+from gameday.expect.workloads import ExpectedWorkloads
 from gameday.plan.load import LoadedPlan
 from gameday.plan.models import Plan
 from gameday.values.alert_families import is_set_off_by_detector
@@ -60,7 +60,7 @@ def played_by(loaded: LoadedPlan, name: str, profile: DetectorProfile | None) ->
     kept["alerts"] = tuple(alert for alert in plan.expect.alerts if not is_set_off_by_detector(alert.name))
     if plan.expect.workloads.running_pods == "evicted":
         kept["workloads"] = ExpectedWorkloads()
-    expect = Expectations(**kept | found | {"allow_other_alerts": True})
+    expect = type(plan.expect)(**kept | found | {"allow_other_alerts": True})
     played = Plan(**written_fields(plan) | {"detector": name, "expect": expect})
     whole = replace(loaded, plan=played, scales={})
     return replace(whole, from_detector=consulted(profile, rule, tuple(found))) if profile else whole

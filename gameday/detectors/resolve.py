@@ -16,16 +16,14 @@ from gameday.detectors.silent_sources import silent_sources
 from gameday.documents.problems import dotted
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
+from gameday.expect.allocatable_falls import ExpectedAllocatable
+from gameday.expect.conditions import ExpectedCondition
+from gameday.expect.cordoned import ExpectedCordon
+from gameday.expect.events import ExpectedEvent
+from gameday.expect.labels import ExpectedLabel
+from gameday.expect.taints import ExpectedTaint
 from gameday.faults.base import Layer
 from gameday.faults.registry import fault_for, parameter_models
-from gameday.plan.expectations import (
-    ExpectedAllocatable,
-    ExpectedCondition,
-    ExpectedCordon,
-    ExpectedEvent,
-    ExpectedLabel,
-    ExpectedTaint,
-)
 from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
 from gameday.plan.models import Plan, Recovery
 from gameday.plan.repair_chain import RepairChain

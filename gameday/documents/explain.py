@@ -12,7 +12,15 @@ from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gameday.documents.fields import ALERT_NAME, LABEL_KEY, LABEL_VALUE, NODE_NAME, PLAN_NAME, TIME_OF_DAY
+from gameday.documents.fields import (
+    ALERT_NAME,
+    LABEL_KEY,
+    LABEL_VALUE,
+    NODE_NAME,
+    PLAN_NAME,
+    TIME_OF_DAY,
+    DocumentModel,
+)
 from gameday.documents.problems import dotted
 from gameday.documents.source import Path, Source
 from gameday.errors import DocumentProblem
@@ -70,6 +78,8 @@ class _Shape:
         if get_origin(annotation) in (Union, UnionType):
             annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
         bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        if isinstance(bare, type) and issubclass(bare, DocumentModel) and bare.whole() is not bare:
+            return bare.whole()
         if self.tagged is None or bare is not self.tagged.base:
             return annotation
         name = _lookup(self.data, (*path, "type"))[1]

@@ -100,3 +100,8 @@ class DocumentModel(BaseModel):
     """Base of every part of a document. It is frozen, takes no unknown keys, and its field docstrings describe it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def whole(cls) -> type[DocumentModel]:
+        """Return the model by which a document is read: this one, or one with keys that others add."""
+        return cls

@@ -50,6 +50,7 @@ from gameday.history.events import (
     RunEnded,
     RunStarted,
     SignalUnwatched,
+    SignSeen,
     SteadyStateChecked,
     StepEnded,
     StepStarted,
@@ -141,6 +142,10 @@ def _taint(event: TaintSeen) -> Sentence:
 def _device_taint(event: DeviceTaintSeen) -> Sentence:
     verb = "on" if event.present else "gone from"
     return Sentence(event.driver, f"Taint {event.taint} {verb} {event.device} of {event.node}", "mark", event.at)
+
+
+def _sign(event: SignSeen) -> Sentence:
+    return Sentence("Kubernetes", f"{event.place} on {event.node}: {event.value or 'gone'}", "mark", event.at)
 
 
 def _condition(event: ConditionSeen) -> Sentence:
@@ -309,6 +314,7 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     DetectorConsulted: _consulted,
     AlertChosen: lambda e: Sentence("game-day", f"Alert {e.alert} stands for ‘{e.meaning}’: it reads {e.source}"),
     KubernetesEventSeen: _kubernetes_event,
+    SignSeen: _sign,
     SignalUnwatched: _unwatched,
     PrometheusFellBehind: lambda e: Sentence("game-day", f"Prometheus did not keep up: {e.why}; {e.hint}", "doubt"),
     CanaryMeasured: _canary,

@@ -32,7 +32,8 @@ from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
 from gameday.plain_file import open_plain, read_plain
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 from gameday.report.doctors_word import DoctorsWord, doctors_word
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary

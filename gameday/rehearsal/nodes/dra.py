@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gameday.errors import ClaimError
@@ -171,12 +171,22 @@ def devices_for(claim: Object, pod: Object, node: str) -> list[tuple[str, str]]:
     return found
 
 
-def container_of(pod: Object, claim: str, request: str) -> str | None:
-    """Return the first container that uses this request of the pod's claim; None where none does."""
+@dataclass(frozen=True)
+class PreparedGpu:
+    """A GPU that a claim gives to a container."""
+
+    container: str
+    resource: str
+    """The claim's name in the container's status, as the API server demands it (KEP-4680)."""
+    gpu: int
+
+
+def container_of(pod: Object, claim: str, request: str) -> tuple[str, str] | None:
+    """Return the first container that uses this request of the pod's claim, and the claim's name in its status."""
     for container in [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]:
         for used in (container.get("resources") or {}).get("claims") or ():
             if used["name"] == claim and used.get("request") in (None, request):
-                return str(container["name"])
+                return container["name"], f"claim:{claim}" + (f"/{request}" if used.get("request") else "")
     return None
 
 
@@ -216,21 +226,32 @@ class DraDriver:
         if seen is None or (seen["spec"].get("devices") or []) != self._devices():
             self._changed.set()
 
-    def logged(self, record: KernelRecord) -> None:
-        """Taint the GPU of an Xid, and clear the one that an agent says it has reset."""
+    def logged(self, record: KernelRecord) -> bool:
+        """Taint the GPU of an Xid, and clear the one that an agent says it has reset; return True if it did."""
         if "Xid" not in record.text and "GPU reset" not in record.text:
-            return
+            return False
         event = recognise(record.text)
         gpu = next((gpu.index for gpu in self._machine.gpus if event and gpu.pci == event.pci), None)
         if event is None or gpu is None:
-            return
+            return False
         if event.kind is Kind.GPU_RESET and event.success:
             self._xids.pop(gpu, None)
         elif event.kind is Kind.XID and event.code is not None and event.code not in _APPLICATIONS_XIDS:
             self._xids[gpu] = DeviceTaint(XID_TAINT, str(event.code), self._xid_effect, rfc3339(now_utc()))
         else:
-            return
+            return False
         self._changed.set()
+        return True
+
+    def allocated_status(self, given: Sequence[PreparedGpu], container: str) -> list[Object]:
+        """Return the `allocatedResourcesStatus` of a container: the health of its GPUs; a tainted one is unhealthy."""
+        found: dict[str, list[Object]] = {}
+        for one in given:
+            if one.container == container:
+                health = "Unhealthy" if self._taints(one.gpu) else "Healthy"
+                place = f"{DRIVER}/{self._machine.name}/gpu-{one.gpu}"
+                found.setdefault(one.resource, []).append({"resourceID": place, "health": health})
+        return [{"name": name, "resources": gpus} for name, gpus in found.items()]
 
     # The slice
 
@@ -290,23 +311,22 @@ class DraDriver:
 
     # Claims
 
-    async def prepare(self, pod: Object) -> Mapping[str, Sequence[int]]:
-        """Return the GPUs of a pod's claims, by container, as NodePrepareResources would.
+    async def prepare(self, pod: Object) -> list[PreparedGpu]:
+        """Return the GPUs of a pod's claims that its containers use, as NodePrepareResources would.
 
         Raises:
             ClaimError: A claim is not the pod's, or has a device that this node does not have.
             ApiError: A claim cannot be read.
         """
-        given: dict[str, list[int]] = {}
+        given = []
         namespace, node = pod["metadata"]["namespace"], self._machine.name
         for name, claim_name in claims_of(pod):
             path = f"/apis/{API_GROUP}/v1/namespaces/{namespace}/resourceclaims/{claim_name}"
             claim = await self._api.get(path)
             for request, device_name in devices_for(claim, pod, node):
                 gpu = self._gpu_called(device_name)
-                container = container_of(pod, name, request)
-                if container:
-                    given.setdefault(container, []).append(gpu)
+                if used := container_of(pod, name, request):
+                    given.append(PreparedGpu(*used, gpu))
         return given
 
     def _gpu_called(self, name: str) -> int:

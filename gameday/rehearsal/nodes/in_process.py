@@ -25,7 +25,7 @@ from gameday.host.base import (
     WorkReport,
 )
 from gameday.host.kernel_log import encode_record
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.host_calls import MachineCalls

@@ -253,10 +253,13 @@ class Kubelet(MachineListener):
         self._changed.set()
         if self.dra:
             self.dra.gpus_changed()
+        for pod in self.pods.values():
+            pod.devices_changed()
 
     def logged(self, record: KernelRecord) -> None:
-        if self.dra:
-            self.dra.logged(record)
+        if self.dra and self.dra.logged(record):
+            for pod in self.pods.values():
+                pod.devices_changed()
 
     # Pods
 

@@ -21,7 +21,7 @@ from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE, 
 from gameday.rehearsal.nodes.api_account import ApiAccount, ApiAddress, token_volume
 from gameday.rehearsal.nodes.containers import ContainerProcess, is_agent, start_container
 from gameday.rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
-from gameday.rehearsal.nodes.dra import DraDriver
+from gameday.rehearsal.nodes.dra import DraDriver, PreparedGpu
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
@@ -123,6 +123,7 @@ class PodRunner:
         self._to_write = asyncio.Event()
         self._writing = asyncio.Lock()
         self._written: Object | None = None
+        self._given: list[PreparedGpu] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.update(pod)
 
@@ -265,8 +266,11 @@ class PodRunner:
         while not self._deleted.is_set():
             await self._kubelet.may_write()
             try:
-                given = await driver.prepare(self.pod)
-                self._kubelet.devices.give([(self._holder(container), gpus) for container, gpus in given.items()])
+                self._given = await driver.prepare(self.pod)
+                by_container: dict[str, list[int]] = {}
+                for one in self._given:
+                    by_container.setdefault(one.container, []).append(one.gpu)
+                self._kubelet.devices.give([(self._holder(name), gpus) for name, gpus in by_container.items()])
                 return True
             except (ClaimError, ApiError) as error:
                 why = f"Failed to prepare dynamic resources: {error}"
@@ -478,6 +482,11 @@ class PodRunner:
 
     # Status reports
 
+    def devices_changed(self) -> None:
+        """Report the health of the pod's devices, if it is another than before."""
+        if self._given:
+            self._say()
+
     def _say(self) -> None:
         self._to_write.set()
 
@@ -487,13 +496,20 @@ class PodRunner:
             self._to_write.clear()
             await self._write_now()
 
+    def _status(self) -> Object:
+        status, driver = self.state.document(), self._kubelet.dra
+        if driver and self._given:
+            for container in status.get("containerStatuses", ()):
+                container["allocatedResourcesStatus"] = driver.allocated_status(self._given, container["name"])
+        return status
+
     async def _write_now(self) -> None:
         """Write the status until the server has what is true now, or the pod is no more."""
         async with self._writing:
             pause_s = _WRITE_BACKOFF_S[0]
             while True:
                 await self._kubelet.may_write()
-                status = self.state.document()
+                status = self._status()
                 if status == self._written:
                     return
                 try:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from gameday.checks.alerts import endings, label_gaps
 from gameday.checks.facts import first_fault, target_nodes
+from gameday.expect.alerts import ExpectedAlert
 from gameday.history.events import AlertSeen, StepStarted
-from gameday.plan.expectations import ExpectedAlert
 from gameday.report.lanes import distinguishing_labels
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step

@@ -1,6 +1,6 @@
 """An all-reduce over several nodes, sent and awaited: one pod for each node, none of which stays.
 
-The plan's bound is gameday/plan/canary.py, the orders gameday/run/all_reduce.py, the measurement in the pods
+The plan's bound is gameday/expect/canary.py, the orders gameday/run/all_reduce.py, the measurement in the pods
 gameday/agent/all_reduce.py. tasks/canary.py says when it is measured, and judges.
 """
 
@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 from gameday.agent.task import AllReduceNote, RendezvousNote, notes_in
 from gameday.errors import AdapterError, StepFailedError
+from gameday.expect.canary import ExpectedAllReduce
 from gameday.ledger.termination_message import termination_message
-from gameday.plan.canary import ExpectedAllReduce
 from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
 from gameday.run.all_reduce import ALL_REDUCE_TIMEOUT, all_reduce_task
 from gameday.run.canary import CanaryPhase

@@ -8,11 +8,13 @@ from gameday.cluster.lab_control import restart_api_servers
 from gameday.errors import ControlError, StepFailedError
 from gameday.history.events import ApiServersRestarted
 from gameday.run.run import Run
+from gameday.run.targets import Targets
 
+ORDER = 0
 _POLL_S = 0.5
 
 
-def refuse_restart_without_lab(run: Run) -> None:
+def fault_goes_in(run: Run, targets: Targets) -> None:
     """Refuse a plan that restarts API servers which are no lab's, before anything is changed.
 
     Raises:
@@ -25,7 +27,7 @@ def refuse_restart_without_lab(run: Run) -> None:
         )
 
 
-def restart_with_load_gone(run: Run) -> None:
+def fault_is_out(run: Run) -> None:
     """Restart the API servers where the plan asks for it, and let their memory settle before and after.
 
     Raises:

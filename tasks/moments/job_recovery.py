@@ -1,6 +1,6 @@
 """A job's own recovery as parts of steps 1 and 6: follow its steps, and wait until it has resumed.
 
-The plan's keys are gameday/plan/job.py, the watch gameday/observe/job_steps.py, the verdicts
+The plan's keys are gameday/expect/job.py, the watch gameday/observe/job_steps.py, the verdicts
 gameday/checks/job_recovery.py. It is waited for when the nodes are back: only then may the job have a place again.
 """
 
@@ -18,12 +18,13 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget, Targets
 
+ORDER = 8
 _POLL_S = 0.5
 # From a line in the log to the look that sees it.
 _LATEST_SIGHT = timedelta(seconds=6)
 
 
-def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPodsNote]]) -> None:
+def before_fault(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPodsNote]]) -> None:
     """Follow the steps of the plan's job from now on.
 
     Args:
@@ -74,7 +75,7 @@ def _note_gpu_of_others(
         )
 
 
-def await_job(run: Run, result: StepResult) -> None:
+def returned(run: Run, result: StepResult) -> None:
     """Wait until the job goes on, and take the verdicts over into the step."""
     expected = run.plan.expect.job
     if expected is None:

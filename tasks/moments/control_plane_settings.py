@@ -13,14 +13,16 @@ from gameday.ledger.entries import DeleteFlowControl
 from gameday.observe.api_server_load import nominal_seats
 from gameday.plan.settings import FlowControl
 from gameday.run.run import Run
+from gameday.run.targets import Targets
 
+ORDER = 1
 # The API server reads new levels from a watch, and Prometheus scrapes it every 15 s where nobody chose another pace.
 _IN_FORCE_WITHIN = timedelta(seconds=45)
 _POLL_S = 0.5
 _EXISTS = 409
 
 
-def put_in_settings(run: Run) -> None:
+def fault_goes_in(run: Run, targets: Targets) -> None:
     """Create the plan's level and flow schema, and wait until every API server has exactly the wanted seats.
 
     Raises:
@@ -66,7 +68,7 @@ def hold_servers(run: Run) -> None:
     _ask_servers(run, Verb.HOLD)
 
 
-def start_held_servers(run: Run) -> None:
+def fault_is_in(run: Run) -> None:
     """Start the servers that were held back. Raises StepFailedError."""
     if servers := _ask_servers(run, Verb.START):
         run.note(HeldServersStarted(servers=servers))
