@@ -30,8 +30,8 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
     """Undo every open entry of the ledgers of this flow run's process, once their lease shows that the process is dead.
 
     Then render its reports again and notify people, as the run would have done. While the run lives nothing is undone.
-    Prefect logs an error; the scheduled reaper tries again. A flow run whose deployment is of another version could not
-    begin, and is refused with what to do.
+    If that fails, Prefect logs an error and the scheduled reaper tries again. A flow run whose deployment is of another
+    version cannot begin, and is refused with what to do.
 
     Raises:
         KubernetesError: The cluster does not answer.
@@ -64,9 +64,7 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
 
 
 def cancel_seasons(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Cancel the seasons that a flow run has started on clusters, whose process is gone.
-
-    Prefect logs an error.
+    """Cancel the seasons that a flow run started on clusters before its process died.
 
     Raises:
         HTTPError: Prefect's server does not answer (httpx).

@@ -185,7 +185,7 @@ class Go:
 
 
 def _go_here() -> Go | None:
-    """Return the Go on PATH, else the one that was fetched before; None where neither is new enough."""
+    """Return the Go on PATH, else the one that was fetched before; None if neither is new enough."""
     for path in filter(None, (shutil.which("go"), str(FETCHED_GO) if FETCHED_GO.exists() else None)):
         go = _versioned(path)
         if _numbers(go.version) >= _numbers(_go_needed()):
@@ -353,7 +353,7 @@ def _parallel() -> int:
 
 
 def _free_bytes() -> int:
-    """proc(5) MemAvailable and SwapFree, or what is left in our control group (v2) where that is less."""
+    """proc(5) MemAvailable and SwapFree, or what is left in our control group (v2) if that is less."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}

@@ -1,7 +1,7 @@
 """A check that kubesim and its tests are as they were when the whole suite last passed.
 
-`check` exits with 0 where they are, and with 1 where something changed; `record` writes the digest of today's files.
-`make test-kubesim` records it after the suite has passed, and `.ci/run` runs that suite where `check` exits with 1.
+`check` exits with 0 if they are, and with 1 if something changed; `record` writes the digest of today's files.
+`make test-kubesim` records it after the suite has passed, and `.ci/run` runs that suite if `check` exits with 1.
 """
 
 from __future__ import annotations

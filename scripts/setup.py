@@ -162,7 +162,7 @@ def fetch_kubernetes_worker() -> None:
 
 
 def install_gpu() -> None:
-    """CuPy with CUDA's libraries, into `.venv`, where this machine has a GPU; it takes gigabytes. Raises SetupError."""
+    """CuPy with CUDA's libraries, into `.venv`, if this machine has a GPU; it takes gigabytes. Raises SetupError."""
     stamp = VENV / ".gpu-stamp"
     wanted = _digest(GPU_LOCK.read_bytes())
     if not GPU_DEVICE.exists() or (stamp.exists() and stamp.read_text() == wanted):
@@ -276,7 +276,7 @@ def _wrap_chromium(root: Path) -> None:
 def _wrap(program: Path, root: Path, asks_version: str, exports: str = "") -> None:
     """Link an unpacked program into the tool folder by a script that names the libraries unpacked beside it.
 
-    Raises SetupError where the program does not start.
+    Raises SetupError if the program does not start.
     """
     if not program.exists():
         raise SetupError(f"Debian's {program.name} brought no {program}: {install_hint(program.name)}")
@@ -345,7 +345,7 @@ def unpack(archives: Sequence[Path], folder: Path) -> None:
 
 
 def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) -> str:
-    """Run a program to its end and return what it printed where it is `quiet`; raises SetupError when it fails."""
+    """Run a program to its end and return what it printed if it is `quiet`; raises SetupError when it fails."""
     done = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,

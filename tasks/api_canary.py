@@ -77,7 +77,7 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
 
 
 def _failure(run: Run, pod: str) -> str:
-    """Return why a load that has ended did not do so by itself; empty where it did."""
+    """Return why a load that has ended did not do so by itself; empty if it did."""
     said = termination_message(run.pods, pod)
     if said is None:
         return f"its agent {pod} left no result: it was killed"

@@ -25,7 +25,7 @@ SERVED_URL_VARIABLE = "GAMEDAY_SERVED_PAGES_URL"
 
 @contextmanager
 def where_prefect_answers() -> Iterator[None]:
-    """Go on without the artifacts of the block where Prefect's server does not answer at two attempts.
+    """Go on without the artifacts of the block if Prefect's server does not answer at two attempts.
 
     Prefect's own six attempts take 75 s for each artifact, while a person waits for the result.
     """
@@ -34,7 +34,7 @@ def where_prefect_answers() -> Iterator[None]:
 
 
 def served_url(page: Path) -> str | None:
-    """Return the URL at which the worker's `gameday up` serves a page; None where there is none, or it does not."""
+    """Return the URL at which the worker's `gameday up` serves a page; None if there is none, or it does not."""
     base, folder = os.environ.get(SERVED_URL_VARIABLE), os.environ.get(SERVED_FOLDER_VARIABLE)
     if not base or not folder or not page.is_relative_to(folder):
         return None

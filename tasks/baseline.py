@@ -99,7 +99,7 @@ def baseline(run: Run) -> Targets:
 
 
 def _expected_rules(run: Run) -> dict[str, AlertingRule]:
-    """Return the expected alerts' rules by name. Raises RefusedError where one is missing or does not evaluate."""
+    """Return the expected alerts' rules by name. Raises RefusedError if one is missing or does not evaluate."""
     rules: dict[str, AlertingRule] = {}
     for expected in run.plan.expect.alerts:
         rule = run.servers.prometheus.rule(expected.name)
@@ -137,7 +137,7 @@ def _lock_node(run: Run, lease: str, duration: timedelta) -> None:
 
 
 def _refuse_early_alerts(run: Run, targets: Targets, rules: dict[str, AlertingRule]) -> None:
-    """Note the alerts that fire already, and refuse where an expected one does."""
+    """Note the alerts that fire already, and refuse if an expected one does."""
     nodes = {target.node for target in targets}
     active = note_active_alerts(run, nodes, at_baseline=True)
     held = run.servers.alertmanager.silences() if rules else []
@@ -183,7 +183,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> str:
     """Send a harmless marker line through the kernel log and find it in the log store.
 
     Returns:
-        What the agent printed of the node beside it; empty where it was not asked for anything.
+        What the agent printed of the node beside it; empty if it was not asked for anything.
 
     Raises:
         RefusedError: The line does not arrive, or the agent saw why the plan cannot be played there.
@@ -242,7 +242,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> str:
 
 
 def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
-    """Refuse where the repair would fail, and a healthy node would stay out of service."""
+    """Refuse if the repair would fail, and a healthy node would stay out of service."""
     if users:
         raise RefusedError(
             f"GPU {target.gpu} of {target.node} could not be reset: {'; '.join(users)} has it open, and does not leave "
@@ -252,7 +252,7 @@ def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
 
 
 def _refuse_blind_readers(target: ChosenTarget, engines: DcgmEnginesNote) -> None:
-    """Refuse where the program that is to see the fault asks another DCGM engine than the one it goes into."""
+    """Refuse if the program that is to see the fault asks another DCGM engine than the one it goes into."""
     if engines.blind:
         raise RefusedError(f"{target.node}: {'; '.join(engines.blind)}", ENGINES_HINT)
 

@@ -79,7 +79,7 @@ def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
 def _measured(
     run: Run, expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
 ) -> CanaryMeasured:
-    """Measure once, as before where there is a baseline; not yet judged."""
+    """Measure once, as before if there is a baseline; not yet judged."""
     if isinstance(expected, ExpectedAllReduce):
         return _all_reduce(run, expected, target, phase, before)
     assert isinstance(expected, ExpectedCanary)

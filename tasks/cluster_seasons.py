@@ -81,7 +81,7 @@ def start_seasons(clusters: Sequence[str], parameters: Mapping[str, Any], id: st
 def _started(cluster: str, parameters: dict[str, Any]) -> StartedSeason:
     name = deployment_of(cluster)
     try:
-        # A coroutine only where an event loop runs, which this is not called in.
+        # A coroutine only if an event loop runs, which this is not called in.
         run = cast("FlowRun", run_deployment(name, parameters=parameters, timeout=0, tags=[cluster]))
     except ObjectNotFound:
         why = f"Prefect has no deployment {name}: `gameday deploy --pool-per-cluster --profile …` makes it"
@@ -206,7 +206,7 @@ def _row(client: SyncPrefectClient, one: StartedSeason, waiting: _Waiting, patie
 
 
 def _game_days(client: SyncPrefectClient, season: UUID) -> dict[str, int] | None:
-    """Return how many of a season's game-days ended how; None where Prefect does not answer."""
+    """Return how many of a season's game-days ended how; None if Prefect does not answer."""
     children = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[season]))
     with suppress(httpx.HTTPError):
         return dict(Counter(_end_of(run) for run in _all(client, children)))

@@ -42,7 +42,7 @@ def publish_comparison(profile: ClusterProfile, folder: Path) -> tuple[RenderedC
     The game-days are copied once more because the reports of those that died are newer than their own copies.
 
     Returns:
-        The page, and its URL: the copy's, or this machine's where there is none.
+        The page, and its URL: the copy's, or this machine's if there is none.
 
     Raises:
         OSError: The folder cannot be written.

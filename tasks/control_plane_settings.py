@@ -14,7 +14,7 @@ from gameday.observe.api_server_load import nominal_seats
 from gameday.plan.settings import FlowControl
 from gameday.run.run import Run
 
-# The API server reads new levels from a watch, and Prometheus scrapes it every 15 s where nobody chose another pace.
+# The API server reads new levels from a watch, and Prometheus scrapes it every 15 s if nobody chose another pace.
 _IN_FORCE_WITHIN = timedelta(seconds=45)
 _POLL_S = 0.5
 _EXISTS = 409
@@ -58,7 +58,7 @@ def put_in_settings(run: Run) -> None:
 
 
 def hold_servers(run: Run) -> None:
-    """Hold the servers back that are to start after the fault, where a run before has started them.
+    """Hold the servers back that are to start after the fault, if a run before has started them.
 
     Raises:
         StepFailedError: The cluster is no lab, or the lab does not do it.
@@ -91,7 +91,7 @@ def _ask_servers(run: Run, verb: Verb) -> tuple[str, ...]:
 
 
 def _shares(seats: int, total: int, others: int) -> Shares:
-    """Return the shares of a new level beside others. Raises StepFailedError where none give exactly these seats."""
+    """Return the shares of a new level beside others. Raises StepFailedError if none give exactly these seats."""
     if own := shares_for_exactly(seats, total=total, others=others):
         return Shares(own, spare=0)
     spare = growth_for_exactly(seats, total=total, shares=1, sum_of_shares=others + 1)

@@ -54,7 +54,7 @@ def probe_fleet(
 def label_nodes(season: OpenSeason, header: Header, folder: Path) -> Labelled:
     """Write the class of each node that was measured whole as its label; all of them or none.
 
-    Raises OSError where the folder cannot be read.
+    Raises OSError if the folder cannot be read.
     """
     record, probes = FleetRecord.load(folder), load_probes(folder)
     classes = judge_fleet(record, probes.gpus, probes.left_out, None).classes
@@ -71,7 +71,7 @@ def label_nodes(season: OpenSeason, header: Header, folder: Path) -> Labelled:
 
 @step_task(name="judge the fleet")
 def judge_probes(folder: Path) -> RenderedFleet:
-    """Render the fleet's page, and show it in the Prefect UI. Raises OSError where the folder cannot be written."""
+    """Render the fleet's page, and show it in the Prefect UI. Raises OSError if the folder cannot be written."""
     rendered = render_fleet(folder, datetime.now(UTC))
     show_page("fleet", rendered.markdown, rendered.html.resolve().as_uri(), rendered.fleet.headline)
     return rendered

@@ -22,7 +22,7 @@ def settle_flow_run(flow_run: str | None, result: RunResult) -> None:
     """Give the flow run of a game-day that died the tags and the sentence that its report has after the reap.
 
     A flow run whose process was killed stays *Running* in Prefect, or says only that it crashed. One that ended by
-    itself, or was cancelled, keeps its state. Nothing happens where the settings name no server, or one that does not
+    itself, or was cancelled, keeps its state. Nothing happens if the settings name no server, or one that does not
     know the flow run.
 
     Args:

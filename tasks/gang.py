@@ -27,7 +27,7 @@ _MOST_LOOKED_AT = 20
 
 
 def check_gang_placement(run: Run, result: StepResult) -> None:
-    """Send the plan's gang where there is room for it on fast nodes, and note where its pods land."""
+    """Send the plan's gang if there is room for it on fast nodes, and note where its pods land."""
     wanted = run.plan.expect.placement
     if wanted is None:
         return
@@ -42,7 +42,7 @@ def check_gang_placement(run: Run, result: StepResult) -> None:
 
 
 def _why_no_room(run: Run, pods: int) -> str:
-    """Return why the fast nodes cannot take the whole gang; empty where they can. Raises KubernetesError."""
+    """Return why the fast nodes cannot take the whole gang; empty if they can. Raises KubernetesError."""
     pool = pool_labels(run)
     fast = run.kubernetes.candidates(pool | {GPU_CLASS_LABEL: str(GpuClass.FAST)})[:_MOST_LOOKED_AT]
     if not fast:

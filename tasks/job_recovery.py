@@ -29,7 +29,7 @@ def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPo
     Args:
         run: The run.
         targets: Its targets.
-        gpu_pods: By node: the pods that have its GPUs open, where the plan's fault must slow the job down.
+        gpu_pods: By node: the pods that have its GPUs open, if the plan's fault must slow the job down.
 
     Raises:
         RefusedError: No pod of the job on a target prints a step.
@@ -60,7 +60,7 @@ def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPo
 def _note_gpu_of_others(
     run: Run, target: ChosenTarget, job: Mapping[str, str], gpu_pods: Sequence[GpuPodsNote]
 ) -> None:
-    """Note a problem where the job's pods use other GPUs than the one that is to slow the job down.
+    """Note a problem if the job's pods use other GPUs than the one that is to slow the job down.
 
     It is no refusal: another pod may hold up the one that is followed.
     """

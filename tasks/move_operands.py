@@ -44,7 +44,7 @@ def send_operands_away(run: Run, target: ChosenTarget, name: str, work: timedelt
         work: The time that repair or injection may then take.
 
     Returns:
-        The entry whose undo brings them back; None where the operator has none on this node.
+        The entry whose undo brings them back; None if the operator has none on this node.
 
     Raises:
         StepFailedError: Somebody else has sent one away, or a pod stays.

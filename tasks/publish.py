@@ -43,7 +43,7 @@ OUTSIDE_PREFECT.addHandler(logging.NullHandler())
 
 
 def warn(text: str, *values: object) -> None:
-    """Log a warning, also where no flow runs: a hook and the command line publish too."""
+    """Log a warning, even if no flow runs: a hook and the command line publish too."""
     try:
         get_run_logger().warning(text, *values)
     except MissingContextError:
@@ -96,7 +96,7 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
         page: Name of the page in the folder.
 
     Returns:
-        The copied page's URL; None where it could not be copied.
+        The copied page's URL; None if it could not be copied.
     """
     try:
         link = f"{publish(folder, url)}/{page}"

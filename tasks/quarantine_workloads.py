@@ -118,7 +118,7 @@ def _check_resubmitted_job(run: Run, result: StepResult, entry: Entry, broken: C
 
 
 def _why_not_running(run: Run, job: str, pool: dict[str, str], broken: Collection[str]) -> tuple[bool | None, str]:
-    """Return False and why the job ran nowhere; None where no other node could have taken it."""
+    """Return False and why the job ran nowhere; None if no other node could have taken it."""
     messages = [pod.why_not_running for pod in run.pods.present() if pod.owner_job == job and pod.why_not_running]
     why = messages[0] if messages else "no pod of it was seen"
     if f"Insufficient {GPU_RESOURCE}" in why:

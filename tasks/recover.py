@@ -109,7 +109,7 @@ def _is_ready(run: Run, target: ChosenTarget) -> bool | None:
 
 
 def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> bool:
-    """Return True where the node is Ready with all GPUs that it offered before.
+    """Return True if the node is Ready with all GPUs that it offered before.
 
     Its device plugin is back later than its kubelet. GPUs that only a person brings back are not waited for.
     """
@@ -177,7 +177,7 @@ def _leave_out(run: Run, result: StepResult, target: ChosenTarget, why: str, sec
 
 
 def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
-    """Inject the plan's second fault, where it has one, and return its entry, whether or not it went in."""
+    """Inject the plan's second fault, if it has one, and return its entry, whether or not it went in."""
     fault = run.plan.recover.fault_during
     if fault is None:
         return None
@@ -203,7 +203,7 @@ def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
 
 
 def _check_held_to_the_end(run: Run, second: Entry) -> None:
-    """Note where the second fault ended by itself and disturbed only a part of the repair."""
+    """Note if the second fault ended by itself and disturbed only a part of the repair."""
     assert isinstance(second.undo, TakeOutFault)
     pod = run.pods.seen(second.undo.pod)
     if pod is None or pod.ended:

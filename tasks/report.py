@@ -39,7 +39,7 @@ def report(record: RunRecord) -> RunResult:
 
 
 def _rendered(record: RunRecord) -> RenderedRun:
-    """Render the report, in the reserved room where there is no other. Raises OSError and RuntimeError."""
+    """Render the report, in the reserved room if there is no other. Raises OSError and RuntimeError."""
     url = served_url((record.folder / "report.html").resolve())
     try:
         return render_apart(record.folder, url)

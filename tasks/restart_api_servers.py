@@ -26,7 +26,7 @@ def refuse_restart_without_lab(run: Run) -> None:
 
 
 def restart_with_load_gone(run: Run) -> None:
-    """Restart the API servers where the plan asks for it, and let their memory settle before and after.
+    """Restart the API servers if the plan asks for it, and let their memory settle before and after.
 
     Raises:
         StepFailedError: The lab does not restart them.

@@ -39,7 +39,7 @@ def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -
 def intend_return(
     run: Run, target: ChosenTarget, duration: timedelta = _RETURN_TIMEOUT, *, defer_write: bool = False
 ) -> Entry:
-    """Write the intent of the return pod; return its entry where it was written before."""
+    """Write the intent of the return pod; return its entry if it was written before."""
     name = run.record.object_name("return", target.index)
     act, undo = f"create canary pod {name}", DeletePod(pod=name)
     return run.intend(f"return-{target.index}", act, undo, target.node, duration, defer_write=defer_write)
@@ -107,7 +107,7 @@ def check_takes_work(
 
 
 def _is_only_full(run: Run, target: ChosenTarget, name: str) -> bool:
-    """Return True where the scheduler lacks nothing but room, and pods hold all GPUs that the node had before."""
+    """Return True if the scheduler lacks nothing but room, and pods hold all GPUs that the node had before."""
     pod, now = run.pods.seen(name), run.nodes.now(target.node)
     refused = (pod.unschedulable if pod else None) or ""
     offered = now is not None and now.allocatable_gpus == target.before.allocatable_gpus

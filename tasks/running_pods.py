@@ -49,7 +49,7 @@ def note_running_pods(run: Run, fault: InjectedFault) -> None:
 
 
 def _as_wanted(fate: PodFate, wanted: str) -> bool | None:
-    """Return True where the fate is the wanted one; None for a pod that ended by itself before it could be evicted."""
+    """Return True if the fate is the wanted one; None for a pod that ended by itself before it could be evicted."""
     if wanted == "kept":
         return fate.is_kept or fate.ended_by_itself
     return None if fate.ended_by_itself else fate.has_left

@@ -21,7 +21,7 @@ _REJECTED = "TopologyAffinityError"
 
 
 def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Send the plan's pod where there is room for it, and note whether the kubelet rejects it."""
+    """Send the plan's pod if there is room for it, and note whether the kubelet rejects it."""
     wanted = run.plan.expect.topology_manager_rejects
     if wanted is None:
         return
@@ -56,7 +56,7 @@ def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> 
 
 
 def judge_rejection(pod: PodSeen | None, wanted: MisalignedPod) -> tuple[bool | None, str]:
-    """Return whether the pod was rejected for its topology, and why; None where that is not known."""
+    """Return whether the pod was rejected for its topology, and why; None if that is not known."""
     if pod is None:
         return None, "the pod was never seen"
     if pod.phase == "Failed" and pod.reason == _REJECTED:

@@ -61,7 +61,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
 
 
 def _await_quarantine(run: Run, result: StepResult, fault: InjectedFault) -> bool:
-    """Wait for every expected taint and for the cordon; return True where all came."""
+    """Wait for every expected taint and for the cordon; return True if all came."""
     all_came = True
     for expected in run.plan.expect.taints:
         what = f"taint {expected.key}={expected.value}:{expected.effect} on {fault.node}"

@@ -84,7 +84,7 @@ class Churn:
         return not self._thread.is_alive()
 
     def end(self) -> None:
-        """End the load, in mid-request where it is in one; idempotent. Raises HostError where it does not end."""
+        """End the load, in mid-request if it is in one; idempotent. Raises HostError if it does not end."""
         self._end.set()
         self._thread.join(_END_TIMEOUT_S)
         if self._thread.is_alive():

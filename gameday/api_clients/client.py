@@ -1,7 +1,7 @@
 """A simulated client: it asks for the same LIST round by round, and backs off when the server asks it to.
 
 It reads with the standard library's http.client in a thread of its own: on one core that takes 420 MB/s off a TLS
-connection, where httpx (h11) takes 130 and aiohttp 110 (measured with 54 MB LISTs of a real API server), and what the
+connection, if httpx (h11) takes 130 and aiohttp 110 (measured with 54 MB LISTs of a real API server), and what the
 clients take on their machine is taken from a server beside them.
 """
 
@@ -87,7 +87,7 @@ class StormClient:
         self._connection.close()
 
     def end(self) -> None:
-        """End the client in mid-request, where it is in one."""
+        """End the client in mid-request, if it is in one."""
         self._ended.set()
         connected = self._connection.sock
         if connected:
@@ -148,7 +148,7 @@ class StormClient:
                 raise ConnectionResetError(f"{response.length} bytes of the answer are missing")
 
     def _read_initial_events(self, response: HTTPResponse, answer: _Answer) -> None:
-        """Read a watch up to the bookmark after its initial events. Raises ConnectionResetError where none comes."""
+        """Read a watch up to the bookmark after its initial events. Raises ConnectionResetError if none comes."""
         tail = b""
         while chunk := response.read1(_CHUNK_BYTES):
             answer.bytes += len(chunk)
@@ -186,7 +186,7 @@ class _Answer:
 
 
 def asked_to_wait(request: ApiRequest) -> float | None:
-    """Return the pause before the same LIST is asked for again; None where it is not.
+    """Return the pause before the same LIST is asked for again; None if it is not.
 
     As client-go: again only after a 429 or a 5xx that says when; every other failure is the round's end.
     """

@@ -74,5 +74,5 @@ def error_word(error: Exception) -> ErrorWord:
 
 
 def retry_after(text: str) -> float | None:
-    """Return the pause that a Retry-After asks for, seconds; None where it asks for none that can be read."""
+    """Return the pause that a Retry-After asks for, seconds; None if it asks for none that can be read."""
     return float(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None

@@ -17,7 +17,7 @@ from gameday.values.wanted_pods import WantedPods
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _GONE = (_NOT_FOUND, _CONFLICT)
-"""Answers to a patch that names a UID, where the pod is gone or another has its name."""
+"""Answers to a patch that names a UID, if the pod is gone or another has its name."""
 _MOST_PODS = 50
 _MOST_CONTAINERS = 8
 _NO_LOG = (400, _NOT_FOUND)
@@ -44,7 +44,7 @@ class CudaPod:
 
 
 class CudaPods:
-    """The pods of one node that a fault may switch. Every method raises HostError where the API server refuses."""
+    """The pods of one node that a fault may switch. Every method raises HostError if the API server refuses."""
 
     def __init__(self, server: ApiServer, wanted: WantedPods) -> None:
         """Connect with the account of the agent's pod. Raises HostError."""
@@ -85,8 +85,8 @@ class CudaPods:
         return found is not None and found["metadata"]["uid"] == pod.uid and bool(_value(found))
 
     def switch(self, pod: CudaPod, value: CudaSwitch | None) -> bool:
-        """Give the pod this value, or none; return False where the pod is gone."""
-        # The UID makes the server refuse where another pod has taken the name.
+        """Give the pod this value, or none; return False if the pod is gone."""
+        # The UID makes the server refuse if another pod has taken the name.
         annotations = {ANNOTATION: str(value) if value else None}
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         return self._ask("PATCH", pod.path, body=body, fine=_GONE) is not None

@@ -103,7 +103,7 @@ class Follower:
                 self._ended.wait(max(0.0, began + self._order.interval_s - time.monotonic()))
 
     def end(self) -> None:
-        """End the client in mid-request, where it is in one."""
+        """End the client in mid-request, if it is in one."""
         self._ended.set()
         self._asks.end()
         self._watches.end()
@@ -133,7 +133,7 @@ class Follower:
         return str(page["metadata"]["resourceVersion"])
 
     def _watch(self, version: str) -> str:
-        """Follow the changes since a version; return the last one seen, empty where all must be listed again.
+        """Follow the changes since a version; return the last one seen, empty if all must be listed again.
 
         Raises:
             Failed: The watch cannot be opened, or was cut off.

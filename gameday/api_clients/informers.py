@@ -142,7 +142,7 @@ def _refuse(response: httpx.Response) -> None:
 
 
 async def _lines_or_silence(response: httpx.Response) -> Any:
-    """Yield the answer's lines, and None once where none comes for a while at its beginning."""
+    """Yield the answer's lines, and None once if none comes for a while at its beginning."""
     lines = response.aiter_lines()
     following = asyncio.ensure_future(anext(lines, None))
     try:

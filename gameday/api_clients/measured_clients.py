@@ -47,11 +47,11 @@ class MeasuredClients(ABC, Generic[L]):
 
     @property
     def ended_at(self) -> datetime:
-        """The time of the first `end`; now where there was none."""
+        """The time of the first `end`; now if there was none."""
         return self._ended_at or datetime.now(UTC)
 
     def begin(self) -> None:
-        """Let the clients begin. Raises HostError where their process is gone."""
+        """Let the clients begin. Raises HostError if their process is gone."""
         self.began_at = datetime.now(UTC)
         self._process.go()
 

@@ -131,7 +131,7 @@ class PodLoad:
         self._scheduler = scheduler
 
     def prepare(self) -> None:
-        """Make the template of the pods' claims, where they have any. Raises HostError."""
+        """Make the template of the pods' claims, if they have any. Raises HostError."""
         if self._allocation is Allocation.DRA:
             asyncio.run(self._make_template())
 
@@ -235,7 +235,7 @@ class PodLoad:
     async def _watch(self, sightings: Sightings) -> None:
         """Follow the pods; a watch that ends, as one that a busy server cuts, goes on where it was.
 
-        Raises HostError where the server refuses it, or has forgotten what it should go on from.
+        Raises HostError if the server refuses it, or has forgotten what it should go on from.
         """
         async with open_connection(self._server, _WATCH_TIMEOUT) as http:
             while True:

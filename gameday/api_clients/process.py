@@ -71,12 +71,12 @@ class ClientProcess(Generic[L]):
         return self.is_over and not self._is_whole
 
     def wait_ready(self) -> None:
-        """Wait until it can begin. Raises HostError where it does not get there."""
+        """Wait until it can begin. Raises HostError if it does not get there."""
         if not self._ready.wait(_READY_TIMEOUT_S) or self.is_over:
             raise HostError("a client process did not start; its own words are in this pod's log")
 
     def go(self) -> None:
-        """Let it begin. Raises HostError where it is gone."""
+        """Let it begin. Raises HostError if it is gone."""
         self._send("go")
 
     def ask_to_end(self) -> None:

@@ -81,7 +81,7 @@ class SteadyClients(ClientLoop):
                 due = max(due + spacing, time.monotonic())
 
     async def _ask(self, number: int, http: httpx.AsyncClient, before: object) -> object:
-        """Send a request, a second time where its connection ends under it; return what names the connection."""
+        """Send a request, a second time if its connection ends under it; return what names the connection."""
         headers = {"Authorization": f"Bearer {read_token(self._order.server)}"}
         for attempt in (1, 2):
             try:

@@ -46,7 +46,7 @@ class Storm:
             raise
 
     def begin(self) -> None:
-        """Let all clients begin. Raises HostError where a process is gone."""
+        """Let all clients begin. Raises HostError if a process is gone."""
         for process in self._processes:
             process.go()
 
@@ -85,7 +85,7 @@ class Storm:
         return sum(process.has_failed for process in self._processes)
 
     def end(self) -> None:
-        """End all clients, in mid-request where they are; idempotent."""
+        """End all clients, in mid-request if they are; idempotent."""
         for process in self._processes:
             process.ask_to_end()
         deadline = time.monotonic() + _END_TIMEOUT_S

@@ -209,7 +209,7 @@ class LeaseWatcher:
 
     @property
     def found(self) -> NodeLeases | None:
-        """The renewals; None where a LIST failed, or there was no Lease."""
+        """The renewals; None if a LIST failed, or there was no Lease."""
         if self._failed or not self._seen:
             return None
         return NodeLeases(nodes=len(self._seen), longest_s=round(self._longest[0], 3), node=self._longest[1])
@@ -219,7 +219,7 @@ class LeaseThread:
     """A LeaseWatcher in a thread of its own, with a connection of its own."""
 
     def __init__(self, server: ApiServer) -> None:
-        """Begin to look. Raises HostError where the authority of the API server cannot be read."""
+        """Begin to look. Raises HostError if the authority of the API server cannot be read."""
         self._exchange = Exchange(server, tls_context(server))
         self._watcher = LeaseWatcher(self._exchange)
         self._ended = threading.Event()

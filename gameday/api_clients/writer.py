@@ -31,7 +31,7 @@ class Writer:
             resource: Plural of a resource of the core group.
             load: The objects' load.
             objects: How many there are.
-            rate: Changes a second; fewer where an answer takes longer than from one to the next.
+            rate: Changes a second; fewer if an answer takes longer than from one to the next.
 
         Raises:
             HostError: The authority of the API server cannot be read.
@@ -56,7 +56,7 @@ class Writer:
             self._write(number)
 
     def end(self) -> None:
-        """End it, in mid-request where it is in one."""
+        """End it, in mid-request if it is in one."""
         self._ended.set()
         self._exchange.end()
 

@@ -72,7 +72,7 @@ def play_arms(
 
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedComparison:
-    """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
+    """Render a comparison's page, or the one without the site's names; raises CommandError if it cannot."""
     from gameday.arms.page import render_comparison  # noqa: PLC0415
 
     try:

@@ -65,8 +65,8 @@ def update_automations(block: str, reset: Sequence[str] = ()) -> Registered:
 
     Args:
         block: The notification block that the messages go through: `TYPE/NAME`, such as slack-webhook/gpu-oncall, or
-            its name alone where no other has it.
-        reset: Names of automations that get what is shipped, also where people have set something else.
+            its name alone if no other has it.
+        reset: Names of automations that get what is shipped, even if people have set something else.
 
     Returns:
         The automations' names, and what was kept.

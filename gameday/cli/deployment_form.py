@@ -38,7 +38,7 @@ class Choices:
     with_arms: Mapping[str, str]
     """The same of plans with arms, which are played together."""
     profiles: Mapping[str, str]
-    """Paths and blocks of the clusters' profiles by the clusters' names; the first is chosen where nobody chooses.
+    """Paths and blocks of the clusters' profiles by the clusters' names; the first is chosen if nobody chooses.
 
     Empty: the environment's.
     """
@@ -50,7 +50,7 @@ class Choices:
     """Names of the clusters that have deployments and a work pool of their own."""
 
     def parameters(self, properties: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        """Return what a deployment's parameters are where its prefect.yaml says nothing."""
+        """Return what a deployment's parameters are if its prefect.yaml says nothing."""
         values = {
             "profile": next(iter(self.profiles), None),
             "profiles": dict(self.sources),
@@ -104,7 +104,7 @@ def offered(plans: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
 def form(
     flow: str | None, properties: Mapping[str, dict[str, Any]], choices: Choices, defaults: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the parameters that a person sets, with the values to choose from where there are some.
+    """Yield the parameters that a person sets, with the values to choose from if there are some.
 
     Args:
         flow: The flow's name.

@@ -28,7 +28,7 @@ _SAID = {True: "ok", False: "TRIPS", None: "UNKNOWN"}
 
 
 def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
-    """Print what each game-day would do to stdout. Exit code 0 where all would begin, 5 where one would be refused."""
+    """Print what each game-day would do to stdout. Exit code 0 if all would begin, 5 if one would be refused."""
     checks: list[list[GuardrailCheck]] = []
     for one in plans:
         checks.append(_print_game_day(one, profile, checks[-1] if checks else []))
@@ -37,7 +37,7 @@ def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
 
 
 def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[GuardrailCheck]) -> list[GuardrailCheck]:
-    """Print one game-day, and return its guardrails; they are left out where they say what those `before` said."""
+    """Print one game-day, and return its guardrails; they are left out if they say what those `before` said."""
     from gameday.errors import AdapterError, RefusedError  # noqa: PLC0415
     from gameday.guard.check import check_all  # noqa: PLC0415
     from gameday.guard.preview import planned_changes  # noqa: PLC0415
@@ -103,7 +103,7 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
 
 
 def _guardrails(checks: list[GuardrailCheck], before: list[GuardrailCheck]) -> list[str]:
-    """Return the lines about the guardrails; one line where only what was measured may differ from those before."""
+    """Return the lines about the guardrails; one line if only what was measured may differ from those before."""
 
     def said(checks: list[GuardrailCheck]) -> list[tuple[object, ...]]:
         return [(one.name, one.limit, one.measurement.ok, one.measurement.why) for one in checks]

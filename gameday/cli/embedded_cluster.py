@@ -1,4 +1,4 @@
-"""A virtual cluster for as long as a command runs: its start, its early end where it must not go on, and its logs."""
+"""A virtual cluster for as long as a command runs: its start, its early end if it must not go on, and its logs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def embedded(
 def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
     """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end.
 
-    Yields the watch that ends it early where it must not go on. Raises CommandError where that was during the start.
+    Yields the watch that ends it early if it must not go on. Raises CommandError if that was during the start.
     """
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals  # noqa: PLC0415
     from gameday.rehearsal.watch import Watch  # noqa: PLC0415
@@ -172,7 +172,7 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
 
 @contextmanager
 def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
-    """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
+    """Use the cluster's Prefect server, on another port than the one chosen first if that was taken meanwhile."""
     from gameday.cli.prefect_client import client_of, own_server  # noqa: PLC0415
 
     with client_of(cluster.prefect_client), own_server(cluster.child("prefect")):

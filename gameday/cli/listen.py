@@ -143,7 +143,7 @@ class PostMortems:
     """The cluster profile's path, or block:NAME; None: the deployment's."""
 
     def take(self, alerts: Sequence[ReceivedAlert]) -> bool:
-        """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""
+        """Create a run for each resolved alert that names a node; return False if Prefect did not take one."""
         import httpx  # noqa: PLC0415
         from prefect.client.orchestration import get_client  # noqa: PLC0415
         from prefect.exceptions import ObjectNotFound  # noqa: PLC0415
@@ -181,7 +181,7 @@ class PostMortems:
 
 
 def window_of(alert: ReceivedAlert, cluster: ClusterProfile) -> Window | None:
-    """Return the window of an alert; None where it fires still, names no node, or its times are none.
+    """Return the window of an alert; None if it fires still, names no node, or its times are none.
 
     Args:
         alert: The alert, which is text from outside.

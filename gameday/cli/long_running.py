@@ -19,7 +19,7 @@ _ENDS_WITHIN_S = 20.0
 
 
 def end_holder(folder: Path, what: str) -> int:
-    """End the process that holds the folder and wait for it; the exit code is 0 also where there is none."""
+    """End the process that holds the folder and wait for it; the exit code is 0 even if there is none."""
     from gameday.cluster.virtual_cluster import holder  # noqa: PLC0415
 
     pid = holder(folder)

@@ -23,7 +23,7 @@ _PIPE_WIDTH = 1000
 """Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""
 _INDENT = 6
 _SCHEDULING = "scheduling"
-"""Stands in place of a fault's layer where the plan asks what the scheduler does: device taints, gangs."""
+"""Stands in place of a fault's layer if the plan asks what the scheduler does: device taints, gangs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +61,7 @@ def plans(
 ) -> None:
     """List the shipped plans.
 
-    They are grouped by the layer where the fault goes in. A plan marked `dangerous` runs only where the cluster's
+    They are grouped by the layer where the fault goes in. A plan marked `dangerous` runs only if the cluster's
     profile allows its fault.
     """
     from gameday.faults.base import Layer  # noqa: PLC0415 - see the package's docstring

@@ -55,7 +55,7 @@ def validate(
 
     Prints `ok` for each good one, and a line for every problem of a bad one.
 
-    Warns where a plan names a detector that its own fault disturbs.
+    Warns if a plan names a detector that its own fault disturbs.
 
     Exit code 0 when all are good, 64 when any is not.
     """

@@ -32,7 +32,7 @@ class AskedSeason:
 
 
 def duration_of(option: str, written: str | None) -> timedelta | None:
-    """Return the value of an option that is a duration; raises CommandError where it is none."""
+    """Return the value of an option that is a duration; raises CommandError if it is none."""
     from pydantic_core import PydanticCustomError  # noqa: PLC0415
 
     from gameday.documents.fields import parse_duration  # noqa: PLC0415

@@ -39,7 +39,7 @@ _NO_PREFECT = "Failed to reach API"
 
 
 def set_defaults() -> None:
-    """Set the environment, mostly where it says nothing else; Prefect reads it when it is imported."""
+    """Set the environment, mostly if it says nothing else; Prefect reads it when it is imported."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     # Prefect starts no server of its own. `prefect_server` starts ours, which dies with the command.
@@ -47,7 +47,7 @@ def set_defaults() -> None:
 
 
 def require_server() -> None:
-    """Refuse to go on where Prefect's settings name no server. Raises CommandError."""
+    """Refuse to go on if Prefect's settings name no server. Raises CommandError."""
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     if not PREFECT_API_URL.value():
@@ -78,7 +78,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
     """Provide the Prefect server that Prefect's settings name, else start one for the block.
 
     Its database is a temporary one, unless the settings name a database. Yields the file with the password for its
-    pages, which a server that is started asks for; None where it has no pages or is not ours.
+    pages, which a server that is started asks for; None if it has no pages or is not ours.
 
     Args:
         out: The terminal of the person who waits.
@@ -116,7 +116,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
 
 @contextmanager
 def client_of(server: Mapping[str, str]) -> Iterator[None]:
-    """Set the environment of a client of this server for the block, also where Prefect has read its settings before."""
+    """Set the environment of a client of this server for the block, even if Prefect has read its settings before."""
     from prefect.context import refresh_global_settings_context  # noqa: PLC0415
 
     before = {name: os.environ[name] for name in server if name in os.environ}
@@ -142,7 +142,7 @@ def own_server(child: Child) -> Iterator[None]:
 
 
 def gone_message(error: BaseException) -> str:
-    """Return what to do where Prefect's server, or its database, did not answer or asks for a password; else empty."""
+    """Return what to do if Prefect's server, or its database, did not answer or asks for a password; else empty."""
     import httpx  # noqa: PLC0415
 
     if isinstance(error, httpx.HTTPStatusError):

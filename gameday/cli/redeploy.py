@@ -70,7 +70,7 @@ def kept_lines(of: str, names: list[str], files: Settings, there: Settings) -> l
 
 
 def read_last(client: SyncPrefectClient, of: str) -> dict[str, str] | None:
-    """Return the digests of the last deploy; None where there was none, or Prefect's own command made it."""
+    """Return the digests of the last deploy; None if there was none, or Prefect's own command made it."""
     variable = client.read_variable_by_name(_variable(of))
     return variable.value if variable and isinstance(variable.value, dict) else None
 

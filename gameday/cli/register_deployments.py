@@ -49,7 +49,7 @@ def register_deployments(
         declared: The deployments.
         choices: The values that their forms offer.
         folder: The folder in which their worker runs them.
-        reset: Names of deployments and automations that get what the files say, also where people have set others.
+        reset: Names of deployments and automations that get what the files say, even if people have set others.
 
     Raises:
         CommandError: The flow of one of them is not there, or `reset` names none of them; nothing is registered then.

@@ -42,7 +42,7 @@ _CLUSTER = typer.Option(
 )
 Cluster = Annotated[str, _CLUSTER]
 PlansCluster = Annotated[str | None, _CLUSTER]
-"""The same where a plan may choose (`rehearsal.cluster`)."""
+"""The same if a plan may choose (`rehearsal.cluster`)."""
 Repair = Annotated[
     str,
     typer.Option(

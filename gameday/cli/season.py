@@ -81,7 +81,7 @@ def season(
 ) -> int:
     """Play game-days at random, as a chaos monkey would, within the guardrails; the seed plays them again.
 
-    A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
+    A dangerous plan is drawn only if the cluster's profile allows its fault. Exit code: the worst of its runs.
     """
     from gameday.cli.prefect_client import prefect_server, set_defaults  # noqa: PLC0415
     from gameday.cli.season_preview import print_preview  # noqa: PLC0415
@@ -124,7 +124,7 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
-    """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
+    """Raise CommandError, before anything is started, if the season would be refused for its plans or its budget."""
     from gameday.archive.usual import usual_durations  # noqa: PLC0415
     from gameday.errors import RefusedError  # noqa: PLC0415
     from gameday.season.draw import plans_to_draw, refuse_settings  # noqa: PLC0415

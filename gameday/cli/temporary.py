@@ -1,4 +1,4 @@
-"""Temporary folders of commands, in words where the machine has no room for one."""
+"""Temporary folders of commands, in words if the machine has no room for one."""
 
 from __future__ import annotations
 

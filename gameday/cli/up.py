@@ -131,7 +131,7 @@ def up(
     """Start a Prefect server, a worker and a cluster for game-days from Prefect's pages, until Ctrl-C.
 
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
-    the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
+    the Prefect server of your settings (PREFECT_API_URL) is used if there is one.
     """
     from gameday.cli.prefect_client import set_defaults  # noqa: PLC0415
     from gameday.cluster.profile import block_name  # noqa: PLC0415
@@ -276,7 +276,7 @@ def _register(
 
 
 def _blocks() -> list[str]:
-    """Return the clusters' blocks as profiles; raises CommandError where Prefect does not say which there are."""
+    """Return the clusters' blocks as profiles; raises CommandError if Prefect does not say which there are."""
     from gameday.cluster.profile import BLOCK  # noqa: PLC0415
     from gameday.cluster.profile_block import block_names  # noqa: PLC0415
     from gameday.errors import ProfileError  # noqa: PLC0415

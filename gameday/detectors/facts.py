@@ -73,12 +73,12 @@ def facts_of_field(name: str, value: float) -> dict[str, Fact]:
 
 
 def rule_for(profile: DetectorProfile, fault: FaultParameters) -> Rule | None:
-    """The profile's word on this fault; None where it says nothing. Of several faults, what each part causes."""
+    """The profile's word on this fault; None if it says nothing. Of several faults, what each part causes."""
     return _together(rules_for(profile, fault))
 
 
 def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
-    """Return the profile's rule for each single fault that this one is made of, where it has one."""
+    """Return the profile's rule for each single fault that this one is made of, if it has one."""
     if isinstance(fault, RepeatedParameters):
         return rules_for(profile, fault.fault)
     if isinstance(fault, CompoundParameters):

@@ -153,7 +153,7 @@ def _not_one_of(value: Fact, choices: frozenset[str | None]) -> str:
 
 
 def _not_valid(value: Fact, field: FieldInfo) -> str:
-    """Return why the parameter's own type and bounds refuse the value; empty where they take it unchanged."""
+    """Return why the parameter's own type and bounds refuse the value; empty if they take it unchanged."""
     type = _type_of(field)
     try:
         meant = type.dump_python(type.validate_python(value), mode="json")

@@ -129,7 +129,7 @@ class Repairs(_Model):
     configuration: str = Field(min_length=1, max_length=2000)
     """The version and the settings for which this holds; repair is often switched off as shipped."""
     hops: RepairChain
-    """Hops with their bounds and signs. They complete a plan's `recover.hops` where it has `by: cluster`."""
+    """Hops with their bounds and signs. They complete a plan's `recover.hops` if it has `by: cluster`."""
     cancelled_by: tuple[CancellingAct, ...] = ()
     """Acts that end the stack's repair. A game-day that repairs the node itself commits them."""
     source: str = Field(min_length=1, max_length=500)
@@ -169,13 +169,13 @@ class Rule(_Model):
     """Kinds of repair that the stack begins for these faults; an empty list: it leaves the node to a person, and out of
     service; null: any kind."""
     harm: Harm | None = None
-    """The fault's harm to the detector; a warning before every run where this detector watches."""
+    """The fault's harm to the detector; a warning before every run if this detector watches."""
     note: str = Field(default="", max_length=1000)
     """Further facts for the reader, such as an action that the detector requests, or a part that it misses."""
     source: str = Field(min_length=1, max_length=500)
     """The document that supports the rule, like `docs/sources.md, NVSentinel`."""
     evidence: Evidence | None = None
-    """`seen`, where the real program answered so in a rehearsal or a lab here; `read`, where its code or documents say
+    """`seen`, if the real program answered so in a rehearsal or a lab here; `read`, if its code or documents say
     so and nobody has run it; null: not stated."""
     seen_on: date | None = None
     """Day on which it was last seen; with `evidence: seen` only."""

@@ -16,7 +16,7 @@ from gameday.values.alert_families import is_set_off_by_detector
 from gameday.values.nodes import NodeRole
 
 _QUIET_FOR = timedelta(seconds=30)
-"""The time to watch where nobody has written down what the guest does; a profile's own default."""
+"""The time to watch if nobody has written down what the guest does; a profile's own default."""
 _OF_A_DETECTOR = frozenset(
     {
         "taints",
@@ -32,7 +32,7 @@ _OF_A_DETECTOR = frozenset(
 
 
 def why_not_played_by_guest(plan: Plan) -> str:
-    """Return why a guest's season leaves a plan out; empty where it does not."""
+    """Return why a guest's season leaves a plan out; empty if it does not."""
     if plan.fault.runs_on is NodeRole.API_CLIENT:
         return "its fault leaves every GPU node whole, so that a detector has nothing to notice"
     if plan.recover.is_hands_off:

@@ -69,9 +69,9 @@ def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watc
 
 
 def _foreign(watching: str | None, folders: Sequence[Path], *, needed: bool) -> DetectorProfile | None:
-    """Return the profile of the detector that watches; None where it is ours, or nobody says which.
+    """Return the profile of the detector that watches; None if it is ours, or nobody says which.
 
-    Raises DocumentError where it cannot be read and is needed; a warning says so elsewhere.
+    Raises DocumentError if it cannot be read and is needed; a warning says so elsewhere.
     """
     if not watching or watching == _UNSTATED_DETECTOR:
         return None
@@ -136,7 +136,7 @@ def _warnings(
 def _repairers(
     plan: Plan, named: DetectorProfile | None, profiles: Sequence[DetectorProfile]
 ) -> Iterator[DetectorWarning]:
-    """Yield a warning where nobody is known to repair the node, and where two would."""
+    """Yield a warning if nobody is known to repair the node, and if two would."""
     if plan.recover.is_hands_off:
         nothing = next((profile for profile in profiles if profile.repairs_nothing), None)
         if nothing:

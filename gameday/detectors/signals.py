@@ -44,7 +44,7 @@ def expects_a_word(plan: Plan, detector: DetectorProfile | None) -> bool:
 
 
 def expected_signals(plan: Plan, detector: DetectorProfile | None) -> Mapping[Signal, bool]:
-    """Map each signal to whether the plan's fault should cause it, where this detector watches. Pure.
+    """Map each signal to whether the plan's fault should cause it, if this detector watches. Pure.
 
     The fault's own words (`layer`, `seen_by`) say of log, metric and canary;
     the plan and the detector's profile say of the rest. Where there is no

@@ -92,7 +92,7 @@ def explain(
         source: The document as it was parsed, with the place of every key.
         file: The file's name, for the messages.
         root: The model that the document was validated against.
-        tagged: The models inside `root` that a key `type` selects; None where there are none.
+        tagged: The models inside `root` that a key `type` selects; None if there are none.
     """
     shape = _Shape(root, source.data, tagged)
     for detail in error.errors(include_url=False):
@@ -201,7 +201,7 @@ def _suggest_addition(path: Path, shape: _Shape) -> str:
 
 
 def _model_at(path: Path, shape: _Shape) -> type[BaseModel] | None:
-    """Return the model of the part at `path`; None where the document's model has no such part."""
+    """Return the model of the part at `path`; None if the document's model has no such part."""
     current: Any = shape.root
     for depth, step in enumerate(path, start=1):
         if isinstance(step, int):

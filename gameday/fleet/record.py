@@ -1,6 +1,6 @@
-"""A fleet run's own files: fleet.json, and probes.jsonl, to which each node's figures are added once they are known.
+"""A fleet run's own files: fleet.json, and probes.jsonl, which gets each node's figures as soon as they are known.
 
-So a run that is killed has a page, too.
+So even a run that is killed has a page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROBES_FILE = "probes.jsonl"
 
 
 class ProbedGpu(FrozenModel):
-    """A GPU under full load. A figure is None where it was not measured."""
+    """A GPU under full load. A figure that was not measured is None."""
 
     kind: Literal["gpu"] = "gpu"
     node: str
@@ -44,7 +44,7 @@ class ProbedGpu(FrozenModel):
 
     @classmethod
     def of(cls, node: str, note: ProbedNote) -> ProbedGpu:
-        """Return what an agent on this node measured."""
+        """Return the figures that an agent on this node measured."""
         return cls(node=node, **note.model_dump(exclude={"note", "why_not"}))
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class ProbedGpu(FrozenModel):
 
 
 class NodeLeftOut(FrozenModel):
-    """A node, or GPUs of it, without figures, and why."""
+    """A node, or some of its GPUs, without figures, and why."""
 
     kind: Literal["left-out"] = "left-out"
     node: str
@@ -64,7 +64,7 @@ _LINE: TypeAdapter[ProbedGpu | NodeLeftOut] = TypeAdapter(ProbedGpu | NodeLeftOu
 
 
 class Labelled(FrozenModel):
-    """The result of writing nodes' GPU classes as labels, or of taking them off."""
+    """The result of writing nodes' GPU classes as labels, or of removing them."""
 
     changed: dict[str, str] = Field(default={}, description="new label by node, where it changed; empty: taken off")
     unchanged: tuple[str, ...] = Field(default=(), description="nodes that had the right label already")
@@ -74,7 +74,7 @@ class Labelled(FrozenModel):
 
 
 class FleetRecord(FrozenModel):
-    """The conditions of a fleet run, and its end."""
+    """The settings of a fleet run, and how it ended."""
 
     id: str
     cluster: str
@@ -94,7 +94,7 @@ class FleetRecord(FrozenModel):
 
     @property
     def virtual(self) -> str:
-        """The words that GPUs of its nodes are virtual; empty where none are."""
+        """A note that GPUs of its nodes are virtual; empty if none are."""
         return virtual_words([at < self.virtual_nodes for at in range(self.nodes)], "nodes")
 
     def save(self, folder: Path) -> None:
@@ -104,7 +104,7 @@ class FleetRecord(FrozenModel):
 
     @classmethod
     def load(cls, folder: Path) -> FleetRecord:
-        """Load the record; raises OSError, and ValueError for a file that holds something else."""
+        """Load the record. Raises OSError, and ValueError for a file that is something else."""
         return cls.model_validate_json(read_plain(folder / FLEET_FILE))
 
     def as_ended(self, stopped: str, cleanliness: Cleanliness, labels: Labelled | None) -> FleetRecord:
@@ -115,7 +115,7 @@ class FleetRecord(FrozenModel):
 
 
 class Probes(FrozenModel):
-    """Everything that a fleet run has measured, and what it left out."""
+    """Everything that a fleet run measured, and what it left out."""
 
     gpus: tuple[ProbedGpu, ...]
     left_out: tuple[NodeLeftOut, ...]
@@ -130,9 +130,9 @@ def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
 
 
 def load_probes(folder: Path, start: int = 0) -> Probes:
-    """Load probes.jsonl from a byte on; none where there is no such file.
+    """Load probes.jsonl from a byte on; empty if there is no such file.
 
-    A last line without an end, and a damaged one, are left out. Raises OSError.
+    A damaged line is left out, and so is a last line without an end. Raises OSError.
     """
     content = b""
     with suppress(FileNotFoundError), open_plain(folder / PROBES_FILE) as file:
@@ -149,7 +149,7 @@ def load_probes(folder: Path, start: int = 0) -> Probes:
 
 
 def last_run_before(reports: Path, record: FleetRecord) -> Path | None:
-    """Return the folder of the newest earlier fleet run of the same cluster that measured something."""
+    """Return the folder of the newest earlier fleet run of this cluster that measured something."""
     earlier: list[tuple[datetime, Path]] = []
     for file in reports.glob(f"*/{FLEET_FILE}"):
         with suppress(OSError, ValueError):

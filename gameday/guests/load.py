@@ -35,7 +35,7 @@ class LoadedGuest:
     profile: DetectorProfile | None
     """The guest's answers to each fault, as they should be; None: nobody has written them down."""
     profile_file: Path | None
-    """The profile's own file, where the guest names it by a path."""
+    """The profile's own file, if the guest names it by a path."""
 
 
 def load_guest(value: str) -> LoadedGuest:

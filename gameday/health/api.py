@@ -53,7 +53,7 @@ class Api:
 
         Args:
             kubeconfig: None for the pod's own service account.
-            before_write: Called before every request that changes something; raises where this process may not.
+            before_write: Called before every request that changes something; raises if this process may not.
 
         Raises:
             AdapterError: No configuration can be loaded.
@@ -143,7 +143,7 @@ class ExplainedApi:
             return found
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Read an object; return None where there is none."""
+        """Read an object; return None if there is none."""
         try:
             return self.request("GET", path)
         except KubernetesError as error:

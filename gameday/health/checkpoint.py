@@ -59,7 +59,7 @@ class Checkpoint:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._version = ""
-        """The ConfigMap's resourceVersion as it was last read or written; empty where that is not known."""
+        """The ConfigMap's resourceVersion as it was last read or written; empty if that is not known."""
         self._nodes: dict[str, str] = {}
         """LogProgress as JSON by node; the node recorded longest ago first."""
         self._size = 0
@@ -113,7 +113,7 @@ class Checkpoint:
         return read_progress(self._nodes.get(node))
 
     def record(self, node: str, progress: LogProgress) -> None:
-        """Record a node's progress for `save`; where all grows too large, drop the nodes recorded longest ago."""
+        """Record a node's progress for `save`; if all grows too large, drop the nodes recorded longest ago."""
         text = progress.model_dump_json(exclude_defaults=True)
         if self._nodes.get(node) == text:
             return

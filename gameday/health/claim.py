@@ -55,7 +55,7 @@ class Claim:
         self._thread: threading.Thread | None = None
 
     def try_take(self) -> bool:
-        """Take the claim where it is free or its holder was seen dead; return whether it is ours now.
+        """Take the claim if it is free or its holder was seen dead; return whether it is ours now.
 
         A holder is seen dead after calls of this over the claim's whole duration.
 

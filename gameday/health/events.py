@@ -57,7 +57,7 @@ class NodeEvents:
             self._series.popitem(last=False)
 
     def seconds_until_due(self) -> float:
-        """Return the seconds until `flush` has something to do; infinity where nothing waits."""
+        """Return the seconds until `flush` has something to do; infinity if nothing waits."""
         waiting = [series.not_before for series in self._series.values() if series.unsent]
         return max(0.0, min(waiting, default=math.inf) - time.monotonic())
 

@@ -53,7 +53,7 @@ class Matter:
 
 
 def matter_of(item: Detection | Signal, policy: Policy) -> Matter | None:
-    """Return the matter of a line or signal by a policy; None where it would only be recorded."""
+    """Return the matter of a line or signal by a policy; None if it would only be recorded."""
     if isinstance(item, Signal):
         signal = item
     elif item.event is None or not policy.trusts(item.event):

@@ -30,7 +30,7 @@ class Lead:
         self._released = threading.Event()
 
     def wait(self, stopping: threading.Event, on_standby: Callable[[], object]) -> bool:
-        """Wait for the lead and keep it; return False where `stopping` was set first.
+        """Wait for the lead and keep it; return False if `stopping` was set first.
 
         Args:
             stopping: Ends the wait.

@@ -93,7 +93,7 @@ class LogProgress(_Record):
         Args:
             boot: The bootID under which the line was seen.
             until_ns: The line's time in the log store, Unix ns.
-            uptime_s: The line's own stamp; None where it has none, or one that may be another boot's.
+            uptime_s: The line's own stamp; None if it has none, or one that may be another boot's.
         """
         boot = boot[:_LONGEST_BOOT]
         mark, lines = (self.until_uptime_s, self.lines) if boot == self.boot else (0.0, ())
@@ -215,7 +215,7 @@ def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: 
 
 
 def read_reason(text: str | None) -> Reason | None:
-    """Return the annotation's content; None also where it cannot be read: anyone may edit an annotation."""
+    """Return the annotation's content; None also if it cannot be read: anyone may edit an annotation."""
     try:
         return Reason.model_validate_json(text) if text else None
     except ValidationError:
@@ -223,7 +223,7 @@ def read_reason(text: str | None) -> Reason | None:
 
 
 def read_progress(text: str | None) -> LogProgress:
-    """Return a node's saved progress; none at all where it cannot be read."""
+    """Return a node's saved progress; none at all if it cannot be read."""
     try:
         return LogProgress.model_validate_json(text) if text else LogProgress()
     except ValidationError:
@@ -347,7 +347,7 @@ class NodeState:
     recent_digests: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Digests of the newest recognised lines of this boot."""
     needs_write: bool = False
-    """The node's annotation (and where there are faults, its taint) is behind `faults`, and behind a write that is
+    """The node's annotation (and if there are faults, its taint) is behind `faults`, and behind a write that is
     under way."""
     unwritten_faults: list[Fault] = field(default_factory=list)
     """Faults whose taint is not written yet."""

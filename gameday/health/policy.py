@@ -124,7 +124,7 @@ class KernelLogMatch(DocumentModel):
         return self.fits(event) and (self.text is None or found_in(self.text, line))
 
     def has_text(self, message: str) -> bool:
-        """Return True if the message of a line that is not recognised has the pattern where nobody can forge it."""
+        """Return True if the message of a line that is not recognised has the pattern if nobody can forge it."""
         assert self.text
         if is_of_the_driver(message):
             return found_in(self.text, without_names(message))
@@ -324,7 +324,7 @@ class PolicyDecision:
     """The repair that ends the fault. NONE with a quarantine: only removing the taint by hand ends it."""
     reason: str
     rule: Rule | None
-    """The rule that matched; None where none did."""
+    """The rule that matched; None if none did."""
 
 
 class Trust(StrEnum):
@@ -375,7 +375,7 @@ class Policy(DocumentModel):
         return self.trust is Trust.ANY or event.writer is writer
 
     def other_line(self, line: str) -> KernelEvent | None:
-        """Return a line that is not recognised where the pattern of a rule asks for it, and None for every other."""
+        """Return a line that is not recognised if the pattern of a rule asks for it, and None for every other."""
         matches = [rule.kernel_log for rule in self.rules if rule.kernel_log and rule.kernel_log.asks_for_other_lines]
         event = read_other(line) if matches else None
         return event if event and any(match.has_text(event.text) for match in matches) else None

@@ -112,7 +112,7 @@ class Quarantine:
         return Written.TAINTED, patch
 
     def _change(self, write: NodeWrite) -> Result:
-        """Patch the node as it was last seen; where somebody wrote since, read it and begin again."""
+        """Patch the node as it was last seen; if somebody wrote since, read it and begin again."""
         path, last_seen = f"/api/v1/nodes/{quote(write.name, safe='')}", write.view
         for _ in range(_CONFLICT_TRIES):
             try:

@@ -35,7 +35,7 @@ class Signal:
     """The moment at which this process saw it."""
     text: str
     gpu: str | None = None
-    """PCI address of the GPU, like 0000:4e:00; None where the signal names none."""
+    """PCI address of the GPU, like 0000:4e:00; None if the signal names none."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Further facts for a rule to match: an alert's labels, `status`, `reason`, `component`, `type`, `namespace`."""
     key: str = ""

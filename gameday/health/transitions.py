@@ -244,7 +244,7 @@ def count_sighting(state: NodeState, signal: Signal, rule: Rule) -> int:
 
 
 def add_fault(state: NodeState, signal: Signal, decision: PolicyDecision, now: datetime) -> bool:
-    """Add a quarantining fault; return False where it is already known."""
+    """Add a quarantining fault; return False if it is already known."""
     event = signal.event
     fault = Fault(
         kind=event.kind if event else signal.kind,

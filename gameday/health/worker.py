@@ -131,7 +131,7 @@ class Worker:
         self._checkpoint.keep_only(self._states.keys())
 
     def seconds_until_due(self) -> float:
-        """Return the seconds until `write_due` has something to do; infinity where nothing waits."""
+        """Return the seconds until `write_due` has something to do; infinity if nothing waits."""
         now = time.monotonic()
         idle = (name for name in self._unwritten if name not in self._under_way)
         may_write = len(self._under_way) < WRITES_AT_ONCE
@@ -346,7 +346,7 @@ class Worker:
         return f"seen {count} of {watch.times} times within {format_duration(watch.within)}, node kept"
 
     def _quarantine_node(self, signal: Signal, state: NodeState, decision: PolicyDecision) -> str:
-        """Quarantine the node where that is right; return what was done, for its Event."""
+        """Quarantine the node if that is right; return what was done, for its Event."""
         now = datetime.now(UTC)
         if signal.event:
             transitions.record(state, signal)

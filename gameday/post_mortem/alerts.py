@@ -73,7 +73,7 @@ def episodes(
 ) -> list[Episode]:
     """Return the stretches of one thing that has one or several series, oldest first.
 
-    A stretch ends where all of the series pause, and has the first one's labels. The usual interval is the longest
+    A stretch ends if all of the series pause, and has the first one's labels. The usual interval is the longest
     among the series': two that are scraped by turns have none in common. `spoke`: the times at which their exporter
     reported anything, in order; a series does not end while its exporter is silent.
     """
@@ -102,7 +102,7 @@ def _interval(series: Series) -> timedelta:
 
 
 def _alert_events(found: Sequence[Episode], node: str, start: datetime) -> list[AlertSeen]:
-    """Episodes as states that began, and a resolution where no other state follows."""
+    """Episodes as states that began, and a resolution if no other state follows."""
     lives: dict[str, list[Episode]] = defaultdict(list)
     for episode in found:
         if episode.state in ("pending", "firing"):

@@ -77,7 +77,7 @@ class _Reading:
     frames: Frames = field(default_factory=Frames)
 
     def read(self, name: str, ask: Callable[[], T], found: Callable[[T], str]) -> T | None:
-        """Ask one source; `found` describes the answer, empty where the source has nothing of the window."""
+        """Ask one source; `found` describes the answer, empty if the source has nothing of the window."""
         try:
             answer = ask()
         except AdapterError as error:
@@ -100,10 +100,10 @@ def collect_incident(
 ) -> Path:
     """Read everything, write the incident's folder and return it.
 
-    Before any server is asked it raises CollectedAlreadyError where the folder
+    Before any server is asked it raises CollectedAlreadyError if the folder
     holds the same window of the node. Before anything is written it raises
-    UnknownNodeError where nobody knows the node, NothingReadError where no server
-    could be read, and AdapterError where no client can be made at all; OSError
+    UnknownNodeError if nobody knows the node, NothingReadError if no server
+    could be read, and AdapterError if no client can be made at all; OSError
     for a folder that cannot be written. Sends nothing but reads.
     """
     name = f"incident-{start:%Y%m%d-%H%M%S}-{end:%H%M%S}-{re.sub('[^A-Za-z0-9.-]', '_', node)[:60]}"
@@ -221,7 +221,7 @@ def _pods(series: list[Series], node: str) -> pd.DataFrame:
 def _alerts(reading: _Reading) -> None:
     prometheus, node, profile = reading.servers.prometheus, reading.node, reading.profile
     window = f"{max(1, round((reading.end - reading.start).total_seconds()))}s"
-    # No alert for the node proves something only where Prometheus has kept anything of the window.
+    # No alert for the node proves something only if Prometheus has kept anything of the window.
     kept = reading.read(
         ALERTS,
         lambda: prometheus.query(f"count(last_over_time(up[{window}]))", reading.end),
@@ -359,7 +359,7 @@ def _records(incident: Incident, events: list[Event]) -> list[Record]:
 
 
 def _first_alert(events: list[Event], line: datetime | None) -> list[AlertSeen]:
-    """Return the states of the alert that fired first after the line, or was pending where none fired.
+    """Return the states of the alert that fired first after the line, or was pending if none fired.
 
     Other alerts may be about other lines: their times are no hop of this chain.
     """

@@ -25,7 +25,7 @@ _NODE = "the node (Kubernetes)"
 
 
 class IncidentFinding(BaseModel):
-    """`seconds` after the first sign; None where there is nothing to time."""
+    """`seconds` after the first sign; None if there is nothing to time."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +45,7 @@ class Sign(NamedTuple):
 
 
 def first_sign(history: History) -> Sign | None:
-    """Return the sign that the figures count from; None where there is no sign at all.
+    """Return the sign that the figures count from; None if there is no sign at all.
 
     It is the first line that calls for quarantine, else the first GPU line, else the first alert that came within the
     window.
@@ -68,7 +68,7 @@ def findings(incident: Incident, history: History) -> tuple[IncidentFinding, ...
 
 
 def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
-    """Return whether the cluster noticed: PARTLY only where one signal is proved to have come and another not."""
+    """Return whether the cluster noticed: PARTLY only if one signal is proved to have come and another not."""
     asked = {finding.status for finding in found if finding.id in ("alert", "taint")}
     if asked == {Status.HELD}:
         return Noticed.YES
@@ -145,7 +145,7 @@ def _alert(incident: Incident, history: History) -> IncidentFinding:
 
 
 def _reached(incident: Incident, history: History) -> IncidentFinding | None:
-    """Judge whether the alert went to somebody; None where none fired."""
+    """Judge whether the alert went to somebody; None if none fired."""
     fired = [alert for alert in history.of(AlertSeen) if alert.state == "firing"]
     if not fired:
         return None
@@ -178,7 +178,7 @@ def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
 
 
 def _taint(incident: Incident, history: History) -> IncidentFinding | None:
-    """Judge whether the node was quarantined; None where no line calls for it."""
+    """Judge whether the node was quarantined; None if no line calls for it."""
     keys, question = incident.quarantine_keys, "Was the node quarantined?"
     sign = first_sign(history)
     there = [taint for taint in history.of(TaintSeen) if taint.present and taint.taint.key in keys]

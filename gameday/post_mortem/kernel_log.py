@@ -19,7 +19,7 @@ from gameday.xid.decide import decide
 from gameday.xid.lines import KernelEvent, LogReader, recognise
 
 _MOST_READ = 200_000
-"""The most lines that are read of one node's window; the report notes where a log had more."""
+"""The most lines that are read of one node's window; the report notes if a log had more."""
 _MOST_KEPT = 1000
 """Lines kept as they are, the newest; the recognised ones are kept beside them, up to as many again."""
 _MOST_ELSEWHERE = 5000

@@ -37,7 +37,7 @@ def find_matching_plan(
 ) -> MatchingPlan:
     """Find the plan by the first fatal line's code, else by NVIDIA's action for it, else by the alert.
 
-    Its last result is that on the incident's own cluster, and another's only where there is none. A plan with arms
+    Its last result is that on the incident's own cluster, and another's only if there is none. A plan with arms
     compares what another plan would have caught, and is passed over.
     """
     plans = [plan for plan in plans if plan.arms is None]

@@ -77,7 +77,7 @@ def _event(node: str, event: Any) -> KubernetesEventSeen | None:
 
 
 def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datetime) -> list[TaintSeen]:
-    """Return the taints that came and went, by kube-state-metrics; empty where it is not scraped.
+    """Return the taints that came and went, by kube-state-metrics; empty if it is not scraped.
 
     One that was there when the window began, or when kube-state-metrics first
     spoke in it, is marked `at_baseline`. A restart of kube-state-metrics begins new

@@ -67,7 +67,7 @@ class StoryLine(BaseModel):
 
 
 class AlertRow(BaseModel):
-    """An alert of the node; times are UTC, None where the state was not seen within the window."""
+    """An alert of the node; times are UTC, None if the state was not seen within the window."""
 
     alert: str
     severity: str | None
@@ -123,8 +123,8 @@ def render_post_mortem(
 ) -> PostMortem:
     """Write the three files into the folder.
 
-    Raises FileNotFoundError without a folder, OSError and ValueError where
-    incident.json cannot be read, and OSError where nothing can be written.
+    Raises FileNotFoundError without a folder, OSError and ValueError if
+    incident.json cannot be read, and OSError if nothing can be written.
     """
     incident = read_incident(folder)
     run = _load(folder, incident)

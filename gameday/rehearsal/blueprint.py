@@ -19,7 +19,7 @@ from gameday.rehearsal.slow_gpus import SlowGpu
 OFFENDER = "gpu-node-2"
 """The repeat offender: the first node without the log store."""
 WEAKLY_COOLED = "gpu-node-1"
-"""The node whose last GPU gets too little air, where there is one."""
+"""The node whose last GPU gets too little air, if there is one."""
 
 
 class ControlPlane(StrEnum):
@@ -95,7 +95,7 @@ class Blueprint:
     guest: LoadedGuest | None = None
     """The real detector that watches, beside `detector`."""
     kube_state_metrics: bool | None = None
-    """True where kube-state-metrics is scraped; None: where a detector other than ours watches, whose work no other
+    """True if kube-state-metrics is scraped; None: if a detector other than ours watches, whose work no other
     metrics show."""
     gpu_operator: GpuOperator = GpuOperator.NONE
     """The way in which containers come by GPUs, and whether the GPU operator's pods keep GPUs open."""
@@ -127,7 +127,7 @@ class Blueprint:
 
     @property
     def lab_control(self) -> Path | None:
-        """The lab's control socket; None where the control plane is another one."""
+        """The lab's control socket; None if the control plane is another one."""
         return self.credentials / SOCKET if self.control_plane is ControlPlane.LAB else None
 
     @property
@@ -137,22 +137,22 @@ class Blueprint:
 
     @property
     def has_controller(self) -> bool:
-        """True where our own node-health controller runs, under whichever policy."""
+        """True if our own node-health controller runs, under whichever policy."""
         return self.detector is not Detector.OFF
 
     @property
     def has_repairer(self) -> bool:
-        """True where our own repairer runs; a stand-in repairs by itself."""
+        """True if our own repairer runs; a stand-in repairs by itself."""
         return self.repair and self.has_controller
 
     @property
     def has_other_detector(self) -> bool:
-        """True where a detector other than ours watches, in our controller's place."""
+        """True if a detector other than ours watches, in our controller's place."""
         return self._has_foreign_detector and self.detector in (Detector.KONDUKTOR, Detector.OFF)
 
     @property
     def has_kube_state_metrics(self) -> bool:
-        """True where kube-state-metrics is scraped."""
+        """True if kube-state-metrics is scraped."""
         return self._has_foreign_detector if self.kube_state_metrics is None else self.kube_state_metrics
 
     @property

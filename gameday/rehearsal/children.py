@@ -181,7 +181,7 @@ class Child:
         """Wait for a condition, for as long as the process gets on.
 
         Args:
-            condition: May raise httpx.HTTPError where a server does not answer yet.
+            condition: May raise httpx.HTTPError if a server does not answer yet.
             otherwise: The words for a process that hung: "does not answer".
             stalled_after_s: Seconds with next to no processor time after which it hangs.
             every_s: Seconds between two looks.

@@ -42,7 +42,7 @@ class RehearsalCluster:
     """A rehearsal's cluster for the length of a block; `profile` and `admin_kubeconfig` are in its folder."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        """Prepare the cluster; nothing is started yet. Raises StartError where no port is free."""
+        """Prepare the cluster; nothing is started yet. Raises StartError if no port is free."""
         lab = blueprint.lab.for_nodes(blueprint.size.all_nodes)
         self._blueprint = replace(blueprint, folder=blueprint.folder.resolve(), lab=lab)
         self.folder = self._blueprint.folder
@@ -98,7 +98,7 @@ class RehearsalCluster:
         return [name for name, child in self._children.items() if not child.alive]
 
     def check(self) -> None:
-        """Raise MemoryShortError or ChildError where the cluster, which starts or runs, must not go on."""
+        """Raise MemoryShortError or ChildError if the cluster, which starts or runs, must not go on."""
         if self._held is None:
             return
         check_memory()
@@ -229,7 +229,7 @@ class RehearsalCluster:
         return write_guest_order(self.folder / "guests", guest, self.urls, kubeconfig)
 
     def _start_kube_state_metrics(self, seeder: Seeder) -> None:
-        """Start the real program where PATH has it, else the stand-in."""
+        """Start the real program if PATH has it, else the stand-in."""
         kubeconfig = seeder.kube_state_metrics_kubeconfig(self.folder / f"{KUBE_STATE_METRICS}.kubeconfig")
         self.urls[KUBE_STATE_METRICS] = f"http://127.0.0.1:{self._ports[KUBE_STATE_METRICS]}/metrics"
         self._spawn(self._programs.kube_state_metrics(self._kube_state_metrics, kubeconfig))

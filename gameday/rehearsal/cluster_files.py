@@ -64,7 +64,7 @@ def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kub
 
 
 def _detector_entries(blueprint: Blueprint, urls: Mapping[str, str]) -> dict[str, Any]:
-    """Return the profile's keys about a detector other than ours; none where ours watches."""
+    """Return the profile's keys about a detector other than ours; none if ours watches."""
     if blueprint.guest:
         shown = blueprint.guest.guest.model_dump(include={"name", "version", "says"})
         entries: dict[str, Any] = {"guest": {**shown, "url": urls["guests"]}}
@@ -79,7 +79,7 @@ def _detector_entries(blueprint: Blueprint, urls: Mapping[str, str]) -> dict[str
 def write_detector_profile(folder: Path, detector: DetectorProfile) -> Path:
     """Make the folder, write the profile of the detector that a stand-in plays into it, and return the file.
 
-    Raises OSError where the folder exists or cannot be written.
+    Raises OSError if the folder exists or cannot be written.
     """
     folder.mkdir()
     path = folder / f"{detector.name}.yaml"
@@ -119,7 +119,7 @@ def write_state(blueprint: Blueprint, urls: Mapping[str, str], kube_state_metric
     Args:
         blueprint: The cluster's choices.
         urls: The URL of each server of the cluster, by name.
-        kube_state_metrics: The program that takes the part of kube-state-metrics, where that is scraped.
+        kube_state_metrics: The program that takes the part of kube-state-metrics, if that is scraped.
 
     Raises:
         OSError: The file cannot be written.

@@ -66,7 +66,7 @@ class CommandLines:
     def control_plane(self) -> Child:
         """Return the process that says it is ready once an API server answers; both kinds leave the same kubeconfigs.
 
-        Raises ProgramMissingError where the lab's programs are not built.
+        Raises ProgramMissingError if the lab's programs are not built.
         """
         blueprint = self._blueprint
         if blueprint.control_plane is ControlPlane.LAB:
@@ -91,7 +91,7 @@ class CommandLines:
     def observability(self) -> tuple[Program, ...]:
         """Write the configurations of Prometheus and Alertmanager, and a password for the latter; return the two.
 
-        The lab's components have their ports and certificates by now. Raises ProgramMissingError, or OSError where
+        The lab's components have their ports and certificates by now. Raises ProgramMissingError, or OSError if
         the folder cannot be written.
         """
         blueprint, ports = self._blueprint, self._ports

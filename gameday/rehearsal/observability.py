@@ -234,7 +234,7 @@ def prometheus_program(
     """Write Prometheus' configuration into `folder` and say how to start it; keeps its data there too.
 
     `alertmanager_password` is the file with the password that Alertmanager asks for, if it does.
-    Raises ProgramMissingError where there is no Prometheus, OSError where `folder` cannot be written.
+    Raises ProgramMissingError if there is no Prometheus, OSError if `folder` cannot be written.
     """
     at = pace(nodes)
     folder = folder.resolve()
@@ -273,7 +273,7 @@ def prometheus_program(
 
 
 def node_rules(folder: Path, *, has_controller: bool) -> Path:
-    """Return the rules for GPU nodes; where another detector is in our controller's place, without our controller's.
+    """Return the rules for GPU nodes; if another detector is in our controller's place, without our controller's.
 
     Args:
         folder: A copy without them is written here.
@@ -292,7 +292,7 @@ def node_rules(folder: Path, *, has_controller: bool) -> Path:
 
 
 def control_plane_rules(folder: Path, budget_bytes: int | None) -> Path:
-    """Return the rules for control planes, with the API servers' memory budget written in where there is one.
+    """Return the rules for control planes, with the API servers' memory budget written in if there is one.
 
     The rules take GOMEMLIMIT for the budget, and ask everybody else to write a figure of their own in its place.
 
@@ -321,7 +321,7 @@ def alertmanager_program(
 
     Alerts are passed on at once and one by one, to `webhook_url` or, without one, to nobody. With a password it answers
     ALERTMANAGER_USER only, and the file holds no more than the password's hash.
-    Raises ProgramMissingError where there is no Alertmanager, OSError where `folder` cannot be written.
+    Raises ProgramMissingError if there is no Alertmanager, OSError if `folder` cannot be written.
     """
     folder = folder.resolve()  # the program may run in another working directory
     receiver: dict[str, object] = {"name": "gameday"}

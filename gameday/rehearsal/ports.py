@@ -74,7 +74,7 @@ class HeldPorts:
 
 
 def no_port(error: OSError) -> StartError:
-    """Return what to tell a person where Linux gave no free port away."""
+    """Return what to tell a person if Linux gave no free port away."""
     remedy = _REMEDIES.get(error.errno or 0, "see whether this process may open sockets at all")
     return StartError(f"no port of {_LOOPBACK} can be had ({error.strerror}): {remedy}; then start the command again")
 
@@ -91,7 +91,7 @@ def first_free(number: int, bind: Callable[[int], Bound]) -> Bound:
 
 
 def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool], end: Callable[[], None]) -> None:
-    """Call `start`; where a program found its port taken, end everything and start again, on ports chosen anew.
+    """Call `start`; if a program found its port taken, end everything and start again, on ports chosen anew.
 
     A port is lost in spite of HeldPorts to a program that asks for its very number in the same second.
 

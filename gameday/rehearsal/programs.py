@@ -83,7 +83,7 @@ PROGRAMS: dict[str, Wanted] = {
 
 
 def search(name: str) -> Path | None:
-    """The program's path, from PATH or the tool folder; None where it is nowhere."""
+    """The program's path, from PATH or the tool folder; None if it is nowhere."""
     # Packages put daemons into /usr/sbin, which is not on everybody's PATH.
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin"))
     found = (shutil.which(candidate, path=path) for candidate in PROGRAMS[name].names)

@@ -272,7 +272,7 @@ class Seeder:
         return jobs
 
     def await_training(self, jobs: Mapping[str, int]) -> None:
-        """Wait until every pod of the training jobs runs; raises SeedError where they do not within five minutes.
+        """Wait until every pod of the training jobs runs; raises SeedError if they do not within five minutes.
 
         `jobs` has their numbers of pods by their names, as `training` returns them.
         """

@@ -1,6 +1,6 @@
 """The token of one cluster's programs. It tells them from other users of the machine, who reach every port on loopback.
 
-The log store takes lines, and the virtual hosts answer, only where a client has it. It is handed on in the environment,
+The log store takes lines, and the virtual hosts answer, only if a client has it. It is handed on in the environment,
 which no other user can read.
 """
 
@@ -19,7 +19,7 @@ def new_token() -> str:
 
 
 def session_token() -> str:
-    """Return the token in this process's environment; a new one, which nobody else has, where there is none."""
+    """Return the token in this process's environment; a new one, which nobody else has, if there is none."""
     return os.environ.get(TOKEN_VARIABLE) or new_token()
 
 

@@ -1,8 +1,8 @@
 """A Prefect server that lasts one command, and dies with it.
 
-Prefect itself starts such a server where no API URL is set (prefect.server.api.server.SubprocessASGIServer in Prefect
+Prefect itself starts such a server if no API URL is set (prefect.server.api.server.SubprocessASGIServer in Prefect
 3.8). It gives it up after 20 s in any case, lets it go on and starts the next one: on a busy machine none
-of them ever answers. It ends it only where Python ends in peace, so that a process that is killed leaves it for good,
+of them ever answers. It ends it only if Python ends in peace, so that a process that is killed leaves it for good,
 and every one of them works on the same SQLite file below ~/.prefect.
 """
 

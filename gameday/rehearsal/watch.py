@@ -18,13 +18,13 @@ A look reads a few small files, which takes a fraction of a millisecond.
 
 
 class Watch:
-    """Looks for as long as the block runs, and ends the cluster once, where it must not go on."""
+    """Looks for as long as the block runs, and ends the cluster once, if it must not go on."""
 
     def __init__(self, look: Callable[[], None], end: Callable[[str], None]) -> None:
         """Begin with the block.
 
         Args:
-            look: Raises RehearsalError where the cluster must not go on.
+            look: Raises RehearsalError if the cluster must not go on.
             end: Called with the error's message; it must not wait for long.
         """
         self.error: RehearsalError | None = None
@@ -54,7 +54,7 @@ class Watch:
 
 
 def check_memory() -> None:
-    """Raise MemoryShortError where so little memory is left that a virtual cluster has to end at once."""
+    """Raise MemoryShortError if so little memory is left that a virtual cluster has to end at once."""
     try:
         free = free_memory()
     except HostError:  # no Linux

@@ -24,7 +24,7 @@ ROW = 15
 """Height of one GPU's row in a strip, pixels."""
 BUCKETS, FEWEST_BUCKETS = 160, 24
 """A series of more than two samples per stretch is thinned to the lowest and the highest sample of each of this many
-equal stretches of time, so that no peak is lost; fewer stretches where a page has very many series."""
+equal stretches of time, so that no peak is lost; fewer stretches if a page has very many series."""
 MOST_POINTS = 40_000
 """Points on one page, about 25 bytes each with the values the script shows: half of the 2 MB a report may have."""
 

@@ -22,7 +22,7 @@ shortest scrape interval of the shipped rules: below it two runs differ by the m
 
 
 class Trend(BaseModel):
-    """A duration over the earlier runs, oldest first; None where a run did not measure it.
+    """A duration over the earlier runs, oldest first; None if a run did not measure it.
 
     It is set against the `sound` ones alone, those of runs that passed: a failure's bad time is no measure.
     """

@@ -19,14 +19,14 @@ class DoctorsWord(FrozenModel):
 
     @property
     def lines(self) -> list[str]:
-        """A line for each of the first next steps, with the finding that asks for it; one where nothing is amiss."""
+        """A line for each of the first next steps, with the finding that asks for it; one if nothing is amiss."""
         by_fix = {one.fix or one.found: one for one in reversed(self.findings)}
         first = [one for one in self.findings if one in by_fix.values()][:_MOST_LINES]
         return [f"{one.found}; {one.fix}" if one.fix else one.found for one in first] or [self.nothing_amiss]
 
 
 def doctors_word(history: History, outcome: RunOutcome) -> DoctorsWord | None:
-    """Return doctor's answer; None for a run that passed, and where it was not asked."""
+    """Return doctor's answer; None for a run that passed, and if it was not asked."""
     asked = history.last(DoctorAsked)
     if asked is None or outcome is RunOutcome.PASSED:
         return None

@@ -74,7 +74,7 @@ def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDurati
 
 
 def _to_taint(run: RunFolder) -> RunDuration:
-    """Return the time to the taint that the plan expects; where it expects none, to the first that came."""
+    """Return the time to the taint that the plan expects; if it expects none, to the first that came."""
     if any(verdict.check == "taint-set" for verdict in run.verdicts):
         return _from_checks(run, "taint-set", DurationKind.TAINT)
     came = [run.offset_s(taint.at) for node in run.target_names if (taint := first_taint(run, node))]
@@ -112,7 +112,7 @@ def _to_qa(run: RunFolder) -> RunDuration:
 
 
 def _between(run: RunFolder, step: Step, ends: list[Record]) -> float | None:
-    """Return the seconds from the step's start to the last of `ends`; None where the clock went back."""
+    """Return the seconds from the step's start to the last of `ends`; None if the clock went back."""
     start = next((record for record, event in run.history.with_times(StepStarted) if event.step == step), None)
     if not start or not ends:
         return None
@@ -120,7 +120,7 @@ def _between(run: RunFolder, step: Step, ends: list[Record]) -> float | None:
 
 
 def _apart(start: Record, end: Record) -> float | None:
-    """Seconds between two records, by the monotonic clock where one process wrote both."""
+    """Seconds between two records, by the monotonic clock if one process wrote both."""
     if start.boot == end.boot:
         return max(0.0, end.monotonic - start.monotonic)
     seconds = (end.at - start.at).total_seconds()

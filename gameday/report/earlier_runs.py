@@ -89,7 +89,7 @@ def carried_actions(
 
 
 def _folders_beside(folder: Path) -> list[Path]:
-    """Return the other folders beside this one, newest name first; none where they cannot be listed."""
+    """Return the other folders beside this one, newest name first; none if they cannot be listed."""
     try:
         others = [
             path

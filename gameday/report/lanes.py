@@ -31,7 +31,7 @@ MOST_LANES = 60
 
 
 class Bar(BaseModel):
-    """A stretch from `start_s` to `end_s` after T+0; `open` where no end is on record."""
+    """A stretch from `start_s` to `end_s` after T+0; `open` if no end is on record."""
 
     start_s: float
     end_s: float
@@ -46,7 +46,7 @@ class Lane(BaseModel):
     detail: str
     bars: tuple[Bar, ...]
     bound_s: float | None = None
-    """The latest moment at which it had to come, seconds after T+0; None where the plan sets none."""
+    """The latest moment at which it had to come, seconds after T+0; None if the plan sets none."""
     missed: bool = False
     """True for a signal that had to come and did not: its bar is where it could have begun."""
 

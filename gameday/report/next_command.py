@@ -65,7 +65,7 @@ def _words(command: str) -> list[str]:
 
 
 def _with_a_detector(words: Sequence[str]) -> list[str]:
-    """Return the command without the option that leaves out every detector; empty where it has none."""
+    """Return the command without the option that leaves out every detector; empty if it has none."""
     at = words.index("--detector") if "--detector" in words else len(words)
     return [*words[:at], *words[at + 2 :]] if words[at + 1 : at + 2] == ["off"] else []
 

@@ -183,13 +183,13 @@ class Runbook(DocumentModel):
 
     @property
     def fidelity(self) -> float | None:
-        """Share of the steps judged that were followed, 0 to 1; None where none is judged."""
+        """Share of the steps judged that were followed, 0 to 1; None if none is judged."""
         judged = [step.followed for step in self.steps if step.followed is not None]
         return sum(judged) / len(judged) if judged else None
 
 
 class Notes(DocumentModel):
-    """Empty where nobody wrote anything yet."""
+    """Empty if nobody wrote anything yet."""
 
     summary: str | None = None
     impact: str | None = None
@@ -261,7 +261,7 @@ def _says_nothing(text: str) -> bool:
 
 
 def read_notes(folder: Path) -> Notes:
-    """The folder's notes, empty ones where there are none; raises NotesError, with the line, for what is wrong."""
+    """The folder's notes, empty ones if there are none; raises NotesError, with the line, for what is wrong."""
     path = folder / NOTES_FILE
     try:
         if not path.exists():

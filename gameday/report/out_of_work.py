@@ -73,7 +73,7 @@ def _why_unknown(run: RunFolder, gpus: int | None, since: datetime | None, until
 
 
 def _since(run: RunFolder, node: str) -> datetime | None:
-    """Return the fault's moment or that of an earlier cordon or taint; None where none of these two ever came."""
+    """Return the fault's moment or that of an earlier cordon or taint; None if none of these two ever came."""
     closed = [
         seen.at
         for _, seen in run.history.about(TaintSeen, node)

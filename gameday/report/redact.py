@@ -149,7 +149,7 @@ def _runbook_hosts(run: RunFolder) -> Iterator[str]:
 
 
 def words_of_command(command: str) -> Iterator[tuple[str, str]]:
-    """Yield the path of the cluster's profile, where a shell line names it, and what is written in its place."""
+    """Yield the path of the cluster's profile, if a shell line names it, and what is written in its place."""
     if profile := re.search(r"--profile[ =]('[^']*'|\S+)", command):
         yield profile[1].strip("'"), "(hidden)"
 

@@ -65,7 +65,7 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
     `clean` as for `redacted`.
     Raises FileNotFoundError when the folder does not exist and OSError when it
     cannot be written; a run without a report gets one of its first screen then,
-    where that fits. Whatever the files hold is shown, never raised.
+    if that fits. Whatever the files hold is shown, never raised.
     """
     run = load_with_its_past(run_folder)
     run = redacted(run, clean) if redact else run
@@ -141,7 +141,7 @@ def build_section(module: ModuleType, run: RunFolder, templates: Environment) ->
 
     It is drawn by the module's own `TEMPLATE` (text of Jinja), else by the file of the module's name in
     `templates/report/`. It is folded, under the heading `GROUP`, unless the module says `OPEN = True`. It is not drawn
-    where the model has a property `absent` that says why there is nothing to show.
+    if the model has a property `absent` that says why there is nothing to show.
     """
     name = _name(module)
     try:

@@ -149,7 +149,7 @@ class RunFolder:
 
     @property
     def is_virtual(self) -> bool:
-        """True where no target is a real node; before any is chosen, where the cluster has none."""
+        """True if no target is a real node; before any is chosen, if the cluster has none."""
         return self._in_rehearsal or (bool(self.target_names) and set(self.target_names) == set(self.virtual_targets))
 
     @property
@@ -159,7 +159,7 @@ class RunFolder:
 
     @property
     def doctors_word(self) -> DoctorsWord | None:
-        """Doctor's answer about what was not noticed; None where it was not asked, or the run passed."""
+        """Doctor's answer about what was not noticed; None if it was not asked, or the run passed."""
         return doctors_word(self.history, self.result.outcome)
 
     @property
@@ -185,7 +185,7 @@ class RunFolder:
     def fault_window(self, node: str | None = None) -> tuple[float, float] | None:
         """Return the time from the fault going in to its undo, in seconds since T+0.
 
-        It ends at the last record where no undo is on record. `node` None spans the faults of all nodes. None where no
+        It ends at the last record if no undo is on record. `node` None spans the faults of all nodes. None if no
         fault went in.
         """
         faults = [event for event in self.history.of(FaultInjected) if node in (None, event.target.node)]

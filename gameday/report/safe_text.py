@@ -31,7 +31,7 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return at most `longest` characters of the text, with the whole length where some are left out."""
+    """Return at most `longest` characters of the text, with the whole length if some are left out."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters in all)"
 
 

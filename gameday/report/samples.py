@@ -50,7 +50,7 @@ class Spread(BaseModel):
 class Statistics(BaseModel):
     """The statistics of one metric of one GPU.
 
-    Seconds out of band and gaps are over the whole run; None where they are unknown.
+    Seconds out of band and gaps are over the whole run; None if they are unknown.
     """
 
     metric: str
@@ -137,7 +137,7 @@ def spread(values: pd.Series, low: float, high: float) -> Spread | None:
 
 
 def parts(rows: pd.DataFrame, window: tuple[float, float] | None) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """Values before, during and after the fault; all of them 'before' where no fault went in."""
+    """Values before, during and after the fault; all of them 'before' if no fault went in."""
     start, end = window or (float("inf"), float("inf"))
     t, values = rows["t"], rows["value"]
     return values[t < start], values[(t >= start) & (t <= end)], values[t > end]

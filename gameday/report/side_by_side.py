@@ -27,7 +27,7 @@ _DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
 class Times(BaseModel):
-    """A time of both runs, seconds; None where a run did not measure it."""
+    """A time of both runs, seconds; None if a run did not measure it."""
 
     what: str
     first_s: float | None
@@ -40,7 +40,7 @@ class Times(BaseModel):
 
     @property
     def slower(self) -> str:
-        """Return the slower run by its letter; empty where they are alike, or one is not measured."""
+        """Return the slower run by its letter; empty if they are alike, or one is not measured."""
         if self.first_s is None or self.second_s is None:
             return ""
         quicker, slower = sorted((self.first_s, self.second_s))
@@ -50,7 +50,7 @@ class Times(BaseModel):
 
 
 class Expected(BaseModel):
-    """An expectation of the plan and both runs' verdicts; None where a run has none on it."""
+    """An expectation of the plan and both runs' verdicts; None if a run has none on it."""
 
     expectation: str = Field(description="targets are called by their number, since two runs may break other nodes")
     first: Verdict | None
@@ -63,7 +63,7 @@ class Expected(BaseModel):
 
 
 class Version(BaseModel):
-    """A version in both runs; empty where the run's history does not have it."""
+    """A version in both runs; empty if the run's history does not have it."""
 
     what: str
     first: str

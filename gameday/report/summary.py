@@ -43,7 +43,7 @@ class DurationKind(StrEnum):
 
 
 class RunDuration(BaseModel):
-    """A duration in seconds; None where it was not measured. `bound` is the plan's, as shown to people."""
+    """A duration in seconds; None if it was not measured. `bound` is the plan's, as shown to people."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,7 +105,7 @@ class Summary(BaseModel):
 
 
 def virtual_words(virtual: Sequence[bool], what: str = "game-days") -> str:
-    """Return that the GPUs were virtual, and of how many game-days or nodes if not of all; empty where all were real.
+    """Return that the GPUs were virtual, and of how many game-days or nodes if not of all; empty if all were real.
 
     Args:
         virtual: Of each game-day or node whether its GPUs are virtual.
@@ -117,7 +117,7 @@ def virtual_words(virtual: Sequence[bool], what: str = "game-days") -> str:
 
 
 def read_summary(folder: Path) -> Summary | None:
-    """The summary in a run folder's report.json; None where there is none that can be read. Never raises."""
+    """The summary in a run folder's report.json; None if there is none that can be read. Never raises."""
     path = folder / "report.json"
     try:
         if path.stat().st_size > LARGEST_BYTES:
@@ -130,7 +130,7 @@ def read_summary(folder: Path) -> Summary | None:
 def _at_the_head(path: Path) -> object:
     """Return the summary from the file's beginning alone, if it is there: a season's reports are a gigabyte.
 
-    None where it is elsewhere, or is longer than what was read.
+    None if it is elsewhere, or is longer than what was read.
     """
     with open_plain(path) as file:
         head = file.read(_HEAD_BYTES).decode("utf-8", "ignore")

@@ -204,7 +204,7 @@ def _offers_its_gpus(work: EpisodeWork) -> bool:
 
 
 def _send_to_each(work: EpisodeWork, step: Repair, attempt: Attempt, devices: Sequence[str | None]) -> tuple[str, str]:
-    """Send an agent for each GPU, or for the node where the device is None; return as `_repair_each_gpu` does."""
+    """Send an agent for each GPU, or for the node if the device is None; return as `_repair_each_gpu` does."""
     evidence: list[str] = []
     for index, device in enumerate(devices):
         name = f"gd-{work.episode.id}-r{step.number}-{index}"

@@ -22,7 +22,7 @@ class RepairApi(ExplainedApi):
         super().__init__(kubernetes.api, kubernetes.profile.namespace, MANAGER)
 
     def node(self, name: str) -> dict[str, Any] | None:
-        """Read a node; return None where there is none of that name."""
+        """Read a node; return None if there is none of that name."""
         return self.get(node_path(name))
 
     def event(self, node: str, uid: str, reason: str, message: str, *, warning: bool = False) -> None:

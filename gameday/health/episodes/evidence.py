@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 
 
 def with_log(evidence: str, pod: str, log: str) -> str:
-    """Return the evidence with the end of one more agent's log; the oldest are dropped where all grow too large."""
+    """Return the evidence with the end of one more agent's log; the oldest are dropped if all grow too large."""
     bundle = _read(evidence)
     logs = {**bundle.get("logs", {}), pod: log[-_LOG_CHARACTERS:]}
     text = json.dumps({**bundle, "logs": logs})

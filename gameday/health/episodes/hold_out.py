@@ -113,7 +113,7 @@ class HoldOutPool:
         self._reported = set(missing)
 
     def _write(self, swap: Swap) -> bool:
-        """Write taint and annotation together; return False where somebody wrote the spare since it was seen."""
+        """Write taint and annotation together; return False if somebody wrote the spare since it was seen."""
         released = swap.move is Move.RELEASE
         taints = [one for one in map(dict, swap.spare.taints) if one["key"] != HOLD_OUT]
         if not released:

@@ -32,7 +32,7 @@ def give_back(api: RepairApi, seen: NodeSeen, taint: Taint) -> None:
     """Take our taint, label and annotation off the node in one write, if nobody wrote it since it was read.
 
     Raises:
-        KubernetesError: Its status is 409 where somebody did.
+        KubernetesError: Its status is 409 if somebody did.
     """
     metadata = {**_marks(None, None), "resourceVersion": seen.version}
     patch = {"metadata": metadata, "spec": {"taints": seen.other_taints(taint) or None}}

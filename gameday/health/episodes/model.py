@@ -174,9 +174,9 @@ class Episode(_Record):
     boot: str
     """The bootID at the beginning."""
     gpus: int | None
-    """Number of physical GPUs that QA must count; None where that is unknown."""
+    """Number of physical GPUs that QA must count; None if that is unknown."""
     gpu_capacity: int | None
-    """Capacity of nvidia.com/gpu that the node must offer after a boot; None where it had none."""
+    """Capacity of nvidia.com/gpu that the node must offer after a boot; None if it had none."""
     opened: AwareDatetime
     cordoned: bool
     """The node was cordoned at the beginning, or since then: an uncordon is then a person's."""
@@ -187,7 +187,7 @@ class Episode(_Record):
     """The beginning of `state`."""
     drained: Scope = Scope.NOTHING
     drained_gpus: tuple[str, ...] = ()
-    """PCI addresses of the GPUs whose pods have left, where only these have."""
+    """PCI addresses of the GPUs whose pods have left, if only these have."""
     drain_failed: str = ""
     operands_away: tuple[str, ...] = ()
     """Labels of the GPU operator's operands that we sent away for a reset, and have to bring back."""
@@ -196,7 +196,7 @@ class Episode(_Record):
     act: Act | None = None
     ended: AwareDatetime | None = None
     why: str = ""
-    """The reason for the state, where it is withheld or an end."""
+    """The reason for the state, if it is withheld or an end."""
     notified: bool = False
     """The webhook has taken the evidence of a node that was handed over."""
     holder: str = ""
@@ -212,7 +212,7 @@ class Episode(_Record):
 
     @property
     def faulty_gpus(self) -> tuple[str, ...]:
-        """The GPUs of all faults, by PCI address; empty where a fault names none, or needs more than a reset."""
+        """The GPUs of all faults, by PCI address; empty if a fault names none, or needs more than a reset."""
         if any(fault.remedy not in (Remedy.GPU_RESET, Remedy.NONE) for fault in self.faults):
             return ()
         devices = dict.fromkeys(fault.device for fault in self.faults)

@@ -39,7 +39,7 @@ class NodeSeen:
     foreign: tuple[str, ...]
     """Taints of other quarantines, and a cordon, which a return leaves on the node."""
     faults: tuple[SeenFault, ...]
-    """The faults of its reason; empty where that is not readable."""
+    """The faults of its reason; empty if that is not readable."""
     gpus: int | None
     """Number of physical GPUs by its label, or else by its capacity."""
     gpu_capacity: int | None
@@ -65,7 +65,7 @@ class NodeSeen:
         return [dict(one) for one in self.taints if not _is(dict(one), taint)]
 
     def is_back(self, capacity: int | None) -> bool:
-        """Return True where the node is Ready and offers a GPU capacity again, or more."""
+        """Return True if the node is Ready and offers a GPU capacity again, or more."""
         return self.ready and (not capacity or (self.offered_gpus or 0) >= capacity)
 
 

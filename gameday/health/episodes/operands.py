@@ -26,10 +26,10 @@ from gameday.values.nodes import Taint
 def send_operands_away(work: EpisodeWork, within_s: float) -> str:
     """Send away the operands that keep GPUs open, and wait until their pods are gone.
 
-    None is moved where the node's taints would keep it away for good.
+    None is moved if the node's taints would keep it away for good.
 
     Returns:
-        Why no GPU can be reset; empty where the operands are away, or the operator has none on this node.
+        Why no GPU can be reset; empty if the operands are away, or the operator has none on this node.
 
     Raises:
         InterruptedStepError: The node is gone, or a person took over or stopped the repair.

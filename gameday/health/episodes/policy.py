@@ -29,7 +29,7 @@ class Bmc(DocumentModel):
     endpoint: Endpoint
     """A node's BMC: `{node}` in the URL is its name, like https://{node}.bmc.example."""
     system: Annotated[str, Field(pattern=r"^/redfish/v1/[A-Za-z0-9._~/-]+$", max_length=200)] | None = None
-    """Path of the ComputerSystem; null where the BMC has only one."""
+    """Path of the ComputerSystem; null if the BMC has only one."""
 
     def endpoint_of(self, node: str) -> Endpoint:
         """Return a node's own BMC."""
@@ -60,7 +60,7 @@ class Rung(DocumentModel):
 
     @property
     def needs_all_pods_gone(self) -> bool:
-        """True where every pod with a controller has to leave before, and not only those with GPUs."""
+        """True if every pod with a controller has to leave before, and not only those with GPUs."""
         if self.repair in (POWER_CYCLE, RESTART_WORKLOAD):
             return self.repair == POWER_CYCLE
         return remediation_for(self.repair).takes_node_down
@@ -102,7 +102,7 @@ class QaGate(NodeProof):
 
     @property
     def needs_idle_gpus(self) -> bool:
-        """True where the proof would disturb work on the node, or be disturbed by it."""
+        """True if the proof would disturb work on the node, or be disturbed by it."""
         return self.burn_in is not None or self.floors.memory_free_mib is not None
 
 
@@ -181,7 +181,7 @@ class RepairPolicy(DocumentModel):
         return self
 
     def first_rung(self, remedy: Remedy) -> int | None:
-        """Return the index of the rung that a fault's remedy begins with; None where only a person can help."""
+        """Return the index of the rung that a fault's remedy begins with; None if only a person can help."""
         wanted = _FIRST_RUNG.get(remedy)
         names = [rung.repair for rung in self.ladder]
         if wanted in names:

@@ -37,7 +37,7 @@ class EpisodeStore:
         self._path = f"/api/v1/namespaces/{api.namespace}/configmaps"
 
     def read(self, node: str) -> Stored | None:
-        """Return a node's record; None where there is none, or none that can be read."""
+        """Return a node's record; None if there is none, or none that can be read."""
         found = self._api.get(f"{self._path}/{record_name(node)}")
         return stored(found) if found else None
 
@@ -72,7 +72,7 @@ class EpisodeStore:
             return _readable(self._api.request("PATCH", f"{self._path}/{name}", patch))
 
     def evidence(self, node: str) -> str:
-        """Return the evidence beside a record; empty where there is none."""
+        """Return the evidence beside a record; empty if there is none."""
         found = self._api.get(f"{self._path}/{record_name(node)}")
         return str((found or {}).get("data", {}).get(_EVIDENCE, ""))
 
@@ -103,7 +103,7 @@ def record_metadata(name: str) -> dict[str, Any]:
 
 
 def stored(configmap: dict[str, Any]) -> Stored | None:
-    """Return the record of a ConfigMap's JSON; None where it holds none that can be read."""
+    """Return the record of a ConfigMap's JSON; None if it holds none that can be read."""
     try:
         episode = Episode.model_validate_json((configmap.get("data") or {}).get(_RECORD, ""))
     except ValidationError:

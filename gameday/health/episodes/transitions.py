@@ -87,7 +87,7 @@ Step = Drain | Repair | Validate | Return | HandOver | Cancel | NodeGone
 
 
 def needs_episode(seen: NodeSeen, last: Episode | None) -> bool:
-    """Return True where a node needs an episode that it does not have: it is tainted for faults no episode knows."""
+    """Return True if a node needs an episode that it does not have: it is tainted for faults no episode knows."""
     if not seen.ours or not seen.faults:
         return False
     if last is None or last.uid != seen.uid:
@@ -132,7 +132,7 @@ def next_step(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now
 
     Args:
         episode: The record, with all that is on the node absorbed.
-        seen: The node; None where there is none of that name.
+        seen: The node; None if there is none of that name.
         policy: The rules.
         now: The present moment.
     """
@@ -144,7 +144,7 @@ def next_step(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now
 
 
 def _drain_before(episode: Episode, scope: Scope, before: str) -> Drain | None:
-    """Return the drain that is still to be done; None where these pods have left."""
+    """Return the drain that is still to be done; None if these pods have left."""
     enough = episode.drained in (scope, Scope.ALL_PODS)
     if scope is Scope.FAULTY_GPU:
         known = episode.drained is scope and set(episode.faulty_gpus) <= set(episode.drained_gpus)
@@ -161,7 +161,7 @@ def _scope_of(rung: Rung, episode: Episode, policy: RepairPolicy) -> Scope:
 
 
 def _in_progress(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | None:
-    """Return the step that goes on with what was begun; None where a rung is to be chosen."""
+    """Return the step that goes on with what was begun; None if a rung is to be chosen."""
     if episode.act and episode.act.kind is ActKind.HAND_OVER:
         return HandOver(episode.why)
     if episode.drain_failed:
@@ -186,7 +186,7 @@ def _taken_over(episode: Episode, seen: NodeSeen) -> Step | None:
 
 
 def _proof(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | None:
-    """Return the step that the newest QA leads to; None where it failed."""
+    """Return the step that the newest QA leads to; None if it failed."""
     runs = [run for run in episode.qa if run.attempt == len(episode.attempts)]
     if not runs and policy.qa.needs_idle_gpus and (drain := _drain_before(episode, Scope.GPU_PODS, "QA")):
         return drain
@@ -200,7 +200,7 @@ def _proof(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | Non
 
 
 def is_proved(episode: Episode, seen: NodeSeen) -> bool:
-    """Return True where a passed QA is a proof of the node as it is now."""
+    """Return True if a passed QA is a proof of the node as it is now."""
     if not episode.qa or not episode.attempts:
         return False
     run, faults = episode.qa[-1], episode.faults
@@ -269,7 +269,7 @@ def _after_last(episode: Episode, policy: RepairPolicy) -> int:
 
 
 def begin(episode: Episode, step: Step, seen: NodeSeen, now: datetime) -> Episode:
-    """Return the episode with the intent of a step; the very same one where the step is in progress already."""
+    """Return the episode with the intent of a step; the very same one if the step is in progress already."""
     match step:
         case Drain(scope=scope):
             begun = _begin_drain(episode, scope, now)
@@ -348,7 +348,7 @@ def sent(episode: Episode, name: str, uid: str) -> Episode:
 
 
 def end_drain(episode: Episode, scope: Scope, why_not: str, now: datetime) -> Episode:
-    """Return the episode after a drain; `why_not` is empty where the pods are gone."""
+    """Return the episode after a drain; `why_not` is empty if the pods are gone."""
     update: dict[str, Any] = {"act": None, "drain_failed": why_not}
     if not why_not:
         update["drained"] = scope
@@ -357,7 +357,7 @@ def end_drain(episode: Episode, scope: Scope, why_not: str, now: datetime) -> Ep
 
 
 def end_attempt(episode: Episode, why_not: str, detail: str, now: datetime) -> Episode:
-    """Return the episode after an attempt; `why_not` is empty where the rung did its work."""
+    """Return the episode after an attempt; `why_not` is empty if the rung did its work."""
     last = episode.attempts[-1]
     outcome = Outcome.FAILED if why_not else Outcome.PASSED
     ended = last.model_copy(update={"outcome": outcome, "ended": now, "why": why_not or detail})
@@ -366,7 +366,7 @@ def end_attempt(episode: Episode, why_not: str, detail: str, now: datetime) -> E
 
 
 def end_qa(episode: Episode, why_not: str, detail: str, now: datetime) -> Episode:
-    """Return the episode after QA; `why_not` is empty where it passed."""
+    """Return the episode after QA; `why_not` is empty if it passed."""
     outcome = Outcome.FAILED if why_not else Outcome.PASSED
     ended = episode.qa[-1].model_copy(update={"outcome": outcome, "ended": now, "why": why_not or detail})
     update = {"act": None, "qa": (*episode.qa[:-1], ended)}
@@ -386,6 +386,6 @@ def withheld(episode: Episode, why: str, now: datetime) -> Episode:
 
 
 def marks_of(episode: Episode) -> str | None:
-    """Return the value of the node's label; None where it carries none."""
+    """Return the value of the node's label; None if it carries none."""
     labelled = episode.state.is_repair or episode.state in (State.HANDED_OVER, State.WITHHELD)
     return str(episode.state) if labelled else None

@@ -115,7 +115,7 @@ class EpisodeWork:
         self._stack.close()
 
     def _take_claim(self) -> None:
-        """Take the claim, after a dead holder's time where there is one."""
+        """Take the claim, after a dead holder's time if there is one."""
         deadline = time.monotonic() + 2 * self.settings.claim.total_seconds()
         while not self._claim.try_take():
             if time.monotonic() > deadline:
@@ -143,7 +143,7 @@ class EpisodeWork:
         return self._stored.episode
 
     def node(self) -> NodeSeen | None:
-        """Return the node as it was last seen; None where it is gone."""
+        """Return the node as it was last seen; None if it is gone."""
         found: NodeSeen | None = self._follower.named(self._node)
         return found
 
@@ -168,12 +168,12 @@ class EpisodeWork:
         return transitions.next_step(self.episode, seen, self.policy, _now())
 
     def is_to_return(self, seen: NodeSeen | None) -> bool:
-        """Return True where the node, as it is seen, is to be given back, or was just now. Raises LeaseLostError."""
+        """Return True if the node, as it is seen, is to be given back, or was just now. Raises LeaseLostError."""
         self.check_claim()
         return isinstance(self._next(seen), transitions.Return)
 
     def begin(self, step: transitions.Step) -> bool:
-        """Write the intent of a step, and show it on the node; return False where it was in progress already."""
+        """Write the intent of a step, and show it on the node; return False if it was in progress already."""
         seen = self.node()
         if seen is None:
             raise InterruptedStepError
@@ -217,7 +217,7 @@ class EpisodeWork:
         self._stored = found
 
     def check_claim(self) -> None:
-        """Raise LeaseLostError where another process may work on the episode by now."""
+        """Raise LeaseLostError if another process may work on the episode by now."""
         if not self._claim.is_held:
             raise LeaseLostError(f"the claim on node {self._node} is lost: another process may repair it")
 
@@ -261,7 +261,7 @@ class EpisodeWork:
     ) -> AgentResult | None:
         """Send an agent, or find the one that was sent, and wait for its result; None without one in time.
 
-        Arguments and errors are those of `wait`; also raises KubernetesError where the pod cannot be made.
+        Arguments and errors are those of `wait`; also raises KubernetesError if the pod cannot be made.
         """
         if not self.send(name, task, within_s):
             return None
@@ -302,11 +302,11 @@ class EpisodeWork:
         return pod is not None and pod.ended
 
     def result_of(self, name: str) -> AgentResult | None:
-        """Return an agent's result; None where it has left none."""
+        """Return an agent's result; None if it has left none."""
         return termination_message(self.pods, name)
 
     def keep_log(self, name: str) -> str:
-        """Return an agent's log, and keep its end as evidence; empty where it cannot be read any more."""
+        """Return an agent's log, and keep its end as evidence; empty if it cannot be read any more."""
         try:
             log = self.kubernetes.pod_log(name)
         except AdapterError:
@@ -325,6 +325,6 @@ def _now() -> datetime:
 
 
 def budget_left_s(began: datetime, within: timedelta) -> float:
-    """Return the seconds left of a budget; all of it where the clock was set back meanwhile."""
+    """Return the seconds left of a budget; all of it if the clock was set back meanwhile."""
     left = (began + within - _now()).total_seconds()
     return max(0.0, min(left, within.total_seconds()))

@@ -20,7 +20,7 @@ _LONGEST_NODE_NAME = 253
 def alert_signals(
     policy: Policy, labels: Mapping[str, str], annotations: Mapping[str, str], starts_at: datetime
 ) -> Iterator[Signal]:
-    """Yield the signal of an alert that fires; none where no rule is about it, or it names no node."""
+    """Yield the signal of an alert that fires; none if no rule is about it, or it names no node."""
     name, seen = labels.get("alertname", ""), datetime.now(UTC)
     text = (annotations.get("summary") or annotations.get("description") or "")[:_LONGEST_TEXT]
     identity = json.dumps([sorted(labels.items()), int(starts_at.timestamp() * 1000)])
@@ -79,7 +79,7 @@ class AlertWebhook(Source):
             options: The address, and who may send.
             policy: The policy whose alert rules decide.
             on_signal: Takes the signals.
-            on_trouble: Called where alerts may be missing.
+            on_trouble: Called if alerts may be missing.
 
         Raises:
             OSError: The port cannot be bound.

@@ -65,8 +65,8 @@ def build_sources(
         api: The API server.
         since: Returns the Unix ns from which on a kind of signal is to be read.
         on_signal: Takes the signals.
-        on_read: Called where a source knows that its signals are complete up to a moment, Unix ns.
-        on_trouble: Called where alerts may be missing from what the webhook brings.
+        on_read: Called if a source knows that its signals are complete up to a moment, Unix ns.
+        on_trouble: Called if alerts may be missing from what the webhook brings.
 
     Raises:
         OSError: The webhook's port cannot be bound.

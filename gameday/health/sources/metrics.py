@@ -1,7 +1,7 @@
 """PromQL expressions as signals: a series that an expression returns is a bad node, from its first point on.
 
 Each poll reads a range, not a moment: what came and went while Prometheus or this process was away is found later, and
-the beginning of a series is known. A hole in a series is no end of it where Prometheus itself has a hole.
+the beginning of a series is known. A hole in a series is no end of it if Prometheus itself has a hole.
 """
 
 from __future__ import annotations

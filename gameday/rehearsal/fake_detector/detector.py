@@ -31,7 +31,7 @@ from kubesim.kubeconfig import Kubeconfig
 log = logging.getLogger(__name__)
 
 _UNPUBLISHED = timedelta(seconds=2)
-"""Latency of an effect for which none is published; a quarter of the effect's bound where that is shorter."""
+"""Latency of an effect for which none is published; a quarter of the effect's bound if that is shorter."""
 _TRY_AGAIN_S = 1.0
 
 
@@ -114,7 +114,7 @@ class FakeDetector:
         self._keep(asyncio.create_task(self._repair(self._repairer, node, kind, pci)))
 
     async def _repair(self, repairer: FakeRepairer, node: str, kind: RepairKind, pci: str) -> None:
-        """Repair the node; where that fails its quarantine stays, until what the rule ends with happens."""
+        """Repair the node; if that fails its quarantine stays, until what the rule ends with happens."""
         await repairer.repair(node, kind, pci, partial(self._give_back, node))
         self._in_repair.discard(node)
 

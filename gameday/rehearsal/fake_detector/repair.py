@@ -50,7 +50,7 @@ class FakeRepairer:
         Args:
             node: The quarantined node.
             kind: The repair: a reboot, or the reset of one GPU.
-            pci: PCI address of the faulty GPU; empty where the cause names none.
+            pci: PCI address of the faulty GPU; empty if the cause names none.
             give_back: Takes the quarantine off.
         """
         try:
@@ -101,7 +101,7 @@ class FakeRepairer:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _reset(self, node: str, pci: str) -> None:
-        """Reset the GPU with persistence mode off meanwhile. Raises HostError where nvidia-smi refuses."""
+        """Reset the GPU with persistence mode off meanwhile. Raises HostError if nvidia-smi refuses."""
         await self._run(node, ["nvidia-smi", "-i", pci, "-pm", "0"])
         reset = await self._run(node, ["nvidia-smi", "--gpu-reset", "-i", pci])
         await self._run(node, ["nvidia-smi", "-i", pci, "-pm", "1"])
@@ -109,7 +109,7 @@ class FakeRepairer:
             raise HostError(f"nvidia-smi refused to reset GPU {pci}: {reset.output_line}")
 
     async def _validate(self, node: str) -> None:
-        """Test the repaired machine. Raises HostError where a test fails, or none could be run."""
+        """Test the repaired machine. Raises HostError if a test fails, or none could be run."""
         tested = await self._run(node, _VALIDATION)
         if tested.exit_status != 0:
             said = f"{' '.join(_VALIDATION)} ended with {tested.exit_status}: {tested.output_line}"

@@ -209,7 +209,7 @@ class ControlPlane:
 
         Args:
             settings: The settings from now on.
-            kept: Programs that restart only where the settings change them.
+            kept: Programs that restart only if the settings change them.
 
         Raises:
             ChildError: A component does not start.

@@ -1,4 +1,4 @@
-"""The choice of control-plane programs: the user's own where they fit, else those that `make lab` built.
+"""The choice of control-plane programs: the user's own if they fit, else those that `make lab` built.
 
 Only the standard library is imported here: `scripts/build_lab.py` asks this
 module before there is a virtual environment.

@@ -90,7 +90,7 @@ class LabSettings(DocumentModel):
         return [*dra, *([interval] if self.topology else [])]
 
     def for_nodes(self, nodes: int) -> LabSettings:
-        """Return the settings for so many virtual nodes, whose Leases last longer where they are many.
+        """Return the settings for so many virtual nodes, whose Leases last longer if they are many.
 
         What was asked for stays. A stock controller-manager takes the first taint off nine nodes a second.
         """

@@ -32,7 +32,7 @@ class ComponentStatus:
 
 
 def ask(folder: Path) -> list[ComponentStatus]:
-    """Return the components' states in the order of their start; empty where nothing has been started.
+    """Return the components' states in the order of their start; empty if nothing has been started.
 
     `folder` is the control plane's.
     """

@@ -179,7 +179,7 @@ class Supervisor:
                 os.close(pidfd)
 
     def _wait_s(self) -> float | None:
-        """Return the time until something is due, None where nothing is: the soonest decides."""
+        """Return the time until something is due, None if nothing is: the soonest decides."""
         waits = [_WEIGHED_EVERY_S for one in self._supervised.values() if one.facts.memory_limit_bytes and one.pid]
         for one in self._supervised.values():
             if one.resume_at is not None:

@@ -39,7 +39,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(store: Store, token: str | None = None) -> web.Application:
-    """Return the server of a store; a push has to show the bearer token where there is one."""
+    """Return the server of a store; a push has to show the bearer token if there is one."""
     app = web.Application(client_max_size=_LARGEST_PUSH, middlewares=[_bad_requests])
     app[STORE] = store
     app[TOKEN] = token
@@ -150,7 +150,7 @@ async def _query_range(request: web.Request) -> web.Response:
 
 
 def _range(request: web.Request) -> tuple[int, int]:
-    """Start inclusive, end exclusive; as Loki, the last hour where nothing is said."""
+    """Start inclusive, end exclusive; as Loki, the last hour if nothing is said."""
     now = time.time_ns()
     end = times.nanoseconds(request.query["end"]) if "end" in request.query else now
     since = times.duration(request.query["since"]) if "since" in request.query else _HOUR_NS

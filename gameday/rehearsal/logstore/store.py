@@ -176,7 +176,7 @@ class Store:
 
 
 def keep(query: Query, stream: Mapping[str, str], entry: Entry) -> Found | None:
-    """The entry as a query shows it, or None where the query does not want it. The stream is already selected."""
+    """The entry as a query shows it, or None if the query does not want it. The stream is already selected."""
     labels = {**stream, **dict(entry.metadata)} if entry.metadata else stream
     if not query.keeps(entry.line, labels):
         return None

@@ -25,7 +25,7 @@ from kubesim.private_file import write_private
 log = logging.getLogger(__name__)
 
 _DEFAULT_TOKEN_S = 3600
-"""ServiceAccountTokenProjection.expirationSeconds where the volume names none (kubernetes.io, Projected Volumes)."""
+"""ServiceAccountTokenProjection.expirationSeconds if the volume names none (kubernetes.io, Projected Volumes)."""
 _RENEWED_AFTER = 0.8
 """Share of a token's lifetime after which a kubelet asks for the next (pkg/kubelet/token/token_manager.go)."""
 _TRY_AGAIN_S = (1.0, 60.0)
@@ -46,7 +46,7 @@ class ApiAddress:
 
 
 def token_volume(pod: Object) -> Object | None:
-    """Return the volume of the pod's spec that holds a service account's token; None where it has none."""
+    """Return the volume of the pod's spec that holds a service account's token; None if it has none."""
     volumes = pod["spec"].get("volumes") or ()
     return next((volume for volume in volumes if _token_source(volume) is not None), None)
 

@@ -113,7 +113,7 @@ class Components:
         return {"cgroup.freeze": f"{frozen:d}\n", "cgroup.events": f"populated 1\nfrozen {frozen:d}\n"}.get(name)
 
     def write(self, path: str, content: str) -> None:
-        """Write a cgroup file; raises HostError where the kernel would refuse."""
+        """Write a cgroup file; raises HostError if the kernel would refuse."""
         found = self._at(path)
         if found is None or found[1] != "cgroup.freeze":
             raise HostError(f"{path}: No such file or directory (ENOENT)")

@@ -173,7 +173,7 @@ class SimulatedProcess:
 async def start_container(
     pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
 ) -> ContainerProcess:
-    """Start the container; raises PodConfigError, and OSError where no process can be started."""
+    """Start the container; raises PodConfigError, and OSError if no process can be started."""
     if not is_agent(container):
         return _simulated(pod, container, CudaLibrary(container, sandbox, next(_pids)))
     environment = sandbox.environment(

@@ -22,7 +22,7 @@ _WORDS = {
 
 
 class CudaLibrary:
-    """The library in one simulated process: inactive where its container does not preload it, or has no such file."""
+    """The library in one simulated process: inactive if its container does not preload it, or has no such file."""
 
     def __init__(self, container: Object, sandbox: Sandbox, pid: int) -> None:
         variables = {one["name"]: str(one.get("value") or "") for one in container.get("env") or ()}
@@ -45,7 +45,7 @@ class CudaLibrary:
         return (f"ERROR: ld.so: object '{preload}' from LD_PRELOAD cannot be preloaded ({why}): ignored.",)
 
     def felt(self) -> CudaSwitch | None:
-        """Return the value by which the process's next CUDA call fails; None where it succeeds."""
+        """Return the value by which the process's next CUDA call fails; None if it succeeds."""
         value = self._value()
         return value if value and (value.for_new_processes or value.mark != self._mark_at_start) else None
 

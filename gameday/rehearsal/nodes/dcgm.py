@@ -54,7 +54,7 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Field:
-    """A field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double.
+    """A field; `read` gives a (nodes, gpus) array, of floats only if DCGM's own type is double.
 
     Without `read` the model's GPUs do not have it, or nobody knows: it is blank until a value is injected.
     """
@@ -218,7 +218,7 @@ class DcgmCache:
         return field in self._watched and bool(self.exporting[node])
 
     def xid_counts(self, cell: Cell) -> Counter[int]:
-        """Return how often each code came to this GPU within the exporter's window; 0 counts where it was injected."""
+        """Return how often each code came to this GPU within the exporter's window; 0 counts if it was injected."""
         since = self.clock() - XID_WINDOW_S
         self._xids[cell] = [(at, code) for at, code in self._xids.get(cell, []) if at > since]
         return Counter(code for _, code in self._xids[cell])
@@ -278,7 +278,7 @@ class DcgmCache:
         return values
 
     def latest(self, cell: Cell, field: int) -> float | None:
-        """Return a cached value; None where the field is blank (nothing there, a lost GPU)."""
+        """Return a cached value; None if the field is blank (nothing there, a lost GPU)."""
         if injected := self._live(field).get(cell):
             return injected.value
         if field not in BY_ID or not self.shown(BY_ID[field])[cell]:

@@ -51,7 +51,7 @@ class GpuDevices:
     def allocate(self, wants: Sequence[tuple[GpuHolder, int]], exclusive_cpus: Mapping[str, int] | None = None) -> None:
         """Give every container its GPUs, the lowest free ones, or none at all. Raises PodRejectedError.
 
-        `exclusive_cpus`: how many each container gets for itself, where the Topology Manager's policy is
+        `exclusive_cpus`: how many each container gets for itself, if the Topology Manager's policy is
         single-numa-node; None: its policy is none.
         """
         total = sum(number for _, number in wants)
@@ -100,7 +100,7 @@ class GpuDevices:
         return chosen
 
     def give(self, wants: Sequence[tuple[GpuHolder, Sequence[int]]]) -> None:
-        """Give every container these very GPUs, or none at all. Raises ClaimError where another pod has one.
+        """Give every container these very GPUs, or none at all. Raises ClaimError if another pod has one.
 
         Two pods cannot share a claim here: the model has one holder for each GPU.
         """

@@ -172,7 +172,7 @@ def devices_for(claim: Object, pod: Object, node: str) -> list[tuple[str, str]]:
 
 
 def container_of(pod: Object, claim: str, request: str) -> str | None:
-    """Return the first container that uses this request of the pod's claim; None where none does."""
+    """Return the first container that uses this request of the pod's claim; None if none does."""
     for container in [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]:
         for used in (container.get("resources") or {}).get("claims") or ():
             if used["name"] == claim and used.get("request") in (None, request):

@@ -1,6 +1,6 @@
 """dcgm-exporter's /metrics for all nodes at once, in Prometheus' text format: what the counters file names.
 
-Names, types and help texts are the file's. A line of it has no series where no
+Names, types and help texts are the file's. A line of it has no series if no
 GPU has the field, as with the real exporter; fields of NVSwitches and of
 single links have none here, because there is no such device.
 
@@ -27,7 +27,7 @@ from gameday.xid.catalogue import xids
 XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
 """The exporter's own metric: how often each Xid came within its window; 0 without the label `xid` if none did."""
 GPU_HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
-"""The exporter's own metric: DCGM's health watches, each a series of every GPU; 0 where it passes."""
+"""The exporter's own metric: DCGM's health watches, each a series of every GPU; 0 if it passes."""
 _PASSED = Incident(0, "DCGM_FR_OK")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -69,7 +69,7 @@ class Exposition:
         self._labels[flat] = f"{{{self._own[flat]}{pod}}} "
 
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
-        """Yield a piece per metric; only these nodes and metrics where given, unknown ones being no series."""
+        """Yield a piece per metric; only these nodes and metrics if given, unknown ones being no series."""
         self._cache.fleet.advance()
         wanted = self._cache.exporting.copy()
         if nodes is not None:

@@ -113,7 +113,7 @@ def container_environment(
 
 
 def _gets_driver(operator: GpuOperator, pod: Object, name: str) -> bool:
-    """Return True where a runtime brings the driver's libraries into a container without GPUs of its own."""
+    """Return True if a runtime brings the driver's libraries into a container without GPUs of its own."""
     if operator is GpuOperator.NONE:
         return True
     if operator is GpuOperator.NRI:

@@ -60,7 +60,7 @@ def children() -> dict[int, list[int]]:
 
 
 def descendants(pid: int, of: Mapping[int, list[int]]) -> Iterator[int]:
-    """Yield the processes below a process, where `of` maps each to its children."""
+    """Yield the processes below a process, if `of` maps each to its children."""
     waiting = list(of.get(pid, ()))
     while waiting:
         yield (found := waiting.pop())

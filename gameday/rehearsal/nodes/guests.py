@@ -161,7 +161,7 @@ class Instance(MachineListener):
             status = await _exit_of(process)
             self._last_exit = f"signal {-status}" if status < 0 else f"exit status {status}"
         finally:
-            self._kill()  # what is left where its launcher was killed
+            self._kill()  # what is left if its launcher was killed
             self._process = None
             await asyncio.wait({pumping}, timeout=_AFTER_GRACE_S)
             pumping.cancel()

@@ -92,7 +92,7 @@ class KernelLog:
         self._append(0, severity, text)
 
     def write(self, record: str) -> None:
-        """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
+        """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) if the kernel would.
 
         Rate limiting counts per open file, and each write here opens one, so only `off` swallows. A record that does
         not end with a newline stays open for continuation: no reader sees it before the next record is written.

@@ -27,7 +27,7 @@ class KmsgPipe:
     """
 
     def __init__(self, path: Path, log: KernelLog) -> None:
-        """Make the pipe. Raises OSError, also where there is something else of that name."""
+        """Make the pipe. Raises OSError, also if there is something else of that name."""
         if path.exists() and not stat.S_ISFIFO(path.stat().st_mode):
             raise FileExistsError(f"{path} is there and is no pipe: name another folder, or remove it")
         path.unlink(missing_ok=True)

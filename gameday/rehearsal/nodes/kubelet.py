@@ -37,7 +37,7 @@ _LAST_WORD_WITHIN_S = 1.0
 _GATE_POLL_S = 0.2
 POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE = "virtual-node.gameday.dev/pod-resources", "elsewhere"
 """The annotation of a node, and its value, whose kubelet has its socket of the pod-resources API below another
---root-dir, where no pod finds it."""
+--root-dir, if no pod finds it."""
 _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
 
 
@@ -171,7 +171,7 @@ class Kubelet(MachineListener):
         self.registered.set()
 
     async def _tell_status(self) -> None:
-        """Conditions always; the rest only where it changed. Raises ApiError."""
+        """Conditions always; the rest only if it changed. Raises ApiError."""
         machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
         changed = {key: value for key, value in machine.items() if self._sent_status.get(key) != value}
         status = {"conditions": self._conditions.document(self._not_ready), **changed}

@@ -123,7 +123,7 @@ class _Answer:
         self._left = _number(request, "limitBytes")
 
     async def send(self, response: web.StreamResponse, log: ContainerLog, lines: list[Line], position: int) -> None:
-        """Send the lines and, where asked, what comes at `position` and after. Raises ConnectionError."""
+        """Send the lines and, if asked, what comes at `position` and after. Raises ConnectionError."""
         await self._write(response, lines)
         while self._follow and self._left != 0:
             closed = log.closed  # asked before reading: what comes in between is read

@@ -57,7 +57,7 @@ class NodeLease:
             wait_s, pause_s = renew_s, _RETRY_S[0]
 
     async def renew(self) -> None:
-        """Renew once: one PUT, and more only where the Lease is new, gone, or written by somebody else.
+        """Renew once: one PUT, and more only if the Lease is new, gone, or written by somebody else.
 
         Raises ApiError. Whether the server has taken an unanswered renewal is not known; then the next PUT may be a
         conflict, after which the Lease is read again.

@@ -113,9 +113,9 @@ class Machine:
         self._in_cluster = True
         self.log = KernelLog(self._logged)
         self.components = Components(self._component_changed)
-        self.away: set[Component] = set()  # components whose pod does not run here, where a pod is needed
-        self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
-        self.lab_control: Path | None = None  # the lab's control socket, where the node is one of a lab's
+        self.away: set[Component] = set()  # components whose pod does not run here, if a pod is needed
+        self.hold_log_store: Callable[[bool], None] = lambda _: None  # set if a log store can be reached
+        self.lab_control: Path | None = None  # the lab's control socket, if the node is one of a lab's
         self.extra_files: dict[str, str] = {}
         self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
         self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units whose Requires= names it
@@ -328,7 +328,7 @@ class Machine:
         )
 
     def pci_remove(self, gpu: int) -> None:
-        """`echo 1 > …/remove`. Raises HostError where the real write would hang: the GPU is in use."""
+        """`echo 1 > …/remove`. Raises HostError if the real write would hang: the GPU is in use."""
         if self.gpu_users(gpu):
             name = self.gpus[gpu].sysfs_name
             self.log.driver(f"NVRM: Attempting to remove device {name} with non-zero usage count!", 3)

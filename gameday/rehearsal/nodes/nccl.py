@@ -116,7 +116,7 @@ def adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
 
 
 def socket_interface(machine: Machine, settings: dict[str, str]) -> str | None:
-    """NCCL takes only interfaces that are up and have an address; `lo` and docker* where there is no other."""
+    """NCCL takes only interfaces that are up and have an address; `lo` and docker* if there is no other."""
     wanted = settings.get("NCCL_SOCKET_IFNAME", "")
     up = [one.name for one in machine.network.interfaces.values() if one.up]
     return next((name for name in (*up, "lo") if _chosen(name, wanted)), None)

@@ -67,7 +67,7 @@ def leave(machine: Machine, unique_id: str, rank: int) -> None:
 
 
 def start_error(machine: Machine, order: AllReduceOverNodes) -> str:
-    """Return NCCL's words where it finds no interface or no adapter on this machine; empty where it begins."""
+    """Return NCCL's words if it finds no interface or no adapter on this machine; empty if it begins."""
     settings = variables(order)
     if socket_interface(machine, settings) is None:
         return _error("NCCL_ERROR_INVALID_USAGE: invalid usage", "Bootstrap : no socket interface found")
@@ -77,7 +77,7 @@ def start_error(machine: Machine, order: AllReduceOverNodes) -> str:
 
 
 def progress(communicator: Communicator) -> tuple[dict[str, Any], str]:
-    """Return the fields of a report that there are so far, and NCCL's error; empty where it goes on, or waits."""
+    """Return the fields of a report that there are so far, and NCCL's error; empty if it goes on, or waits."""
     if communicator.figures or (len(communicator.members) < communicator.ranks and not communicator.has_lost_one):
         return communicator.figures, ""
     if communicator.has_lost_one:

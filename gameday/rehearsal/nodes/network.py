@@ -172,7 +172,7 @@ class Network:
 
 
 def address_of(network: Network, interface: str) -> str:
-    """Return an interface's address. Raises HostError where there is no such interface."""
+    """Return an interface's address. Raises HostError if there is no such interface."""
     if interface not in network.interfaces:
         raise HostError(f"no socket can be bound to the interface {interface}: No such device")
     return network.interfaces[interface].address
@@ -193,7 +193,7 @@ def lost_share(interface: Interface) -> float:
 
 
 def limited_rate(interface: Interface) -> float:
-    """Return the rate that the interface's queue is held to, bytes a second; infinite where it is not."""
+    """Return the rate that the interface's queue is held to, bytes a second; infinite if it is not."""
     return _shaping(interface, interface.mtu)[0] or math.inf
 
 
@@ -209,7 +209,7 @@ def tcp_rate(sender: Interface, receiver: Interface) -> float:
 
 
 def round_trips(interface: Interface, count: int, every_s: float, size: int) -> Iterator[float | None]:
-    """Milliseconds of each ping through the interface's queue; None where it is lost. Only the way out is queued."""
+    """Milliseconds of each ping through the interface's queue; None if it is lost. Only the way out is queued."""
     options = interface.qdisc.options if interface.qdisc else {}
     dice = random.Random(f"{interface.mac}/{interface.packets}")  # noqa: S311 - a model's noise, not a secret
     interface.packets += count

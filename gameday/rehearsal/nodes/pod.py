@@ -63,11 +63,11 @@ class KubeletServices(Protocol):
 
     @property
     def dra(self) -> DraDriver | None:
-        """The node's DRA driver; None where it has none."""
+        """The node's DRA driver; None if it has none."""
 
     @property
     def topology(self) -> TopologyUpdater | None:
-        """The node's topology updater; None where it has none."""
+        """The node's topology updater; None if it has none."""
 
     @property
     def state_dir(self) -> Path:
@@ -350,7 +350,7 @@ class PodRunner:
             self._account.remove()
 
     async def _mount(self, account: ApiAccount) -> bool:
-        """Write the account's files once the server grants a token; False where the pod is to stop before."""
+        """Write the account's files once the server grants a token; False if the pod is to stop before."""
         pause_s = _MOUNT_BACKOFF_S[0]
         while not self._stopping.is_set():
             await self._kubelet.may_write()
@@ -373,14 +373,14 @@ class PodRunner:
         return ApiAccount(self.pod, folder, self._kubelet.api, self._kubelet.api_address)
 
     def _account_environment(self, container: Object) -> dict[str, str]:
-        """Return the variables that tell a container's process of the account, where the container mounts it."""
+        """Return the variables that tell a container's process of the account, if the container mounts it."""
         mounted = self._sandbox.rewritten(container, f"/{IN_CLUSTER_FOLDER}")
         if self._account is None or mounted == f"/{IN_CLUSTER_FOLDER}":
             return {}
         return {API_SERVER_VARIABLE: self._account.url, API_ACCOUNT_VARIABLE: mounted}
 
     async def _initialise(self, container: Container) -> bool:
-        """Run one init container until it succeeds; False where it will not."""
+        """Run one init container until it succeeds; False if it will not."""
         if container.ended and container.ended.exit_code == 0:
             return True
         await self._supervise(container, policy="Never" if self.state.policy == "Never" else "OnFailure")
@@ -508,7 +508,7 @@ class PodRunner:
                         log.error("pod %s: status refused: %s", self.key, error)
                         return
                     # Anything else passes: also 403, which an API server says until it has read its own RBAC rules,
-                    # and 409, which the watch ends where another pod has taken the name.
+                    # and 409, which the watch ends if another pod has taken the name.
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _WRITE_BACKOFF_S[1])
 

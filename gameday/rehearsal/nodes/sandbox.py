@@ -116,7 +116,7 @@ class Sandbox:
         return self.root / f"{container['name']}-{restarts}.log"
 
     def termination_message(self, container: Object, restarts: int, *, failed: bool) -> str:
-        """The termination file's text, else the end of a failed container's log where its policy asks for it."""
+        """The termination file's text, else the end of a failed container's log if its policy asks for it."""
         message = _tail(self.termination_log(container, restarts), TERMINATION_MESSAGE_BYTES, from_start=True)
         if message or not failed or container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
             return message
@@ -128,7 +128,7 @@ class Sandbox:
 
 
 def _metadata(path: str, meta: Object) -> str | None:
-    """Return what a field path like `metadata.annotations['key']` names; empty where it is not set, None for others."""
+    """Return what a field path like `metadata.annotations['key']` names; empty if it is not set, None for others."""
     found = _METADATA.fullmatch(path)
     return str((meta.get(found["kind"]) or {}).get(found["key"]) or "") if found else None
 

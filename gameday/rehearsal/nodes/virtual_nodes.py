@@ -112,7 +112,7 @@ class VirtualNodes:
         self.kubelets: dict[str, Kubelet] = {}
         self.worked_on: set[str] = set()
         """Names of the nodes on which a game-day has had a pod."""
-        self.guests: Guests | None = None  # set where a guest watches
+        self.guests: Guests | None = None  # set if a guest watches
 
     @asynccontextmanager
     async def joined(
@@ -122,7 +122,7 @@ class VirtualNodes:
 
         `api_address` is the API server's for pods that have an account there, `hosts_url` where agents reach the hosts,
         `kubelet_port` the kubelet port of the Nodes, if there is one.
-        Raises ApiError where the cluster does not say its version, ExceptionGroup where a background task fails,
+        Raises ApiError if the cluster does not say its version, ExceptionGroup if a background task fails,
         which is a bug.
         """
         events = EventRecorder(api, "kubelet")

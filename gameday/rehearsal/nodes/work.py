@@ -97,7 +97,7 @@ class ModelWork:
         self._machine.fleet.set_work_load(self._cell, utilization)
 
     def report(self) -> WorkReport:  # noqa: PLR0911 - one for each kind of order
-        """Return a report; it has an `error` where the work cannot go on."""
+        """Return a report; it has an `error` if the work cannot go on."""
         seconds = round(self._now() - self._began, 3)
         if why := self._why_over():
             return WorkReport(seconds=seconds, error=why)
@@ -202,7 +202,7 @@ _SINGLE_SHARE = 67 / 989
 
 
 async def run_work(machine: Machine, gpu: int, order: WorkOrder) -> AsyncGenerator[WorkReport, None]:
-    """Reports until the work ends by itself, or the generator is closed. Raises HostError where it cannot begin."""
+    """Reports until the work ends by itself, or the generator is closed. Raises HostError if it cannot begin."""
     if gpu in machine.works:
         raise HostError(f"GPU {gpu} of {machine.name} has work already")
     if machine.fleet.lost[machine.cell(gpu)]:

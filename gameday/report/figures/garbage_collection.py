@@ -34,7 +34,7 @@ _GOAL = "go_gc_heap_goal_bytes"
 _PERCENT = "go_gc_gogc_percent"
 _LIMIT = "go_gc_gomemlimit_bytes"
 _NO_LIMIT = float(2**62)
-"""A memory limit above it is none: Go's runtime shows 2^63 - 1 where none is set."""
+"""A memory limit above it is none: Go's runtime shows 2^63 - 1 if none is set."""
 _MIB = 2**20
 
 
@@ -51,7 +51,7 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
 def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
     cycles, allocated = _rates(_of(rows, _CYCLES)), _rates(_of(rows, _ALLOCATED))
     yield from _figure("collections in a second", "", cycles)
-    # By what was allocated, two runs compare even where a busy machine served one of them fewer requests.
+    # By what was allocated, two runs compare even if a busy machine served one of them fewer requests.
     yield from _figure("collections for each GiB allocated", "", cycles / (allocated[allocated > 0] / 2**30))
     yield from _figure("share of CPU spent on collections", "%", 100 * _gc_share(rows))
     yield from _figure("live heap under load", "MiB", _by_server(rows, _LIVE, "median") / _MIB)

@@ -29,7 +29,7 @@ class ActionsSection(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows or self.proposed else "nobody has written down yet what is to be done"
 
 

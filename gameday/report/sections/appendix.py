@@ -33,7 +33,7 @@ class Appendix(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             ""
             if self.lines or self.events or self.guest

@@ -39,7 +39,7 @@ PRODUCT_LABELS = {
 
 
 class BoundedRow(BaseModel):
-    """`planned` is the most the plan allows; empty where it sets no limit. `over` None: not measured."""
+    """`planned` is the most the plan allows; empty if it sets no limit. `over` None: not measured."""
 
     what: str
     planned: str

@@ -37,7 +37,7 @@ class Canaries(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows else "no canary job ran beside this fault"
 
 

@@ -60,7 +60,7 @@ class Break(BaseModel):
 
 
 class HopRow(BaseModel):
-    """`start_s` to `end_s` after the fault is the time this hop took; None where it was not seen."""
+    """`start_s` to `end_s` after the fault is the time this hop took; None if it was not seen."""
 
     hop: str
     at: datetime | None
@@ -102,11 +102,11 @@ def _chain(run: RunFolder, node: str | None) -> Chain:
     rows = [_row(hop, seen, zero) for hop in Hop]
     took = {row.hop: row.took_s for row in rows if row.took_s is not None and row.hop != Hop.WRITTEN}
     breaks = _breaks(run, node, seen) if zero else ()
-    # The slowest of the hops that came is no news where others did not come.
+    # The slowest of the hops that came is no news if others did not come.
     slowest = max(took, key=lambda hop: took[hop]) if took and not breaks else None
     rows = [row.model_copy(update={"slowest": row.hop == slowest}) for row in rows]
     ends = [row.end_s for row in rows if row.end_s is not None]
-    # An unseen hop is shown as such; but where nothing was seen at all there is no chain to draw.
+    # An unseen hop is shown as such; but if nothing was seen at all there is no chain to draw.
     total_s = max(ends, default=None)
     return Chain(
         node=node,
@@ -134,7 +134,7 @@ def _breaks(run: RunFolder, node: str | None, seen: Collection[Hop]) -> tuple[Br
 
 
 def _with_pods(run: RunFolder, chain: Chain) -> Chain:
-    """The chain with what pods did about it, where any did: the first GPU pod that left between taint and recovery.
+    """The chain with what pods did about it, if any did: the first GPU pod that left between taint and recovery.
 
     Not counted into the chain's length: how long a pod takes to go is the pod's own affair.
     """

@@ -43,7 +43,7 @@ class Comparison(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             "" if len(self.runs) > 1 else "no earlier run of this plan has a readable report beside this run's folder"
         )
@@ -62,7 +62,7 @@ def build(run: RunFolder) -> Comparison:
 
 
 def _plan_diff(before: str, now: str) -> tuple[str, ...]:
-    """Return the difference of two plans; empty where one is unknown, or longer than any a person wrote."""
+    """Return the difference of two plans; empty if one is unknown, or longer than any a person wrote."""
     if not before or not now or max(before.count("\n"), now.count("\n")) > MOST_PLAN_LINES:
         return ()
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "previous run", "this run", lineterm="", n=2)

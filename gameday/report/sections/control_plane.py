@@ -152,7 +152,7 @@ class ControlPlane(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             ""
             if self.calls or self.loads or self.servers or self.pauses or self.returns or self.scheduling

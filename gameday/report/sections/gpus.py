@@ -259,7 +259,7 @@ def _drawn(name: str, rows: pd.DataFrame, scene: Scene, before: Spread | None) -
 
 
 def _statistics(rows: pd.DataFrame, gpu: str | None, window: tuple[float, float] | None) -> list[Statistics]:
-    """Return the statistics of the target GPU, or of every GPU where the fault has none; codes have no mean."""
+    """Return the statistics of the target GPU, or of every GPU if the fault has none; codes have no mean."""
     followed = rows if gpu is None else rows[rows["gpu"] == gpu]
     amounts = followed[~followed["metric"].isin(CODES)]
     return [

@@ -38,7 +38,7 @@ class WorstLook(BaseModel):
 
 
 class GuardrailRow(BaseModel):
-    """`during` is None where the guardrail is not looked at again once the fault is in."""
+    """`during` is None if the guardrail is not looked at again once the fault is in."""
 
     guardrail: str
     limit: str
@@ -90,7 +90,7 @@ def _proved(past: Summary) -> bool:
 
 
 def _lock(run: RunFolder) -> str:
-    """A run whose first step began holds the cluster's lease, or its season does; empty where neither is known."""
+    """A run whose first step began holds the cluster's lease, or its season does; empty if neither is known."""
     if refused := run.history.last(Refused):
         return f"refused: {refused.why}"
     started = next(iter(run.history.with_times(RunStarted)), None)

@@ -25,7 +25,7 @@ class Learning(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.said else "nobody has written down yet what went well, what went wrong and what surprised"
 
 

@@ -1,7 +1,7 @@
 """dcgm-exporter's figures against the agent's own readings of NVML, GPU by GPU: where they differ, and by how much.
 
 A scrape shows a value that dcgm-exporter read some time before (docs/sources.md, dcgm-exporter). So a scrape agrees
-where its value, within the tolerance, lies between the lowest and the highest that NVML showed since the third scrape
+if its value, within the tolerance, lies between the lowest and the highest that NVML showed since the third scrape
 interval before it. A scrape for which NVML was not read all that time is not compared.
 """
 
@@ -31,7 +31,7 @@ EXPORTER, NVML = "dcgm-exporter", "NVML"
 
 
 class Pair(BaseModel):
-    """A figure under both names. A scrape may be off by `absolute`, or by `share` of its value where that is more.
+    """A figure under both names. A scrape may be off by `absolute`, or by `share` of its value if that is more.
 
     Both read the driver's same value, but in different moments. The tolerances are our own choice: counters and codes
     are equal or wrong, a temperature is a whole number that moves by one or two between two readings, power and clock
@@ -110,7 +110,7 @@ class NvmlSection(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.nodes else "the agent took no NVML samples of its own"
 
 

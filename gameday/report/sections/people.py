@@ -18,7 +18,7 @@ GROUP = "People and earlier runs"
 
 
 class PeopleSection(BaseModel):
-    """Seconds are None where one of the two instants is not known, or the clocks plainly disagree (`doubt`)."""
+    """Seconds are None if one of the two instants is not known, or the clocks plainly disagree (`doubt`)."""
 
     problem: str
     said: bool = Field(description="whether anybody wrote anything here")
@@ -39,7 +39,7 @@ class PeopleSection(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             ""
             if self.said or self.problem

@@ -35,7 +35,7 @@ class Probes(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows else "the plan asks no questions of its own"
 
 

@@ -36,7 +36,7 @@ class Problems(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.not_held or self.next or self.in_run or self.in_files else "none on record"
 
 

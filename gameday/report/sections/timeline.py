@@ -41,7 +41,7 @@ class TimelineRow(BaseModel):
     at: datetime
     offset_s: float
     until_s: float | None = None
-    """The latest moment, in seconds since T+0, that a stamp of whole seconds allows; None where the stamp is finer."""
+    """The latest moment, in seconds since T+0, that a stamp of whole seconds allows; None if the stamp is finer."""
     actor: str
     text: str
     tone: str
@@ -64,7 +64,7 @@ class Timeline(BaseModel):
     last_s: float
     ticks: tuple[Tick, ...]
     fault_s: tuple[float, float] | None
-    """The fault window, seconds since T+0; to the last record where no undo is on record."""
+    """The fault window, seconds since T+0; to the last record if no undo is on record."""
     steps: tuple[StepBar, ...]
     signals: Lanes
     lines: tuple[TimelineRow, ...]

@@ -35,7 +35,7 @@ class UndoProof(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows else "the run announced no change, so there was nothing to undo"
 
 

@@ -140,7 +140,7 @@ def _why_not_seen(run: RunFolder) -> str:
 
 
 def _came_all_the_same(run: RunFolder) -> list[str]:
-    """Return a phrase for each alert that fired, and each target that was tainted, where nobody can say by what."""
+    """Return a phrase for each alert that fired, and each target that was tainted, if nobody can say by what."""
     firing = [one for one in run.history.of(AlertSeen) if one.expected and one.state == "firing"]
     alerts = [f"alert {one.alert} fired for {one.node or 'no node'}" for one in firing if not one.at_baseline]
     taints = [one for one in run.history.of(TaintSeen) if one.present and not one.at_baseline]

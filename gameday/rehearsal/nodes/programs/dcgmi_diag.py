@@ -24,7 +24,7 @@ _LOAD_S = 0.2
 
 @dataclass(frozen=True)
 class _Test:
-    """A test of the model: from a sample, and a load where the level has one, to a warning; empty for a pass."""
+    """A test of the model: from a sample, and a load if the level has one, to a warning; empty for a pass."""
 
     level: int
     name: str
