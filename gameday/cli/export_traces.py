@@ -1,4 +1,4 @@
-"""`gameday export --traces`: a run sent to an OTLP/HTTP receiver, and what to do if that does not take it."""
+"""`gameday export --traces`: a run sent to an OTLP/HTTP receiver, and what to do where that does not take it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def league(
 
 
 def _new_record(file: Path) -> LeagueRecord:
-    """Return the record of a league that begins. Raises DocumentError or CommandError if anything is wrong."""
+    """Return the record of a league that begins. Raises DocumentError or CommandError where anything is wrong."""
     from gameday.documents.fields import format_duration  # noqa: PLC0415
     from gameday.league.document import read_league  # noqa: PLC0415
     from gameday.league.record import LeagueRecord  # noqa: PLC0415

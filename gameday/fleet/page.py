@@ -1,4 +1,4 @@
-"""A fleet run's page, from its folder: fleet.html, fleet-report.json, frames/fleet.parquet, and each model's file of floors."""
+"""The files of a fleet run: fleet.html, fleet-report.json, frames/fleet.parquet, and each model's file of floors."""
 
 from __future__ import annotations
 

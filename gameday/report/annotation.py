@@ -23,7 +23,7 @@ class Annotation(BaseModel):
 
 
 def annotation_of(run: RunFolder) -> Annotation | None:
-    """Return the run's fault window as a Grafana annotation; None if no fault went in."""
+    """Return the run's fault window as a Grafana annotation; None where no fault went in."""
     window, started = run.fault_window(), run.started
     if window is None or started is None or run.zero is None:
         return None

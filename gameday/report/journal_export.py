@@ -120,13 +120,13 @@ def _again(run: RunFolder) -> dict[str, Any]:
 
 
 def _read_report(run: RunFolder) -> dict[str, Any]:
-    """The exit code of `gameday report` is that of the outcome: 0 if the run passed."""
+    """The exit code of `gameday report` is that of the outcome: 0 where the run passed."""
     where = f"reports/{run.started.run_id}" if run.started else "reports"
     return {"type": "process", "path": "gameday", "arguments": ["report", where]}
 
 
 def _before(run: RunFolder) -> dict[str, Any] | None:
-    """Return the gates before the fault as probes; None if the run ended before it looked."""
+    """Return the gates before the fault as probes; None where the run ended before it looked."""
     gates = list(run.history.with_times(SteadyStateChecked))
     if not gates:
         return None

@@ -199,7 +199,7 @@ def _detections(run: RunFolder) -> Iterator[Span]:
 
 
 def _hop(chain: Chain, row: HopRow, at: datetime) -> Span:
-    """Return the hop's span, from its cause to itself; of no length if no cause of it was seen."""
+    """Return the hop's span, from its cause to itself; of no length where no cause of it was seen."""
     length = timedelta(seconds=(row.end_s or 0.0) - (row.start_s or 0.0))
     return Span(
         key=("hop", chain.node or "", row.hop),
