@@ -1,4 +1,4 @@
-"""`gameday cluster save | list`: cluster profiles as blocks of a Prefect server, for workers anywhere to use."""
+"""`gameday cluster save | list`: cluster profiles stored as blocks at a Prefect server, for workers anywhere."""
 
 from __future__ import annotations
 

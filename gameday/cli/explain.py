@@ -1,4 +1,4 @@
-"""`gameday health explain`: the node-health controller's answer to a line."""
+"""`gameday health explain`: how the node-health controller answers a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gameday.xid.lines import KernelEvent
 
 _LONGEST_LINE_BYTES = 64 * 1024
-"""The most of a line from stdin; the controller reads 2,048 characters of it."""
+"""Longest line that is read from stdin; the controller reads 2,048 characters of it."""
 
 
 def explain(

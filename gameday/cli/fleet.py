@@ -1,4 +1,4 @@
-"""`gameday fleet`: measure every idle GPU, name the slow ones, and say what they cost a synchronous job."""
+"""`gameday fleet`: measure every idle GPU, name the slow ones, and show what they cost a synchronous job."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _probe(
     trigger: str,
     command: str,
 ) -> ExitCode:
-    """Run the flow in this thread, and show what it found."""
+    """Run the flow in this thread, and print its findings."""
     from gameday.cli.fleet_view import FleetView  # noqa: PLC0415
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message  # noqa: PLC0415
     from gameday.fleet.page import render_fleet  # noqa: PLC0415
@@ -199,7 +199,7 @@ def _probe(
 
 
 def _unlabel(out: Console, profile: str | None) -> ExitCode:
-    """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
+    """Take the labels off under the cluster's lease, so that no fleet run writes labels meanwhile."""
     from gameday.fleet.labels import take_labels_off  # noqa: PLC0415
     from gameday.run.record import new_run_id  # noqa: PLC0415
     from gameday.season.run import open_season  # noqa: PLC0415
@@ -218,7 +218,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
 
 
 def _print_labels(out: Console, fleet: Fleet) -> None:
-    """Show how many nodes each class has, and what became of the labels."""
+    """Print the number of nodes of each class, and what happened to the labels."""
     from gameday.values.gpu_class import GpuClass  # noqa: PLC0415
 
     counts = Counter(str(one.gpu_class) for one in fleet.classes)

@@ -1,4 +1,4 @@
-"""`gameday run`, `report` and `reap`: a game-day on whatever cluster a profile describes, and what is left of it."""
+"""`gameday run`, `report` and `reap`: a game-day on the cluster that a profile describes, and what it left."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Reports = Annotated[Path, typer.Option(help="Folder for the runs. Each run gets 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands that meet a real cluster, or what is left of a run."""
+    """Add the commands for a real cluster, and for what is left of a run."""
     add_command(
         app,
         run,
@@ -99,7 +99,7 @@ def run(
 
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
-    """A Prefect server that lasts a run has no page on which anybody could say yes."""
+    """Refuse a run that needs an approval nobody can give: a temporary Prefect server has no page to answer on."""
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415
 
     if approved_by is not None and not approved_by.strip():
@@ -168,7 +168,7 @@ def report(
 
 
 def refuse_running(folder: Path) -> None:
-    """Raise CommandError for a run that is not over: what is said of it now would be read later as its end."""
+    """Raise CommandError for a run that is not over, so that nothing about it is later read as its end."""
     from gameday.checks.outcome import still_running  # noqa: PLC0415
     from gameday.history.journal import read_history  # noqa: PLC0415
     from gameday.history.written_now import is_written_now  # noqa: PLC0415
@@ -199,7 +199,7 @@ def _compare(first: Path, second: Path) -> int:
 
 
 def _render_redacted(folder: Path, now: datetime) -> Rendered:
-    """Render a run without the site's names; those of a comparison have the same neutral names."""
+    """Render a run without the site's names. Game-days of one comparison get the same neutral names."""
     from gameday.arms.redact import cleaner_of_member  # noqa: PLC0415
     from gameday.report.render import render  # noqa: PLC0415
 
@@ -242,7 +242,7 @@ def play(
 ) -> int:
     """Run the flow in this thread with the live view beside it; print verdicts and the report's path.
 
-    `loaded` is the plan, or the one arm of it, to play; a plan that has arms is played as a comparison.
+    `loaded` is the plan to play, or one arm of it. A plan that has arms is played as a comparison.
     """
     from gameday.checks.outcome import RunOutcome, RunResult  # noqa: PLC0415
     from gameday.cli.live import LiveView  # noqa: PLC0415
@@ -292,7 +292,7 @@ def play(
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
-    """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
+    """Report what was done before `error`; raise it unless only Prefect's server is gone."""
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from gameday.cli.prefect_client import gone_message  # noqa: PLC0415
@@ -388,7 +388,7 @@ def check_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> Plan:
 
 
 def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
-    """Return the plan with its file's bytes and the warnings of the detector that watches the cluster.
+    """Return the plan with its file's bytes and its warnings about the detector that watches the cluster.
 
     Raises DocumentError.
     """
@@ -403,14 +403,14 @@ def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: st
 
 
 def check_reports(reports: Path) -> None:
-    """A run whose history cannot be written must not begin."""
+    """Refuse a run that could not write its history."""
     from gameday.history.durable import RESERVE_BYTES  # noqa: PLC0415
     from gameday.history.room import room_in  # noqa: PLC0415
 
     try:
         reports.mkdir(parents=True, exist_ok=True)
         room_in(reports).require()
-        with tempfile.TemporaryFile(dir=reports) as probe:  # the quota of a user shows only so
+        with tempfile.TemporaryFile(dir=reports) as probe:  # a user's quota shows only like this
             probe.write(b"\0" * RESERVE_BYTES)
             probe.flush()
             os.fsync(probe.fileno())

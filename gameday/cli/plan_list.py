@@ -1,4 +1,4 @@
-"""`gameday plans`: the shipped plans by the layer where their fault goes in, a line each, or all about some of them."""
+"""`gameday plans`: the shipped plans by the layer where their fault goes in, a line each, or some of them in detail."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from gameday.plan.models import FaultParameters, Plan
 
 _PIPE_WIDTH = 1000
-"""Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""
+"""Columns for a pipe, which has no width: wide enough that a plan stays on one line, for grep."""
 _INDENT = 6
 _SCHEDULING = "scheduling"
-"""Stands in place of a fault's layer if the plan asks what the scheduler does: device taints, gangs."""
+"""Heading in place of a fault's layer for plans about the scheduler: device taints, gangs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -116,7 +116,7 @@ def _layer(plan: Plan) -> str:
 
 
 def _types(fault: FaultParameters) -> set[str]:
-    """Return the fault's type, and those of the faults that it is made of."""
+    """Return the fault's type, and the types of the faults that it is made of."""
     return {fault.type}.union(*(_types(part) for part in _parts(fault)))
 
 
@@ -167,7 +167,7 @@ def _layer_position(plan: Plan) -> int:
 
 
 def _details(plan: Plan) -> str:
-    """Return the fault in words, what is expected, and who repairs."""
+    """Return the fault in words, the expectations, and who repairs."""
     words = [_words(plan.fault), *_expected(plan)]
     if plan.recover.repair != "none":
         words.append(f"repair: {plan.recover.repair}")

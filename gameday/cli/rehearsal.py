@@ -1,4 +1,4 @@
-"""`gameday rehearse`, and `gameday rehearsal up | down | status`: whatever starts or ends an embedded cluster."""
+"""`gameday rehearse`, and `gameday rehearsal up | down | status`: commands that start or end an embedded cluster."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def rehearse(
 
 
 def _file_at(written: LoadedPlan, own: Path, scale: str, folder: Path) -> Path:
-    """Write the plan, whose own file is `own`, as it is at a scale into the folder, and return the new file."""
+    """Write the plan as it is at a scale into the folder, and return the new file; `own` is the plan's own file."""
     file = folder / f"{written.of_scale(scale).plan.name}.yaml"
     file.write_text(written.text_at_scale(scale, own.parent), encoding="utf-8")
     return file

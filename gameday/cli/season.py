@@ -1,4 +1,4 @@
-"""`gameday season --random`: game-days on plans, nodes and times that a seed draws, until a budget of time is over."""
+"""`gameday season --random`: game-days with plans, nodes and times drawn from a seed, until a time budget is over."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def season(
 
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:
-    """Return of the profile of a cluster that is still to be started what a draw asks of it."""
+    """Return as much of a profile as a draw needs, for a cluster that is not started yet."""
     from gameday.cluster.profile import ClusterProfile  # noqa: PLC0415
     from gameday.faults.registry import parameter_models  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
-    """Raise CommandError, before anything is started, if the season would be refused for its plans or its budget."""
+    """Raise CommandError, before anything is started, if the season would be refused for its plans or budget."""
     from gameday.archive.usual import usual_durations  # noqa: PLC0415
     from gameday.errors import RefusedError  # noqa: PLC0415
     from gameday.season.draw import plans_to_draw, refuse_settings  # noqa: PLC0415

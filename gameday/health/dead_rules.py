@@ -58,7 +58,7 @@ def _codes(match: KernelLogMatch) -> frozenset[int]:
 
 @cache
 def _events(codes: frozenset[int]) -> tuple[KernelEvent, ...]:
-    """Return events of each kind, code, severity and stated action that a line can have, and some of further codes."""
+    """Return events of each kind, code, severity and stated action that a line can have, and of `codes`."""
     made = [KernelEvent(Kind.GPU_LOST, "", code=79), KernelEvent(Kind.PEERMEM, "")]
     made += [KernelEvent(kind, "") for kind in (Kind.XID, Kind.SXID)]
     made += [KernelEvent(Kind.DRIVER, "", name=message.name) for message in MESSAGES]

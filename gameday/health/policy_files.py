@@ -113,7 +113,7 @@ def pod_log_signal(text: str, namespace: str, node: str = "", at: datetime | Non
 
 
 def _contradictions(policy: Policy, parsed: Source, path: Path) -> Iterator[DocumentProblem]:
-    """Yield what models cannot see: a wrong file name, two rules of one name, negative controls that would be answered."""
+    """Yield what models cannot see: a wrong file name, two rules of one name, negative controls that a rule acts on."""
     file = str(path)
     if path.suffix in (".yaml", ".yml") and path.stem != policy.name:
         yield _problem(parsed, file, ("name",), policy.name, f"the file is called {path.name}", "rename one")
