@@ -69,7 +69,7 @@ def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[Gu
 
 
 def _verdict(checks: list[GuardrailCheck]) -> str:
-    """Return if the game-day would begin, and the guardrails that would stop it."""
+    """Return a sentence: the game-day would begin, or which guardrails would refuse it."""
     against = [one.name for one in checks if not one.measurement.ok]
     return f"it would be refused, by: {', '.join(against)}" if against else "it would begin"
 

@@ -32,7 +32,7 @@ _DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3", "PREFECT_CLIENT_RETRY_E
 Prefect's server answers 500 while its PostgreSQL refuses connections, and its client does not retry that.
 """
 _WITHOUT_A_PAUSE = 3
-"""Attempts to reconnect before Prefect's client of events sleeps a second between them: three."""
+"""Attempts to reconnect after which Prefect's client of events sleeps a second before each further one."""
 _NO_PREFECT = "Failed to reach API"
 """The words of Prefect 3.8's flow engine."""
 

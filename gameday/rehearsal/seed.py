@@ -1,4 +1,4 @@
-"""Make the empty embedded cluster one that lives: our RBAC, our service accounts' kubeconfigs, training jobs."""
+"""Fill the empty embedded cluster: our RBAC, our service accounts' kubeconfigs, training jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 
 RBAC = shipped("deploy") / "rbac"
-"""The manifests of a real cluster, in force here too."""
+"""The manifests of a real cluster, used here too."""
 
 JOB_LOG = shipped("deploy") / "job-log" / "log.yaml"
 """The right to read the logs of one namespace's pods."""
@@ -34,14 +34,14 @@ CUDA_ERROR = shipped("deploy") / "cuda-error"
 """The account of the fault cuda_error, and its rights in one namespace."""
 
 CONTROL_PLANE = shipped("deploy") / "control-plane"
-"""The manifests that a game-day of the control plane needs beside them."""
+"""The manifests that a game-day of the control plane needs as well."""
 
 CONTROL_PLANE_HERE = Path(__file__).parent / "control-plane.yaml"
 """The rights for such game-days that no real cluster should give."""
 
 GUEST_RBAC = Path(__file__).parent / "guest.yaml"
 GUEST_ACCOUNT = "gameday-guest"
-"""The name of a guest's service account, and of its namespace."""
+"""Name of a guest's service account, and of its namespace."""
 
 KUBE_STATE_METRICS_RBAC = Path(__file__).parent / "kube_state_metrics" / "rbac.yaml"
 _KUBE_STATE_METRICS = "kube-state-metrics"  # its service account, and its namespace
@@ -55,12 +55,12 @@ _TOKEN_SECONDS = 24 * 3600
 _TIMEOUT_S = 30.0
 _NOT_READY = "node.kubernetes.io/not-ready"
 _STALLED_AFTER_S = 120
-# Five pods a node are nothing here, and 5,000 on a thousand nodes.
+# Five pods a node are nothing here, but 5,000 on a thousand nodes.
 _COMPONENTS_UP_TO = 32
 _MOST_PODS_OF_A_JOB = 512  # our choice: a job's controller reads all pods of the job whenever one of them changes
 _TRAINS_WITHIN_S = 300
 OFFENDER_LABEL = "gameday.dev/repeat-offender"
-"""The label by which a plan chooses the node that was repaired again and again."""
+"""The label by which a plan chooses the node that was repaired several times."""
 WEAKLY_COOLED_LABEL = "gameday.dev/weakly-cooled"
 """The label by which a plan chooses the node with a GPU that gets too hot under full load."""
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
@@ -78,7 +78,7 @@ _COMPONENTS = (
     ("logging", "loki", {"app.kubernetes.io/name": "loki"}),
 )
 _SELECTORS: dict[str, dict[str, str]] = {"loki": {LOG_STORE_LABEL: "true"}, "otel-collector": {}}
-"""The nodes of the components that are not for GPU nodes alone."""
+"""The nodes for the components that are not only for GPU nodes."""
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
