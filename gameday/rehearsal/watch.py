@@ -11,10 +11,9 @@ from gameday.errors import HostError, MemoryShortError, RehearsalError
 from gameday.host.memory import CLUSTERS_NEED, free_memory
 
 _LOOK_EVERY_S = 0.5
-"""Seconds between two looks; short compared with what CLUSTERS_NEED leaves.
+"""Seconds between two looks, each a fraction of a millisecond for reading a few small files.
 
-A program that takes a gigabyte a second needs two looks' time for that much on 20 GB. A look reads a few small files,
-which takes a fraction of a millisecond.
+Short enough: on 20 GB, a program that takes a gigabyte a second needs two looks to use what CLUSTERS_NEED leaves.
 """
 
 

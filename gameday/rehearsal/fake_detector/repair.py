@@ -1,7 +1,7 @@
 """A stand-in's repair of a node: drain, repair, test and return, with the signs that its profile names.
 
-The machine is repaired through the virtual hosts' own HTTP, as a cloud provider's API would do it: nothing of the
-node-health controller or of the agent takes part.
+The machine is repaired by the virtual hosts' own HTTP, like by a cloud provider's API: neither the node-health
+controller nor the agent takes part.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ _LOOK_EVERY_S = 0.5
 _ORDER_TIMEOUT_S = 20.0
 _VALIDATION = ("dcgmi", "diag", "--run", "2", "-j")
 """The test of a repaired node: that of NVSentinel's lifecycle-manager as shipped (docs/sources.md, Repair by
-NVSentinel), the one stack of which a validation is known. It sees a GPU that is lost or waits for a row remap, and none
-that the driver no longer knows."""
+NVSentinel), the one stack with a known validation. It sees a GPU that is lost or waits for a row remap, but not one
+that the driver has forgotten.
+"""
 _GPU_RESOURCE = "nvidia.com/gpu"
 _WRITABLE = ("label", "annotation", "event", "condition", "taint")
 
 
 class FakeRepairer:
-    """The repair of nodes as one profile describes it."""
+    """Repairs nodes as one profile describes it."""
 
     def __init__(self, api: ApiClient, actions: Actions, nodes: Reflector, repairs: Repairs, hosts_url: str) -> None:
         self._api = api
@@ -45,7 +46,7 @@ class FakeRepairer:
         self._hosts_url = hosts_url
 
     async def repair(self, node: str, kind: RepairKind, pci: str, give_back: Callable[[], Awaitable[None]]) -> None:
-        """Play all hops of the profile, one after the other, up to the one that fails; the node is not given back then.
+        """Play all hops of the profile, one after the other. If one fails, the node is not given back.
 
         Args:
             node: The quarantined node.
@@ -67,7 +68,7 @@ class FakeRepairer:
             log.warning("repair of %s given up: %s", node, error)
 
     async def _drain(self, node: str) -> None:
-        """Evict the pods that hold GPUs, again and again until a disruption budget lets them go."""
+        """Evict the pods that hold GPUs, again and again until a disruption budget allows it."""
         while pods := await self._gpu_pods(node):
             for pod in pods:
                 meta = pod["metadata"]
@@ -89,7 +90,7 @@ class FakeRepairer:
         return [pod for pod in found.get("items") or () if _is_gpu_work(pod)]
 
     async def _order(self, node: str, kind: RepairKind, pci: str) -> None:
-        """Repair the machine, and wait until the node is Ready afterwards."""
+        """Repair the machine, and wait until the node is Ready again."""
         boot_before = _boot(self._nodes.store.get(node))
         if kind is RepairKind.REBOOT:
             await self._run(node, ["systemctl", "reboot"])
@@ -123,7 +124,7 @@ class FakeRepairer:
         return ProgramResult.model_validate_json(answer.content)
 
     async def _show(self, node: str, hop: RepairHop) -> None:
-        """Write the first sign of the hop that a stand-in can write; custom resources are none."""
+        """Write the first sign of the hop that a stand-in can write; it cannot write custom resources."""
         expected, found = self._repairs.hops.of(hop), self._nodes.store.get(node)
         sign = next((one for one in expected.signs if one.source in _WRITABLE), None) if expected else None
         if sign and found and not _is_end_of_taint(sign):

@@ -101,8 +101,8 @@ def etcd(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) ->
         "peer-client-cert-auth": "true",
         "peer-trusted-ca-file": secrets.etcd_ca.certificate,
         "quota-backend-bytes": _ETCD_QUOTA_BYTES,
-        # The kernel still writes what a killed lab had stored. Only a power failure loses some of it, and no write waits for a
-        # disk that other programs use.
+        # The kernel still writes what a killed lab had stored. Only a power failure loses some of it, and no write
+        # waits for a disk that other programs use.
         "unsafe-no-fsync": "true",
         "log-level": "warn",
     }
