@@ -1,4 +1,4 @@
-"""The order for a process of steady clients, and the lines that it answers with."""
+"""The order for a process of steady clients, and the lines of its answer."""
 
 from __future__ import annotations
 

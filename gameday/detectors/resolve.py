@@ -1,4 +1,4 @@
-"""Complete a plan with what the profile of the detector it names says; what the plan writes itself wins."""
+"""Complete a plan with the profile of the detector that it names; the plan's own keys win."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gameday.values.alert_families import FAULTY_TAINT, AlertSource, rule_of_sou
 
 M = TypeVar("M", bound=BaseModel)
 _UNSTATED_DETECTOR = "gameday"
-"""The cluster profile's default, which says nothing about what runs in the cluster."""
+"""The cluster profile's default, which says nothing about the detector in the cluster."""
 
 
 def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
@@ -54,7 +54,7 @@ def load_complete_plan(path: Path, folders: Sequence[Path] = (), watching: str |
 
 
 def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
-    """Complete a plan already read from `path`, as `load_complete_plan` does."""
+    """Complete a plan that was read from `path`, as `load_complete_plan` does."""
     arms = tuple(completed(one, path, folders, watching) for one in loaded.arms)
     scales = {name: completed(one, path, folders, watching) for name, one in loaded.scales.items()}
     detector = beside_plan(loaded.plan.detector, path.parent)
@@ -69,9 +69,9 @@ def completed(loaded: LoadedPlan, path: Path, folders: Sequence[Path] = (), watc
 
 
 def _foreign(watching: str | None, folders: Sequence[Path], *, needed: bool) -> DetectorProfile | None:
-    """Return the profile of the detector that watches; None if it is ours, or nobody says which.
+    """Return the profile of the watching detector, or None if it is ours or nobody names it.
 
-    Raises DocumentError if it cannot be read and is needed; a warning says so elsewhere.
+    Raises DocumentError if the profile cannot be read and is needed; otherwise a warning says so elsewhere.
     """
     if not watching or watching == _UNSTATED_DETECTOR:
         return None
@@ -84,7 +84,7 @@ def _foreign(watching: str | None, folders: Sequence[Path], *, needed: bool) -> 
 
 
 def _name_alerts(loaded: LoadedPlan, path: Path, profile: DetectorProfile | None) -> LoadedPlan:
-    """Name the rule of each alert that the plan expects by its meaning; `profile` None: our controller watches."""
+    """Name the rule of each alert that the plan expects by meaning; `profile` None: our controller watches."""
     expect = loaded.plan.expect
     source = _alert_source(loaded.plan, profile)
     alerts = []
@@ -102,7 +102,7 @@ def _name_alerts(loaded: LoadedPlan, path: Path, profile: DetectorProfile | None
 
 
 def _alert_source(plan: Plan, profile: DetectorProfile | None) -> AlertSource | None:
-    """Return the source whose series show the plan's fault; `profile` None: our own controller watches."""
+    """Return the source with series that show the plan's fault; `profile` None: our own controller watches."""
     if fault_for(plan.fault).layer is Layer.DCGM_CACHE:
         return AlertSource.DCGM
     if profile is None or profile.name == _UNSTATED_DETECTOR:
@@ -183,7 +183,7 @@ def _complete(loaded: LoadedPlan, path: Path, profile: DetectorProfile) -> Loade
 
 
 def consulted(profile: DetectorProfile, rule: Rule | None, filled: tuple[str, ...]) -> FromDetector:
-    """Return what the report says of a profile; `filled` are the plan's keys that come from it."""
+    """Return the report's text about a profile; `filled` are the plan's keys that come from it."""
     sees = None if rule is None else not rule.cannot_see
     why = (rule.cannot_see or rule.note) if rule else ""
     source = rule.source if rule else profile.source
@@ -191,7 +191,7 @@ def consulted(profile: DetectorProfile, rule: Rule | None, filled: tuple[str, ..
 
 
 def expectations_of(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact]) -> dict[str, Any]:
-    """Return the rule's word, by the names of the plan's `expect`."""
+    """Return the rule's expectations, under the names of the plan's `expect`."""
     found: dict[str, Any] = {
         "taints": tuple(_plain(one, ExpectedTaint, known) for one in rule.taints),
         "cordoned": _plain(rule.cordoned, ExpectedCordon, known) if rule.cordoned else None,
@@ -209,7 +209,7 @@ def expectations_of(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fa
 
 
 def _recovery(recover: Recovery, profile: DetectorProfile, rule: Rule | None) -> Recovery:
-    """Complete a hands-off recovery: the plan's own keys win."""
+    """Complete a hands-off recovery; the plan's own keys win."""
     if profile.repairs is None:
         return recover
     known, kinds, fields = profile.repairs.hops, rule.repaired_by if rule else None, written_fields(recover)
@@ -223,7 +223,7 @@ def _recovery(recover: Recovery, profile: DetectorProfile, rule: Rule | None) ->
 
 
 def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the plan leaves out; between two that exclude each other, the plan's own wins."""
+    """Return what the plan leaves out. If two keys exclude each other, the plan's own wins."""
     expect = plan.expect
     taken = {name: value for name, value in found.items() if name not in expect.model_fields_set}
     if expect.stays_schedulable_for:
@@ -234,7 +234,7 @@ def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(effect: BaseModel, model: type[M], known: Mapping[str, Fact]) -> M:
-    """A profile's effect as the plan's own expectation, its reason filled in."""
+    """Return a profile's effect as a plan's expectation, with its reason filled in."""
     values = {name: value for name, value in written_fields(effect).items() if name in model.model_fields}
     if isinstance(reason := values.get("reason"), str):
         values["reason"] = filled_in(reason, known)
@@ -242,7 +242,7 @@ def _plain(effect: BaseModel, model: type[M], known: Mapping[str, Fact]) -> M:
 
 
 def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
-    """`NvidiaXID{value}Error` with the fault's own value, a whole number without decimals."""
+    """Return `NvidiaXID{value}Error` with the fault's own value, a whole number without decimals."""
 
     def value(name: str) -> str:
         found = known.get(name)
@@ -252,7 +252,7 @@ def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
 
 
 def written_fields(model: BaseModel) -> dict[str, Any]:
-    """Return the fields that were written, as they were validated; defaults stay defaults."""
+    """Return the fields that were written, as they were validated, without defaults."""
     return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
 
 
@@ -272,7 +272,7 @@ def _problem(
     at: tuple[str | int, ...] = ("detector",),
     value: str = "",
 ) -> DocumentError:
-    """Return the problem at a key of the plan, which is `detector` with the plan's own value by default."""
+    """Return the problem at a key of the plan, by default `detector` with the plan's own value."""
     document = parse(loaded.source.decode("utf-8-sig"), str(path))
     line, column = document.place((*loaded.at, *at)).value
     written = shown(value or loaded.plan.detector)

@@ -1,4 +1,4 @@
-"""Tables of keys for the documentation, made from a model's JSON schema."""
+"""Tables of keys for the documentation, from a model's JSON schema."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _json_type(schema: Mapping[str, Any]) -> str:
 
 
 def _default(schema: Mapping[str, Any]) -> str:
-    """Return a value's default; none for a section, whose own keys have theirs."""
+    """Return a value's default; none for a section, because its own keys have theirs."""
     if "$ref" in schema and isinstance(schema.get("default"), dict):
         return ""
     default = schema.get("default")

@@ -71,7 +71,7 @@ class Sandbox:
 
 
 class Components:
-    """The machine's pods: `sandboxes` are those it has now; `changed` is called with a component that stops or goes on."""
+    """The machine's pods: `sandboxes` are those it has now; `changed` gets each component that stops or goes on."""
 
     def __init__(self, changed: Callable[[Component, bool], None]) -> None:
         self._changed = changed

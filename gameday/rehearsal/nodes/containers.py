@@ -54,7 +54,7 @@ class ContainerProcess(Protocol):
         """Work on these GPUs from now on, at their pace."""
 
     async def wait(self) -> int:
-        """Wait for the end; return the exit code as a container runtime reports it: 128 + number of an ending signal."""
+        """Wait for the end; return the exit code as a container runtime reports it: 128 + the number of a signal."""
 
     def look(self) -> None:
         """Look at the files of its volumes, which may have changed."""

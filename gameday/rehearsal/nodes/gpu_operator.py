@@ -25,7 +25,9 @@ class GpuOperator(StrEnum):
     """How the nodes' device plugin and GPU operator hand out GPUs."""
 
     NONE = "none"
-    """A device plugin alone: UUIDs in the environment, the driver in every container, no monitor that keeps GPUs open."""
+    """A device plugin of its own: UUIDs in the environment, the driver in every container, monitors that leave GPUs
+    closed.
+    """
     RUNTIME_CLASS = "runtime-class"
     """The operator without CDI: UUIDs in the environment, the driver by RuntimeClass nvidia."""
     INDEX = "index"

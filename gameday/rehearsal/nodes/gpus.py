@@ -81,7 +81,7 @@ def _dies(names: list[str], gpus: int, of: str) -> Floats:
 
 
 class GpuFleet:
-    """The GPUs of all nodes. Every array is (nodes, gpus); faults and tools set state, only `advance` the derived arrays."""
+    """The GPUs of all nodes. Every array is (nodes, gpus); faults and tools set state, `advance` the derived arrays."""
 
     def __init__(self, names: list[str], gpus: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.shape = shape = (len(names), gpus)
@@ -210,7 +210,7 @@ class GpuFleet:
         self.pcie_generation[node], self.pcie_width[node] = PCIE_GENERATION, PCIE_WIDTH
 
     def gemm_tflops(self, cell: Cell, others: float | None = None) -> float:
-        """Return the dense BF16 rate at the present clock. `others` (None: pods and work) use their share of the time."""
+        """Return the dense BF16 rate at the present clock; `others` (None: pods and work) take their share of it."""
         share = self._share(cell, others)
         quality = 1.0 + SPEED_SIGMA * float(self._dies["speed"][cell])
         rate = GEMM_TFLOPS * quality * float(self.compute_share[cell])
@@ -261,7 +261,7 @@ class GpuFleet:
         self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / 1000 / NVLINKS_GBS)
 
     def _training(self) -> Floats:
-        """Return the pods' load now: a slow wobble of a few percent, and a pause of a node's GPUs at each checkpoint."""
+        """Return the pods' load now: a slow wobble of a few percent, and a pause of the node's GPUs at checkpoints."""
         at = self._at + self._phase
         wobble = 0.6 * np.sin(at * 0.83 + 7 * self._silicon) + 0.4 * np.sin(at * 2.17 + 3 * self._silicon)
         checkpoint = (at % _CHECKPOINT_EVERY_S) < _CHECKPOINT_LASTS_S

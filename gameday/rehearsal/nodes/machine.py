@@ -183,7 +183,7 @@ class Machine:
 
     @property
     def _exporter_answers(self) -> bool:
-        """Return True if the exporter answers: a unit here or a pod, either of which may be stopped, with its host engine."""
+        """Return True if the exporter and its host engine answer: units here or pods, any of which may be stopped."""
         needed = (Component.EXPORTER, Component.HOST_ENGINE)
         return self.units[EXPORTER] and not any(self.components.frozen(one) or one in self.away for one in needed)
 

@@ -208,7 +208,7 @@ def tcp_rate(sender: Interface, receiver: Interface) -> float:
 
 
 def round_trips(interface: Interface, count: int, every_s: float, size: int) -> Iterator[float | None]:
-    """Yield the milliseconds of each ping through the interface's queue, or None if it is lost; only the way out queues."""
+    """Yield the milliseconds of each ping through the interface's queue, or None if lost; only the way out queues."""
     options = interface.qdisc.options if interface.qdisc else {}
     dice = random.Random(f"{interface.mac}/{interface.packets}")  # noqa: S311 - a model's noise, not a secret
     interface.packets += count

@@ -68,7 +68,7 @@ def _head(options: argparse.Namespace, machine: Machine, gpus: list[int]) -> str
 
 
 def _visible(machine: Machine, environment: dict[str, str]) -> list[int]:
-    """Return the GPUs of CUDA_VISIBLE_DEVICES, by UUID or index, up to the first unknown; by default all that answer."""
+    """Return the GPUs of CUDA_VISIBLE_DEVICES, by UUID or index, up to the first unknown; by default all."""
     known = {name: gpu.index for gpu in machine.gpus for name in (gpu.uuid, str(gpu.index))}
     answering = [gpu for gpu in machine.known_gpus() if machine.gpu_serves(gpu)]
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
