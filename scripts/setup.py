@@ -135,7 +135,7 @@ def fetch_go() -> Path:
 
 
 def fetch_compiler() -> None:
-    """Fetch a C compiler for the tests' mock of NVML into `.tools/zig`, unless the system has one."""
+    """Fetch a C compiler for the tests' mock of NVML into `.tools/zig`, if the system has none. Raises SetupError."""
     if shutil.which("cc") is None:
         _fetch_wheels("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
 

@@ -1,8 +1,8 @@
-"""The canary as parts of steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
+"""The canary, for steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
 
-The plan's bound is gameday/plan/canary.py, the order gameday/run/canary.py, the measurement in the pod
-gameday/agent/canary.py, the verdict gameday/checks/canary.py. A canary that cannot measure is unknown with a reason; it
-never ends a step.
+The plan's bound is in gameday/plan/canary.py, the order in gameday/run/canary.py, the measurement in the pod in
+gameday/agent/canary.py, the verdict in gameday/checks/canary.py. A canary that cannot measure is unknown with a reason;
+it never ends a step.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def measure_before_fault(run: Run, target: ChosenTarget) -> None:
     for expected in run.plan.expect.measurements:
         measured = _measured(run, expected, target, "before", None)
         if measured.value == 0:
-            # Nothing could fall below it, and everything would be as good.
+            # Nothing could be below 0, so everything would pass.
             measured = measured.model_copy(update={"value": None, "detail": f"0 before the fault: {measured.detail}"})
         run.note(measured.model_copy(update={"ok": True if measured.value is not None else None}))
 
 
 def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Measure while the fault is in, and judge by the plan's bounds; without a baseline nothing is measured."""
+    """Measure while the fault is in, and judge by the plan's bounds. Without a baseline, nothing is measured."""
     for expected in run.plan.expect.measurements:
         before = baseline_of(run.history(), target.node, expected.quantity)
         if before is None or before.value is None:
@@ -50,7 +50,7 @@ def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> 
 
 
 def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
-    """Measure whether the values are back, and return them as checks of QA; those without a baseline are left out."""
+    """Measure if the values are back, and return them as checks of QA; those without a baseline are left out."""
     checks: list[QaChecked] = []
     for expected in run.plan.expect.measurements:
         before = baseline_of(run.history(), target.node, expected.quantity)
@@ -79,7 +79,7 @@ def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
 def _measured(
     run: Run, expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
 ) -> CanaryMeasured:
-    """Measure once, as before if there is a baseline; not yet judged."""
+    """Measure once, with the settings of the baseline if there is one; not judged yet."""
     if isinstance(expected, ExpectedAllReduce):
         return _all_reduce(run, expected, target, phase, before)
     assert isinstance(expected, ExpectedCanary)

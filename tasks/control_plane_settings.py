@@ -14,7 +14,7 @@ from gameday.observe.api_server_load import nominal_seats
 from gameday.plan.settings import FlowControl
 from gameday.run.run import Run
 
-# The API server reads new levels from a watch, and Prometheus scrapes it every 15 s if nobody chose another pace.
+# The API server reads new levels from a watch, and Prometheus scrapes it every 15 s by default.
 _IN_FORCE_WITHIN = timedelta(seconds=45)
 _POLL_S = 0.5
 _EXISTS = 409
@@ -58,7 +58,7 @@ def put_in_settings(run: Run) -> None:
 
 
 def hold_servers(run: Run) -> None:
-    """Hold the servers back that are to start after the fault, if a run before has started them.
+    """Hold back the servers that are to start after the fault, if an earlier run has started them.
 
     Raises:
         StepFailedError: The cluster is no lab, or the lab does not do it.
@@ -104,7 +104,7 @@ def _shares(seats: int, total: int, others: int) -> Shares:
 
 
 def note_flow_control_after(run: Run) -> None:
-    """Read once more how many seats the level has on each API server, and whether somebody changed what was put in.
+    """Read again how many seats the level has on each API server, and if somebody changed what was put in.
 
     Raises:
         AdapterError: A server that has to be asked does not answer.

@@ -27,7 +27,7 @@ from gameday.values.results import Cleanliness
 def probe_fleet(
     season: OpenSeason, record: FleetRecord, nodes: Sequence[str], header: Header, permission: Permission, folder: Path
 ) -> Cleanliness:
-    """Probe the nodes' idle GPUs, and write down what each shows; return how clean that leaves the cluster.
+    """Probe the nodes' idle GPUs, and store the figures of each; return how clean that leaves the cluster.
 
     Raises:
         AdapterError: The cluster does not answer before the first probe.
@@ -52,7 +52,7 @@ def probe_fleet(
 
 @step_task(name="label the nodes")
 def label_nodes(season: OpenSeason, header: Header, folder: Path) -> Labelled:
-    """Write the class of each node that was measured whole as its label; all of them or none.
+    """Write the class of each completely measured node as its label: all of them or none.
 
     Raises OSError if the folder cannot be read.
     """

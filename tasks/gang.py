@@ -1,8 +1,8 @@
-"""Step 4 sends a gang of GPU pods, and notes whether the scheduler gives them nodes with fast GPUs.
+"""Step 4 sends a gang of GPU pods, and notes if the scheduler gives them nodes with fast GPUs.
 
-The plan's bound is in gameday/plan/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict is
-gameday/checks/placement.py. Where the fast nodes have no room for the whole gang no pod is sent: a preference could
-not hold.
+The plan's bound is in gameday/plan/scheduling.py, `gameday fleet` writes the classes, and the verdict is in
+gameday/checks/placement.py. If the fast nodes have no room for the whole gang, no pod is sent: a preference could not
+hold.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gameday.run.targets import pool_labels, why_unfit
 from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 _MOST_LOOKED_AT = 20
-"""Fast nodes whose free GPUs are counted: each costs two requests."""
+"""Fast nodes for which free GPUs are counted; each costs two requests."""
 
 
 def check_gang_placement(run: Run, result: StepResult) -> None:
-    """Send the plan's gang if there is room for it on fast nodes, and note where its pods land."""
+    """Send the plan's gang if fast nodes have room for it, and note where its pods land."""
     wanted = run.plan.expect.placement
     if wanted is None:
         return

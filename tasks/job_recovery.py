@@ -1,7 +1,7 @@
-"""A job's own recovery as parts of steps 1 and 6: follow its steps, and wait until it has resumed.
+"""A job's own recovery, for steps 1 and 6: follow its steps, and wait until it has resumed.
 
-The plan's keys are gameday/plan/job.py, the watch gameday/observe/job_steps.py, the verdicts
-gameday/checks/job_recovery.py. It is waited for when the nodes are back: only then may the job have a place again.
+The plan's keys are in gameday/plan/job.py, the watch is gameday/observe/job_steps.py, the verdicts are in
+gameday/checks/job_recovery.py. The wait comes after the nodes are back: only then can the job have a place again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPo
     Args:
         run: The run.
         targets: Its targets.
-        gpu_pods: By node: the pods that have its GPUs open, if the plan's fault must slow the job down.
+        gpu_pods: By node: the pods that have its GPUs open, if the plan's fault must slow down the job.
 
     Raises:
         RefusedError: No pod of the job on a target prints a step.
@@ -46,7 +46,7 @@ def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPo
     def seen() -> bool | None:
         return (watch.has_steps if expected.slows_below is None else watch.has_pace) or None
 
-    # A job that has just begun prints its first steps soon.
+    # A job that has just begun soon prints its first steps.
     run.wait("the job's first steps", run.plan.baseline.window, seen, every_s=_POLL_S)
     if not watch.has_steps:
         raise RefusedError(
@@ -62,7 +62,7 @@ def _note_gpu_of_others(
 ) -> None:
     """Note a problem if the job's pods use other GPUs than the one that is to slow the job down.
 
-    It is no refusal: another pod may hold up the one that is followed.
+    This is no refusal: another pod may hold up the followed one.
     """
     used = [note.gpu for note in gpu_pods if not job.keys().isdisjoint(note.pods)]
     if used and target.gpu not in used:
@@ -75,7 +75,7 @@ def _note_gpu_of_others(
 
 
 def await_job(run: Run, result: StepResult) -> None:
-    """Wait until the job goes on, and take the verdicts over into the step."""
+    """Wait until the job continues, and take its verdicts over into the step."""
     expected = run.plan.expect.job
     if expected is None:
         return

@@ -13,8 +13,8 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget, pool_labels
 
-# The scheduler decides about a new pod within this, on a cluster that schedules at all; one that lost its API server
-# comes back to it after client-go's longest back-off, 30 s with jitter on top.
+# Time in which a working scheduler decides about a new pod; one that lost its API server comes back to it after
+# client-go's longest back-off, 30 s with jitter on top.
 _SCHEDULING_TIMEOUT = timedelta(seconds=60)
 
 

@@ -1,4 +1,4 @@
-"""Render the report from the run's folder, whatever happened, and link it in the Prefect UI."""
+"""Render the report from the run's folder, however the run ended, and link it in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gameday.tasks.artifacts import served_url, show_markdown
 
 @step_task(name="report")
 def report(record: RunRecord) -> RunResult:
-    """Render report.html, leave the form for people's notes beside it, and show the run in short in Prefect.
+    """Render report.html, leave the form for people's notes beside it, and show a summary of the run in Prefect.
 
-    Where the folder cannot be written, or the process that renders is killed, the result comes from the history in
-    memory: neither must hide a dirty cluster.
+    If the folder cannot be written, or the rendering process is killed, the result comes from the history in memory:
+    neither must hide a dirty cluster.
     """
-    if not record.journal.is_whole:  # what is on the disk would call it killed
+    if not record.journal.is_whole:  # the disk's version would call it killed
         result = _result_in_memory(
             record, "There is no report: the history on the disk stops before its end.", Frames()
         )
@@ -39,7 +39,7 @@ def report(record: RunRecord) -> RunResult:
 
 
 def _rendered(record: RunRecord) -> RenderedRun:
-    """Render the report, in the reserved room if there is no other. Raises OSError and RuntimeError."""
+    """Render the report, using the reserved room if there is no other. Raises OSError and RuntimeError."""
     url = served_url((record.folder / "report.html").resolve())
     try:
         return render_apart(record.folder, url)

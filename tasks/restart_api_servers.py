@@ -1,4 +1,4 @@
-"""The restart of a lab's API servers with the load gone, between two times in which their memory settles."""
+"""The restart of a lab's API servers without the load, between two pauses in which their memory settles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POLL_S = 0.5
 
 
 def refuse_restart_without_lab(run: Run) -> None:
-    """Refuse a plan that restarts API servers which are no lab's, before anything is changed.
+    """Refuse a plan that restarts API servers unless they are a lab's, before anything is changed.
 
     Raises:
         StepFailedError: The cluster is no lab.

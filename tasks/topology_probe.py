@@ -1,6 +1,6 @@
 """Step 4 sends a target a pod that no single NUMA node can serve: its Topology Manager must reject it.
 
-Unlike the canary it measures nothing; the kubelet's answer at admission is the finding.
+Unlike the canary it measures nothing; the finding is the kubelet's answer at admission.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REJECTED = "TopologyAffinityError"
 
 
 def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Send the plan's pod if there is room for it, and note whether the kubelet rejects it."""
+    """Send the plan's pod if there is room for it, and note if the kubelet rejects it."""
     wanted = run.plan.expect.topology_manager_rejects
     if wanted is None:
         return
@@ -56,7 +56,7 @@ def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> 
 
 
 def judge_rejection(pod: PodSeen | None, wanted: MisalignedPod) -> tuple[bool | None, str]:
-    """Return whether the pod was rejected for its topology, and why; None if that is not known."""
+    """Return True if the pod was rejected for its topology, and why; None if that is unknown."""
     if pod is None:
         return None, "the pod was never seen"
     if pod.phase == "Failed" and pod.reason == _REJECTED:

@@ -49,7 +49,7 @@ class Batch:
 
     created: tuple[str, ...]
     deleted: tuple[str, ...] = ()
-    """As many as are created, or empty: each is deleted right before one is created."""
+    """Empty, or as many as are created: each is deleted right before one is created."""
 
 
 def batches(steps: Sequence[int], churn: float) -> list[Batch]:

@@ -57,7 +57,7 @@ class RenderedFleet:
     fleet: Fleet
     floors: tuple[Path, ...]
     unwritten: str
-    """Why one of its files is incomplete or missing; empty if all are written."""
+    """The reason why one of its files is incomplete or missing; empty if all are written."""
 
     @property
     def markdown(self) -> str:

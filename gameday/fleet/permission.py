@@ -1,4 +1,4 @@
-"""Whether probes may run now, by the cluster profile's windows, freezes and stop-the-line alerts.
+"""The permission for probes to run now, by the cluster profile's windows, freezes and stop-the-line alerts.
 
 A probe breaks nothing and moves no pod, so the limits on broken nodes and on pods do not apply.
 """

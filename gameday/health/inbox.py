@@ -50,7 +50,7 @@ class Matter:
     """Equal for two that say the same about the same device."""
     response: Response
     times: int = 1
-    """How many of them have a meaning; more are repetitions."""
+    """The number of them that have a meaning; more are repetitions."""
     ends_faults: bool = False
 
 

@@ -14,9 +14,9 @@ from gameday.xid.lines import KernelEvent, Kind
 
 _PREFIX = "gameday_health"
 UNKNOWN_NODE = "unknown node"
-"""Why a line is ignored: its label names no node of this cluster."""
+"""The reason for ignoring a line with a label that names no node of this cluster."""
 UNTRUSTED = "not trusted"
-"""Why a line is ignored: the policy's `trust` leaves it out."""
+"""The reason for ignoring a line that the policy's `trust` leaves out."""
 # From a tail's own latency to the 120 s that NVSentinel's acceptance tests allow for a cordon (docs/sources.md,
 # NVSentinel).
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

@@ -26,7 +26,7 @@ from gameday.xid.lines import KernelEvent, Kind
 
 _MOST_RECENT_LINES = 256
 IMPOSSIBLE_STAMP = "impossible stamp"
-"""Why a line is ignored: it claims a longer uptime than its node can have."""
+"""The reason for ignoring a line that claims a longer uptime than its node can have."""
 _BY_BOOT = frozenset({Remedy.REBOOT, Remedy.GPU_RESET})
 # A line may be this much older than the first beat of an unknown node, and still quarantine it: it came while the
 # controller was being installed or started. Ample for the drift of a kernel's stamps against its uptime, which the beat

@@ -1,4 +1,4 @@
-"""What Kubernetes knows of the node: its present state, its Events, and its taints as metrics kept them."""
+"""The node by Kubernetes' account: its present state, its Events, and its taints as metrics kept them."""
 
 from __future__ import annotations
 

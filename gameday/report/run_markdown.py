@@ -1,4 +1,4 @@
-"""A run in short as Markdown, for its page in Prefect."""
+"""A summary of a run as Markdown, for its page in Prefect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs of one plan side by side: verdicts, times, chain hops and versions. Pure, but for writing the page."""
+"""Two runs of one plan side by side: verdicts, times, chain hops and versions. Pure, except for writing the page."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Times(BaseModel):
 
     @property
     def difference_s(self) -> float | None:
-        """Return the second run's time less the first one's."""
+        """Return the second run's time minus the first one's."""
         return None if self.first_s is None or self.second_s is None else self.second_s - self.first_s
 
     @property
     def slower(self) -> str:
-        """Return the slower run by its letter; empty if they are alike, or one is not measured."""
+        """Return the letter of the slower run; empty if they are alike, or if one is not measured."""
         if self.first_s is None or self.second_s is None:
             return ""
         quicker, slower = sorted((self.first_s, self.second_s))
@@ -99,7 +99,7 @@ def render_side_by_side(first: Path, second: Path, rendered_at: datetime) -> Pat
 
 
 def side_by_side(first: RunFolder, second: RunFolder) -> SideBySide:
-    """Set two runs against each other; raises RefusedError as `render_side_by_side` does."""
+    """Compare two runs. Raises RefusedError as `render_side_by_side` does."""
     a, b = summarise(first), summarise(second)
     if a is None or b is None:
         raise RefusedError("a run's history lacks its start, so nobody knows its plan", "compare two other runs")
@@ -131,7 +131,7 @@ def _times(first: Mapping[str, float | None], second: Mapping[str, float | None]
 
 
 def _verdicts(run: RunFolder) -> Iterator[tuple[tuple[str, str, int], Verdict]]:
-    """Yield each verdict under its check, its sentence without the targets' names, and its place among such ones."""
+    """Yield each verdict with its check, its sentence without the targets' names, and its place among equal ones."""
     numbered = sorted(enumerate(run.target_names, 1), key=lambda pair: len(pair[1]), reverse=True)
     seen: dict[tuple[str, str], int] = {}
     for verdict in run.verdicts:

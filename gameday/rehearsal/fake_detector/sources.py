@@ -1,4 +1,4 @@
-"""What a stand-in reads: the kernel logs in the log store, and the host engines' DCGM fields."""
+"""The sources of a stand-in: the kernel logs in the log store, and the host engines' DCGM fields."""
 
 from __future__ import annotations
 

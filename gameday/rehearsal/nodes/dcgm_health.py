@@ -159,7 +159,7 @@ _XIDS: dict[str, dict[int, Incident]] = {
         57: Incident(WARNING, "DCGM_FR_CLOCK_THROTTLE_POWER"),
     },
 }
-"""From m_devastatingXids and m_subsystemXids; 93 is only Volta's."""
+"""DCGM's m_devastatingXids and m_subsystemXids; 93 is only Volta's."""
 
 
 class HealthWatch:

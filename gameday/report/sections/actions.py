@@ -13,7 +13,7 @@ OPEN = True
 
 
 class ActionRow(BaseModel):
-    """Dates are held against the day this run began."""
+    """An action; its dates are compared with the day on which this run began."""
 
     action: ActionItem
     run_id: str | None = Field(description="the earlier run that left it open; None: this run's own")

@@ -15,7 +15,7 @@ TITLE = "Appendix: kernel log and Kubernetes events"
 GROUP = "The run and its files"
 
 MOST_LINES = 200
-"""Kernel-log lines shown, half from the start and half from the end; frames/logs.parquet has all of them."""
+"""Kernel-log lines shown, half from the beginning and half from the end; frames/logs.parquet has all."""
 
 
 class KernelLogRow(BaseModel):

@@ -1,4 +1,4 @@
-"""The canary job's figures before, during and after the fault: the only signal of a fault that only slows down."""
+"""The canary job's figures before, during and after the fault: the only signal of a fault that merely slows down."""
 
 from __future__ import annotations
 

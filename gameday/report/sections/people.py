@@ -1,4 +1,4 @@
-"""The people in it: who had which part, when somebody took the alert and acted, how far the runbook was followed."""
+"""The people: who had which part, when somebody took the alert and acted, and how far the runbook was followed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP = "People and earlier runs"
 
 
 class PeopleSection(BaseModel):
-    """Seconds are None if one of the two instants is not known, or the clocks plainly disagree (`doubt`)."""
+    """Seconds are None if one of the two instants is unknown, or if the clocks clearly disagree (`doubt`)."""
 
     problem: str
     said: bool = Field(description="whether anybody wrote anything here")
@@ -74,7 +74,7 @@ def build(run: RunFolder) -> PeopleSection:
 
 
 def _first_alert(run: RunFolder) -> AlertSeen | None:
-    """Return the first alert that people could have seen; the plan's own before others."""
+    """Return the first alert that people could have seen, the plan's own before others."""
     fired = [alert for alert in run.history.of(AlertSeen) if alert.state == "firing" and not alert.at_baseline]
     return min(fired, key=lambda alert: (not alert.expected, alert.at), default=None)
 

@@ -1,4 +1,4 @@
-"""The plan's probes: how often each was asked, and what it answered before, during and after the fault."""
+"""The plan's probes: how often each was asked, and its answers before, during and after the fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "Fault and signals"
 
 
 class Phase(BaseModel):
-    """The answers of one phase; `detail` is that of the last one that did not hold, or else of the last."""
+    """The answers of one phase; `detail` is from the last one that did not hold, else from the last one."""
 
     held: int
     failed: int

@@ -1,4 +1,4 @@
-"""The expectations that did not hold, why, and what to do; the troubles of the run and of its files."""
+"""The expectations that did not hold, why, and what to do; and problems of the run and of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repair chain: which hops of its own repair the cluster took, who took each, when, and how long it took."""
+"""The repair chain: the hops of its own repair that the cluster took, by whom, when, and how long each took."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = "Fault and signals"
 
 
 class RepairRow(BaseModel):
-    """A hop; `at` and what follows are None or empty if the cluster did not take it."""
+    """A hop; `at` and the fields after it are None or empty if the cluster did not take it."""
 
     hop: str
     by: str

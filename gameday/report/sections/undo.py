@@ -1,4 +1,4 @@
-"""The undo proof: every change announced, done, undone and read back."""
+"""The undo proof: every change that was announced, done, undone and read back."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _row(run: RunFolder, record: Record, intent: IntentRecorded) -> UndoRow:
 
 
 def _orphan(run: RunFolder, event: FaultUndone) -> UndoRow:
-    """An undo whose announcement is not in the history (a damaged line): shown, since it happened."""
+    """Return an undo whose announcement is missing (a damaged line); it is shown because it happened."""
     at = next(record.at for record, undone in run.history.with_times(FaultUndone) if undone is event)
     return UndoRow(
         intent=event.intent, act="(not on record)", undo="(not on record)", object=event.node or "(not on record)",
