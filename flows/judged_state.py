@@ -37,7 +37,7 @@ _NO_JUDGEMENTS = _NoJudgements()
 
 
 def log_no_judgement_as_a_crash() -> None:
-    """From now on, keep tracebacks of judgements out of the logs of this process's flow runs."""
+    """Keep tracebacks of judgements out of the logs of this process's flow runs, from now on."""
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(_NO_JUDGEMENTS)
 

@@ -79,7 +79,7 @@ class GoMissingError(LabError):
 
 @dataclass(frozen=True)
 class Product:
-    """What `go build` makes of a module: the package, the file, and its other names."""
+    """The product of `go build` for a module: the package, the file, and its other names."""
 
     package: str
     file: str
@@ -322,7 +322,7 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
                 raise
             if not tries_left:
                 raise LabError(
-                    f"{error}\nwhat was fetched is kept: a second try goes on where this one stopped"
+                    f"{error}\nwhat was fetched is kept: a second try goes on from there"
                 ) from None
             say(f"  again after {_PAUSE_S:g} s, because {str(error).splitlines()[-1]}")
             time.sleep(_PAUSE_S)

@@ -328,7 +328,7 @@ def _update_lists(apt: Sequence[str]) -> None:
     if fresh.exists() and time.time() - fresh.stat().st_mtime < LISTS_LAST_S:
         return
     # Some images' hooks clean root's own cache after an update and fail without root; apt has done its work by
-    # then, so what counts is whether there are lists.
+    # then, so what counts is that there are lists.
     done = subprocess.run([*map(str, apt), "update"], capture_output=True, text=True, check=False)
     if not list((APT / "state/lists").glob("*Packages*")):
         raise SetupError(f"apt-get update brought no package lists: {done.stderr.strip()[-500:]}")

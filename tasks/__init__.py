@@ -32,7 +32,7 @@ def step_task(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
 
 
 class JudgedStep(Generic[P, R]):
-    """A step whose task is *Failed* in Prefect if it found an expectation broken, with a sentence that says which.
+    """A step with a task that is *Failed* in Prefect if it found an expectation broken, and says which.
 
     The flow continues in any case: a call returns what the step returns, and raises what it raises.
     """

@@ -48,7 +48,7 @@ class StartedSeason:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for seasons."""
+    """The longest waits for seasons."""
 
     begin: timedelta
     """Time until a worker has begun a season; a season that has not begun by then is cancelled."""

@@ -23,7 +23,7 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
     Args:
         profile: The cluster's profile; its `publish_to` gets the comparison's folder.
         folder: The comparison's folder.
-        died: Folders of game-days that died, whose reports are rendered again with what the comparison undid.
+        died: Folders of game-days that died; their reports are rendered again with what the comparison undid.
 
     Raises:
         OSError: The folder cannot be written.

@@ -21,7 +21,7 @@ from gameday.values.results import Cleanliness
 def settle_flow_run(flow_run: str | None, result: RunResult) -> None:
     """Give the flow run of a dead game-day the tags and the sentence of its report after the reap.
 
-    A flow run whose process was killed stays *Running* in Prefect, or says only that it crashed. One that ended by
+    After its process was killed, a flow run stays *Running* in Prefect, or says only that it crashed. One that ended by
     itself or was cancelled keeps its state. Nothing happens if the settings name no server, or one that does not know
     the flow run.
 

@@ -54,7 +54,7 @@ def one_after_another(costs: Sequence[OwnCost]) -> OwnCost:
 class ClientsLine(Line):
     """A line of a process with some clients of a storm; one of its fields is set."""
 
-    sent: int | None = Field(default=None, description="a client whose request is wholly sent")
+    sent: int | None = Field(default=None, description="a client that has fully sent its request")
     request: ApiRequest | None = None
     cost: OwnCost | None = Field(default=None, description="the last line")
 

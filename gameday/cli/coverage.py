@@ -1,4 +1,4 @@
-"""`gameday coverage`: a season of game-days, and the matrix of which faults were noticed by which signals, how fast."""
+"""`gameday coverage`: a season of game-days, and a matrix: which signals noticed which fault, and how fast."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _TITLES = {
     "plans": ("Plans", "What breaks. Empty: every shipped plan that is not dangerous."),
     "profile": ("Cluster", "The cluster, by the name in its profile. Empty: the worker's `GAMEDAY_*` variables."),
 }
-"""Title and description of the parameters whose values the form offers."""
+"""Title and description of the parameters for which the form offers values."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def doctor(
         str,
         typer.Option(
             metavar="NAMESPACE/NAME",
-            help="With --control-plane: service account whose LISTs to follow.",
+            help="With --control-plane: follow the LISTs of this service account.",
         ),
     ] = "default/default",
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,

@@ -180,7 +180,7 @@ def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
 
 
 def cluster_ended(error: RehearsalError) -> CommandError:
-    """Return the error for a command whose cluster was ended for this reason."""
+    """Return the error for a command that lost its cluster for this reason."""
     from gameday.errors import MemoryShortError  # noqa: PLC0415
 
     code = ExitCode.ABORTED if isinstance(error, MemoryShortError) else ExitCode.INTERNAL

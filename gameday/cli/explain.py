@@ -125,7 +125,7 @@ def _form(event: KernelEvent) -> str:
         Kind.GPU_LOST: "a GPU that has fallen off the bus, in a line without an Xid",
         Kind.PEERMEM: "an invalid context that nvidia-peermem found",
         Kind.DRIVER: "a message of the driver without a code",
-        Kind.OTHER: "a line that is not recognised, of which a rule's pattern decides",
+        Kind.OTHER: "a line that is not recognised: a rule's pattern decides",
         Kind.GPU_RESET: "our agent's note of a GPU reset: it ends faults, and is never one",
     }
     details = [

@@ -70,7 +70,7 @@ def run(
     profile: Profile = None,
     reports: Reports = Path("reports"),
     approved_by: Annotated[
-        str | None, typer.Option(help="Your name. Approves the run where the plan or the cluster asks for approval.")
+        str | None, typer.Option(help="Your name. Approves the run if the plan or the cluster asks for approval.")
     ] = None,
     arm: Arm = None,
     dry_run: Annotated[

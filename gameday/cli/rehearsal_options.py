@@ -38,7 +38,7 @@ Watcher = Annotated[
 ]
 _CLUSTER = typer.Option(
     "--cluster",
-    help="Whose control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
+    help="Control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
 )
 Cluster = Annotated[str, _CLUSTER]
 PlansCluster = Annotated[str | None, _CLUSTER]

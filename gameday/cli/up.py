@@ -83,7 +83,7 @@ Reset = Annotated[
     list[str] | None,
     typer.Option(
         metavar="DEPLOYMENT",
-        help="Give this deployment, such as 'season/weekly (breaks GPUs)', or automation what the files say, whatever "
+        help="Give this deployment, such as 'season/weekly (breaks GPUs)', or automation what the files say, even if "
         "somebody has set, switched off or deleted in Prefect. May be repeated.",
     ),
 ]
@@ -334,7 +334,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
 
     Args:
         folder: Folder for its log.
-        reports: The folder whose pages are served.
+        reports: The folder with the served pages.
         pages: Their base URL.
 
     Raises:

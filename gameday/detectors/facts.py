@@ -121,7 +121,7 @@ def _once(effects: list[E], key: Callable[[E], object]) -> tuple[E, ...]:
 
 
 def matching(profile: DetectorProfile, fault: str, layer: Layer, known: Mapping[str, Fact]) -> Rule | None:
-    """Return the first rule about this fault type or layer whose conditions all fit these facts."""
+    """Return the first rule about this fault type or layer with conditions that all fit these facts."""
     return next(
         (
             rule

@@ -205,7 +205,7 @@ class _Builder:
                 message = f"the key is written twice, first in line {first}"
                 self.problems.append(self._problem(_at(event), (*path, key), message, "keep one of them", value.data))
                 continue
-            # The parser places an empty value at whatever comes next.
+            # The parser places an empty value at the thing after it.
             at = _at(event) if value_event.start_mark.index == value_event.end_mark.index else _at(value_event)
             built.adopt(key, _at(event), at, value)
             built.data[key] = value.data

@@ -121,7 +121,7 @@ def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) 
         for metric in _METRICS
         if (value := getattr(gpu, metric)) is not None
     ]
-    import pandas as pd  # noqa: PLC0415 - whoever reads a page again needs no frame
+    import pandas as pd  # noqa: PLC0415 - to read a page again needs no frame
 
     refuse_link(folder)
     folder.mkdir(exist_ok=True)

@@ -56,7 +56,7 @@ class NodeLeftOut(FrozenModel):
 
     kind: Literal["left-out"] = "left-out"
     node: str
-    gpus: int = Field(description="how many GPUs it is about; 0 where nobody knows")
+    gpus: int = Field(description="number of GPUs; 0 if unknown")
     why: str
 
 
@@ -66,7 +66,7 @@ _LINE: TypeAdapter[ProbedGpu | NodeLeftOut] = TypeAdapter(ProbedGpu | NodeLeftOu
 class Labelled(FrozenModel):
     """The result of writing nodes' GPU classes as labels, or of removing them."""
 
-    changed: dict[str, str] = Field(default={}, description="new label by node, where it changed; empty: taken off")
+    changed: dict[str, str] = Field(default={}, description="new label by node, if it changed; empty: taken off")
     unchanged: tuple[str, ...] = Field(default=(), description="nodes that had the right label already")
     left_alone: dict[str, str] = Field(default={}, description="label by node that somebody else has set")
     stopped: str = Field(default="", description="why none was written, or none stayed; empty where all were")
@@ -86,11 +86,11 @@ class FleetRecord(FrozenModel):
     ended: AwareDatetime | None = Field(default=None, description="None while it runs, and of one that was killed")
     nodes: int = Field(default=0, description="nodes that opted in")
     virtual_nodes: int = Field(default=0, description="those of them that no machine is behind")
-    stopped: str = Field(default="", description="why it ended early; empty where it did not")
+    stopped: str = Field(default="", description="why it ended early; empty if it did not")
     cleanliness: Cleanliness = Cleanliness.UNKNOWN
     against: str | None = Field(default=None, description="folder of the earlier fleet run; None: none was found")
 
-    labels: Labelled | None = Field(default=None, description="None where the profile asks for none, or it ended early")
+    labels: Labelled | None = Field(default=None, description="None if the profile asks for none, or it ended early")
 
     @property
     def virtual(self) -> str:

@@ -162,7 +162,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's own service account")
     parser.add_argument("--loki-url", required=True)
-    parser.add_argument("--loki-token-file", type=Path, help="file with a bearer token, read anew for every request")
+    parser.add_argument("--loki-token-file", type=Path, help="file with a bearer token, read again for every request")
     parser.add_argument("--loki-ca-file", type=Path, help="PEM bundle to trust")
     parser.add_argument("--loki-tenant", help="X-Scope-OrgID")
     parser.add_argument("--metrics-port", type=int, default=0, help="0: any free port")

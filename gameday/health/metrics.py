@@ -94,7 +94,7 @@ class Metrics:
         )
         self.webhook_troubles = Counter(
             f"{_PREFIX}_webhook_troubles",
-            "Requests of the webhook, and entries in them, of which alerts may be missing",
+            "Requests of the webhook, and entries in them, with alerts that may be missing",
             ["why"],
             registry=registry,
         )

@@ -350,7 +350,7 @@ class NodeState:
     needs_write: bool = False
     """The node's annotation (and its taint, if there are faults) is behind `faults`, and behind a write under way."""
     unwritten_faults: list[Fault] = field(default_factory=list)
-    """Faults whose taint is not written yet."""
+    """Faults with a taint that is not written yet."""
     retry_at: float = 0.0
     """No write before this moment of the monotonic clock."""
     failures: int = 0

@@ -331,7 +331,7 @@ class Trust(StrEnum):
     """The lines of the kernel log that a policy acts upon."""
 
     KERNEL = "kernel"
-    """Lines of which the log shows that the kernel wrote them, and notes of a GPU reset that root wrote."""
+    """Lines that the kernel wrote, as the log shows, and notes of a GPU reset that root wrote."""
     ANY = "any"
     """Every line in a form of the driver's; a game-day's injected lines are no others than these."""
 

@@ -136,7 +136,7 @@ def _without_state(episode: Episode) -> dict[str, str]:
 def with_notifications(
     events: Sequence[AlertSeen], held: Sequence[NotifiedAlert], silences: Sequence[Silence]
 ) -> list[AlertSeen]:
-    """Return the alerts with the silence in force as each fired, its receivers, and whether another alert mutes it.
+    """Return the alerts with the silence in force as each fired, its receivers, and any other alert that mutes it.
 
     Receivers and inhibition are known only for alerts that Alertmanager still holds; it forgets resolved ones. It has
     more labels for them than ALERTS has: Prometheus adds its external_labels when it sends an alert.

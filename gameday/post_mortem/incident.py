@@ -68,8 +68,8 @@ class Incident(BaseModel):
     collected_at: AwareDatetime
     operator: str
     cluster: str = Field(description="profile's name and server, without credentials")
-    cluster_uid: str | None = Field(description="of the kube-system namespace; None where it could not be read")
-    cluster_id: str = Field(default="", description="alike for runs of this cluster; empty where it could not be read")
+    cluster_uid: str | None = Field(description="of the kube-system namespace; None if it could not be read")
+    cluster_id: str = Field(default="", description="the same for runs of this cluster; empty if it could not be read")
     virtual: bool = Field(default=False, description="no machine is behind the node")
     server_version: str | None
     gameday_version: str

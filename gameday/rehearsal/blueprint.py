@@ -19,7 +19,7 @@ from gameday.rehearsal.slow_gpus import SlowGpu
 OFFENDER = "gpu-node-2"
 """The repeat offender: the first node without the log store."""
 WEAKLY_COOLED = "gpu-node-1"
-"""The node whose last GPU gets too little air, if there is one."""
+"""The node with a last GPU that gets too little air, if there is one."""
 
 
 class ControlPlane(StrEnum):
@@ -54,7 +54,7 @@ class Size:
     offender: bool = False
     """True for a cluster with a node that was repaired and returned several times within a day."""
     weakly_cooled: bool = False
-    """True for a cluster with a node whose last GPU gets too little air for full load."""
+    """True for a cluster with a node on which the last GPU gets too little air for full load."""
     slow_gpus: tuple[SlowGpu, ...] = ()
     """GPUs that compute more slowly than the others."""
     gpu_classes: bool = False

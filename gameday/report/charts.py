@@ -45,7 +45,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class Scene:
-    """What all charts of one node share: the span in seconds since T+0, the fault window and the moments."""
+    """The things that all charts of one node share: the span in seconds since T+0, the fault window and the moments."""
 
     span: tuple[float, float]
     fault: tuple[float, float] | None

@@ -73,7 +73,7 @@ def carried_actions(
         notes: The notes of the run itself; an action that they mention is not carried over.
 
     Returns:
-        The open actions, oldest first, and a sentence for each earlier run whose notes cannot be read.
+        The open actions, oldest first, and a sentence for each earlier run with unreadable notes.
     """
     newest: dict[str, CarriedAction] = {}
     problems = []

@@ -21,7 +21,7 @@ class OutOfWork(BaseModel):
 
     gpu_hours: float | None = Field(allow_inf_nan=False)
     gpus: int = Field(default=0, description="of the nodes that were out of work")
-    why: str = Field(default="", description="why it is unknown; empty where it is known")
+    why: str = Field(default="", description="why it is unknown; empty if it is known")
     terms: OutageTerms | None = Field(default=None, description="None in runs older than these terms")
 
     @property
@@ -54,9 +54,9 @@ class OutageTotal(BaseModel):
 
     virtual: bool
     known: int = Field(description="runs in the sum")
-    unknown: int = Field(description="runs whose time out of work is unknown, which are in no sum")
-    gpu_hours: float | None = Field(description="None where no run's is known")
-    compared: int = Field(description="runs in the sums of the assumption: those whose history has it")
+    unknown: int = Field(description="runs with an unknown time out of work, which are in no sum")
+    gpu_hours: float | None = Field(description="None if no run's is known")
+    compared: int = Field(description="runs in the sums of the assumption: those that have it in their history")
     compared_gpu_hours: float
     unnoticed_gpu_hours: float
     hours_until_noticed: tuple[float, ...] = Field(description="the assumptions that the runs' profiles made")

@@ -97,7 +97,7 @@ class Summary(BaseModel):
 
     @property
     def series(self) -> tuple[str, str, bool]:
-        """Its plan, its cluster and whether it is virtual: the same for runs that are compared with each other."""
+        """Plan, cluster, and True if it is virtual: the same for runs that are compared with each other."""
         return self.plan, self.cluster_id, self.rehearsal
 
     def seconds_of(self, measure: DurationKind) -> float | None:

@@ -77,7 +77,7 @@ class AlertWebhook(Source):
 
         Args:
             options: The address, and who may send.
-            policy: The policy whose alert rules decide.
+            policy: The policy with the alert rules.
             on_signal: Takes the signals.
             on_trouble: Called when alerts may be missing.
 

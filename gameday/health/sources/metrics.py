@@ -49,7 +49,7 @@ class MetricPoll(PollingSource):
 
         Args:
             prometheus: The server.
-            policy: The policy whose metric rules are asked.
+            policy: The policy with the metric rules.
             since_ns: Unix time; a series that ended before it is already handled.
             on_signal: Takes the signals.
             on_read: Called after the signals of a poll, with the Unix ns up to which they are complete.

@@ -35,7 +35,7 @@ class PodLogs(Source):
 
         Args:
             store: The log store.
-            policy: The policy whose pod-log rules are asked.
+            policy: The policy with the pod-log rules.
             since_ns: Unix time of the oldest line.
             on_signal: Takes the signals.
             node_label: The label that names a line's node.

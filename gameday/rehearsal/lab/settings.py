@@ -36,7 +36,7 @@ def server_name(number: int) -> str:
 
 
 class Overrides(DocumentModel):
-    """What differs from stock in one component."""
+    """The differences of one component from stock."""
 
     flags: dict[str, str]
     """Values by flag name, without dashes."""

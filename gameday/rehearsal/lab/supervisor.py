@@ -41,7 +41,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Supervision:
-    """What a component's supervisor publishes or uses."""
+    """A component's facts that its supervisor publishes or uses."""
 
     version: str
     ready_url: str

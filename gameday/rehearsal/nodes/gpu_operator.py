@@ -22,7 +22,7 @@ _NRI, _ALL_BY_NRI = "nvidia.cdi.k8s.io/container.", "management.nvidia.com/gpu=a
 
 
 class GpuOperator(StrEnum):
-    """How the nodes' device plugin and GPU operator hand out GPUs."""
+    """The way in which the nodes' device plugin and GPU operator hand out GPUs."""
 
     NONE = "none"
     """A device plugin of its own: UUIDs in the environment, the driver in every container, monitors that leave GPUs

@@ -49,11 +49,11 @@ class Settings:
     """The command line's settings.
 
     `boot_s`: seconds of a reboot. `log_store_pid`: the file with the log store's process id. `hold_outs`: number of the
-    last nodes that are spares. `weakly_cooled`: the node whose last GPU gets too little air. `slow_gpus`: GPUs that
+    last nodes that are spares. `weakly_cooled`: the node with a poorly cooled last GPU. `slow_gpus`: GPUs that
     compute more slowly than their clocks say. `client_nodes`: number of further nodes without GPUs, for API clients.
     `dra`: a DRA driver publishes the GPUs, too. `lab_control`: control socket of the nodes' lab.
     `topology_interval_s`: interval of the nodes' topology updaters; None without updaters. `exporter`: the release of
-    dcgm-exporter whose form the metrics have. `gpu_operator`: how containers get GPUs.
+    dcgm-exporter that the metrics follow. `gpu_operator`: how containers get GPUs.
     """
 
     nodes: int

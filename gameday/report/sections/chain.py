@@ -84,7 +84,7 @@ class Chain(BaseModel):
 
 class Chains(BaseModel):
     chains: tuple[Chain, ...]
-    doctor: DoctorsWord | None = Field(description="why it breaks; None where no chain does, or nobody was asked")
+    doctor: DoctorsWord | None = Field(description="why it breaks; None if no chain does, or nobody was asked")
 
 
 def build(run: RunFolder) -> Chains:

@@ -22,7 +22,7 @@ MOST_PLAN_LINES = 600
 
 
 class Changed(BaseModel):
-    """A check whose verdict differs from the previous run's; None: it was not judged there, or is missing here."""
+    """A check with another verdict than in the previous run; None: it was not judged there, or is missing here."""
 
     check: str
     before: Status | None

@@ -16,7 +16,7 @@ class Costs(BaseModel):
     """The newest (cumulative) count per server; a server without a count is absent, not 0."""
 
     servers: tuple[ApiCost, ...]
-    queries: int | None = Field(description="queries to Prometheus; None where nobody counted")
+    queries: int | None = Field(description="queries to Prometheus; None if nobody counted")
     watches: int | None = Field(description="watches opened at the API server, re-opened ones included")
     made: tuple[str, ...] = Field(description="pods and jobs the run made")
     own: OwnCost | None

@@ -34,7 +34,7 @@ class ExpectationsSection(BaseModel):
     detector: DetectorConsulted | None
     """The profile the plan was completed with; None if the plan names no detector."""
     from_profile: tuple[str, ...]
-    """Checks whose expectations are the profile's and not the plan's own."""
+    """Checks with expectations from the profile and not from the plan."""
 
 
 def build(run: RunFolder) -> ExpectationsSection:

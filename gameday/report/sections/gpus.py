@@ -60,7 +60,7 @@ KNOWN: dict[str, tuple[str, str]] = {
 """dcgm-exporter's names and the units its HELP texts give."""
 
 CODES = {"DCGM_FI_DEV_XID_ERRORS": ("Last Xid", "Xid ")}
-"""Gauges whose value is a code, not an amount: drawn as strips."""
+"""Gauges with a code as value, not an amount: drawn as strips."""
 
 
 HEAT_LEVELS = (2.0, 4.0, 8.0)

@@ -30,7 +30,7 @@ class Outage(BaseModel):
     rule: str
     virtual: bool
     total: OutOfWork
-    money: float | None = Field(description="None without a price, and where the time is unknown")
+    money: float | None = Field(description="None without a price, or if the time is unknown")
     nodes: tuple[NodeCost, ...]
 
     @property

@@ -21,7 +21,7 @@ class PeopleSection(BaseModel):
     """Seconds are None if one of the two instants is unknown, or if the clocks clearly disagree (`doubt`)."""
 
     problem: str
-    said: bool = Field(description="whether anybody wrote anything here")
+    said: bool = Field(description="true if anybody wrote anything here")
     summary: str | None
     impact: str | None
     authors: tuple[str, ...]

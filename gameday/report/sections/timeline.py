@@ -140,7 +140,7 @@ def _line(run: RunFolder, record: Record) -> TimelineRow | None:
     if said is None:
         return None
     at = said.at or record.at
-    # It happened before it was written down, at whatever point of its second.
+    # It happened before it was written down, at any point of its second.
     latest = min(at + timedelta(seconds=1), max(at, record.at)) if said.whole_second else None
     return TimelineRow(
         seq=record.seq,

@@ -67,7 +67,7 @@ def _row(run: RunFolder, record: Record, intent: IntentRecorded) -> UndoRow:
 
 
 def _orphan(run: RunFolder, event: FaultUndone) -> UndoRow:
-    """Return an undo whose announcement is missing (a damaged line); it is shown because it happened."""
+    """Return an undo without its announcement (a damaged line); it is shown because it happened."""
     at = next(record.at for record, undone in run.history.with_times(FaultUndone) if undone is event)
     return UndoRow(
         intent=event.intent, act="(not on record)", undo="(not on record)", object=event.node or "(not on record)",

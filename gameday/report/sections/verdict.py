@@ -33,7 +33,7 @@ class BigNumber(BaseModel):
 class VerdictStrip(BaseModel):
     result: RunResult
     trigger: str
-    virtual: str = Field(description="that GPUs of its targets are virtual; empty where none are")
+    virtual: str = Field(description="that GPUs of its targets are virtual; empty if none are")
     noticed: Noticed
     noticed_how: str
     held: int
@@ -43,7 +43,7 @@ class VerdictStrip(BaseModel):
     numbers: tuple[BigNumber, ...]
     story: Lanes
     problems: int
-    doctor: str = Field(description="doctor's first finding with its next step; empty where it was not asked")
+    doctor: str = Field(description="doctor's first finding with its next step; empty if it was not asked")
     next: NextCommand | None
     domain: StruckDomain | None = Field(description="None: the plan breaks a number of nodes")
     targets: int
