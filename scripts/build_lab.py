@@ -321,9 +321,7 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
             if _OF_NETWORK not in str(error):
                 raise
             if not tries_left:
-                raise LabError(
-                    f"{error}\nwhat was fetched is kept: a second try goes on from there"
-                ) from None
+                raise LabError(f"{error}\nwhat was fetched is kept: a second try goes on from there") from None
             say(f"  again after {_PAUSE_S:g} s, because {str(error).splitlines()[-1]}")
             time.sleep(_PAUSE_S)
 

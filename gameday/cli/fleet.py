@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 20
 _LEAST_LOAD, _MOST_LOAD = timedelta(seconds=2), timedelta(hours=1)
 
-AtOnce = Annotated[
-    int, typer.Option(min=1, max=100, help="The most nodes to measure at the same time.")
-]
+AtOnce = Annotated[int, typer.Option(min=1, max=100, help="The most nodes to measure at the same time.")]
 Load = Annotated[str, typer.Option(help="Time for which each GPU computes before it is measured, 2s to 1h.")]
 Against = Annotated[
     Path | None,

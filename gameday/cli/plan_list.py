@@ -47,12 +47,12 @@ def plans(
         ),
     ] = None,
     layer: Annotated[
-        str | None, typer.Option(help="Only plans with a fault that goes in at this layer, such as 'kernel log' or network.")
+        str | None, typer.Option(help="Only plans with a fault at this layer, such as 'kernel log' or network.")
     ] = None,
     fault: Annotated[str | None, typer.Option(help="Only plans with this fault, such as xid.")] = None,
     detector: Annotated[
         str | None,
-        typer.Option(help="Only plans with a fault that this detector sees: a profile's name or file (`gameday detectors`)."),
+        typer.Option(help="Only plans that this detector can notice: a profile's name or file (`gameday detectors`)."),
     ] = None,
     long: Annotated[
         bool, typer.Option("--long", help="Show also each plan's fault, what it expects, and who repairs the node.")

@@ -84,7 +84,7 @@ Reset = Annotated[
     typer.Option(
         metavar="DEPLOYMENT",
         help="Give this deployment, such as 'season/weekly (breaks GPUs)', or automation what the files say, even if "
-        "somebody has set, switched off or deleted in Prefect. May be repeated.",
+        "somebody has changed, switched off or deleted it in Prefect. May be repeated.",
     ),
 ]
 PrefectFile = Annotated[
