@@ -71,7 +71,7 @@ def remediate_node(
 
 
 class Cancellation:
-    """Check every two seconds, in a thread of its own, if a person cancels this flow run.
+    """Check every two seconds, in a thread of its own, whether a person cancels this flow run.
 
     A server that does not answer delays nothing: the repair goes on without it.
     """

@@ -181,7 +181,7 @@ def _place(
 
 
 def _again(plans: Sequence[str], profile: str | None, seed: int, at_once: int, random: RandomSettings | None) -> str:
-    """Return the shell line that plays a season again that no command line started."""
+    """Return the shell line that repeats a season, for one that no command line began."""
     if random is None:
         return "gameday coverage"
     return random_season_command(plans, seed, at_once, random, *(["--profile", profile] if profile else []))

@@ -161,7 +161,7 @@ def _outdated(modules: Iterable[str], go: Go | None) -> list[str]:
 
 
 def copy() -> None:
-    """Take the programs that other checkouts built from the same files, build none, and say if the lab has all.
+    """Take the programs that other checkouts built from the same files, build none, and say whether the lab has all.
 
     Raises LabError and OSError.
     """

@@ -50,7 +50,7 @@ def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> 
 
 
 def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
-    """Measure if the values are back, and return them as checks of QA; those without a baseline are left out."""
+    """Measure whether the values are back, and return them as checks of QA; those without a baseline are left out."""
     checks: list[QaChecked] = []
     for expected in run.plan.expect.measurements:
         before = baseline_of(run.history(), target.node, expected.quantity)

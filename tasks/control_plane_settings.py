@@ -104,7 +104,7 @@ def _shares(seats: int, total: int, others: int) -> Shares:
 
 
 def note_flow_control_after(run: Run) -> None:
-    """Read again how many seats the level has on each API server, and if somebody changed what was put in.
+    """Read again how many seats the level has on each API server, and whether somebody changed what was put in.
 
     Raises:
         AdapterError: A server that has to be asked does not answer.

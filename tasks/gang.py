@@ -1,4 +1,4 @@
-"""Step 4 sends a gang of GPU pods, and notes if the scheduler gives them nodes with fast GPUs.
+"""Step 4 sends a gang of GPU pods, and notes whether the scheduler gives them nodes with fast GPUs.
 
 The plan's bound is in gameday/plan/scheduling.py, `gameday fleet` writes the classes, and the verdict is in
 gameday/checks/placement.py. If the fast nodes have no room for the whole gang, no pod is sent: a preference could not

@@ -203,7 +203,7 @@ def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
 
 
 def _check_held_to_the_end(run: Run, second: Entry) -> None:
-    """Note if the second fault ended by itself, so that it disturbed only part of the repair."""
+    """Note whether the second fault ended by itself, so that it disturbed only part of the repair."""
     assert isinstance(second.undo, TakeOutFault)
     pod = run.pods.seen(second.undo.pod)
     if pod is None or pod.ended:

@@ -21,7 +21,7 @@ _REJECTED = "TopologyAffinityError"
 
 
 def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Send the plan's pod if there is room for it, and note if the kubelet rejects it."""
+    """Send the plan's pod if there is room for it, and note whether the kubelet rejects it."""
     wanted = run.plan.expect.topology_manager_rejects
     if wanted is None:
         return

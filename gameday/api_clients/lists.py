@@ -23,7 +23,7 @@ class Form(StrEnum):
 
 
 class Read(StrEnum):
-    """The way to read a LIST: how fresh it must be, and if it comes as a watch."""
+    """The way to read a LIST: how fresh it must be, and whether it comes as a watch."""
 
     LATEST = "latest"
     ANY = "any"

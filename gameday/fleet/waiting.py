@@ -16,7 +16,7 @@ from gameday.errors import KubernetesError
 
 _LOOK_EVERY_S = 1.0
 _UNKNOWN_AFTER = 3
-"""Failed looks in a row after which probes end: it is then unknown if work waits."""
+"""Failed looks in a row after which probes end: it is then unknown whether work waits."""
 
 
 class WaitingWork:

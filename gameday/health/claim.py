@@ -1,7 +1,7 @@
 """Claims: one of several controllers leads, one of several repairers leads, and one process repairs a node.
 
-A claim is a Lease. Our own clock decides if its holder is alive, not the holder's: a claim is taken over only after
-it was seen unchanged for its whole duration.
+A claim is a Lease. Our own clock decides whether its holder is alive, not the holder's: a claim is taken over only
+after it was seen unchanged for its whole duration.
 """
 
 from __future__ import annotations

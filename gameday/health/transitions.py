@@ -142,7 +142,7 @@ def forget_past(state: NodeState, now: datetime) -> None:
 
 
 def may_be_of_next_boot(state: NodeState, line: LogLine, event: KernelEvent) -> bool:
-    """Return True if only the node's next bootID can tell if a line is a new boot's, or an old one shipped again."""
+    """Return True if only the node's next bootID can tell whether a line is a new boot's or was shipped again."""
     if event.uptime_s is None or not _is_shipped_again(state, line, event.uptime_s):
         return False
     return line.at - timedelta(seconds=event.uptime_s) > state.last_seen_at

@@ -68,7 +68,7 @@ def findings(incident: Incident, history: History) -> tuple[IncidentFinding, ...
 
 
 def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
-    """Return the cluster's notice: PARTLY only if one signal is proved to have come, and another not."""
+    """Return how far the cluster noticed: PARTLY only if one signal is proved to have come, and another not."""
     asked = {finding.status for finding in found if finding.id in ("alert", "taint")}
     if asked == {Status.HELD}:
         return Noticed.YES
@@ -145,7 +145,7 @@ def _alert(incident: Incident, history: History) -> IncidentFinding:
 
 
 def _reached(incident: Incident, history: History) -> IncidentFinding | None:
-    """Judge if the alert reached somebody; None if none fired."""
+    """Judge whether the alert reached somebody; None if none fired."""
     fired = [alert for alert in history.of(AlertSeen) if alert.state == "firing"]
     if not fired:
         return None
@@ -178,7 +178,7 @@ def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
 
 
 def _taint(incident: Incident, history: History) -> IncidentFinding | None:
-    """Judge if the node was quarantined; None if no line calls for it."""
+    """Judge whether the node was quarantined; None if no line calls for it."""
     keys, question = incident.quarantine_keys, "Was the node quarantined?"
     sign = first_sign(history)
     there = [taint for taint in history.of(TaintSeen) if taint.present and taint.taint.key in keys]

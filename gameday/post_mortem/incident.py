@@ -34,7 +34,7 @@ class SourceReading(BaseModel):
 
 
 class Elsewhere(BaseModel):
-    """Signals of other nodes in the window, which show if the node was alone."""
+    """Signals of other nodes in the window, which show whether the node was alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

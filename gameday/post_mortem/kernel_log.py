@@ -19,7 +19,7 @@ from gameday.xid.decide import decide
 from gameday.xid.lines import KernelEvent, LogReader, recognise
 
 _MOST_READ = 200_000
-"""The most lines that are read of one node's window; the report says if a log had more."""
+"""The most lines that are read of one node's window; the report says whether a log had more."""
 _MOST_KEPT = 1000
 """Lines that are kept verbatim, the newest; recognised lines are kept as well, up to as many again."""
 _MOST_ELSEWHERE = 5000
@@ -28,7 +28,7 @@ _MOST_EXAMPLES = 5
 
 @dataclass(frozen=True)
 class NodeLog:
-    """The lines; `frame` is the run's `logs` frame, `read` their number, `cut` says if there were more."""
+    """The lines; `frame` is the run's `logs` frame, `read` their number, `cut` says whether there were more."""
 
     gpu_lines: tuple[KernelLineSeen, ...]
     frame: pd.DataFrame

@@ -61,7 +61,7 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
 
 
 def await_late_quarantines(run: Run) -> bool:
-    """Wait for late quarantines on every node to give back, as long as the plan allows the detector; for a living run.
+    """Wait for a late quarantine of each node that will be given back, as long as the plan allows; for a living run.
 
     A second signal ends the wait.
 

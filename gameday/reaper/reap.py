@@ -127,8 +127,8 @@ def reap(kubernetes: Kubernetes, *, observe_holder: bool = True, flow_run: str |
 
     Args:
         kubernetes: The cluster.
-        observe_holder: If a run holds the cluster lease, observe for up to the lease's duration if it is alive; False:
-            believe the times in its lease.
+        observe_holder: If a run holds the cluster lease, observe for up to the lease's duration whether it lives;
+            False: believe the times in its lease.
         flow_run: Reap only the runs of this Prefect flow run; None: all.
 
     Raises:

@@ -33,8 +33,8 @@ children.
 _LEAST_CPU_SHARE = 0.01
 """A share of one core.
 
-A starting program gets ten times as much on two cores at load 20; one that only waits, and checks every second if it
-may go on, uses less.
+A starting program gets ten times as much on two cores at load 20; one that only waits, and checks every second
+whether it may go on, uses less.
 """
 
 

@@ -89,7 +89,7 @@ class RehearsalCluster:
             child.end()
 
     def child(self, name: str) -> Child:
-        """Return one of the processes, to stop it or to see if it is alive."""
+        """Return one of the processes, to stop it or to see whether it is alive."""
         return self._children[name]
 
     def dead(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Decide if the cluster noticed the fault by itself."""
+"""Decide whether the cluster noticed the fault by itself."""
 
 from __future__ import annotations
 

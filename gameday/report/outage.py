@@ -67,7 +67,7 @@ def outage_totals(runs: Iterable[tuple[bool, OutOfWork | None]]) -> tuple[Outage
     """Sum up runs, real clusters first; a kind without runs is left out.
 
     Args:
-        runs: For each run, if it was a rehearsal, and its time out of work; None if unknown.
+        runs: For each run, whether it was a rehearsal, and its time out of work; None if unknown.
     """
     listed = list(runs)
     found = ((virtual, [one for rehearsal, one in listed if rehearsal is virtual]) for virtual in (False, True))

@@ -1,7 +1,7 @@
 """Act as a profile says: what the detector sees, when it acts on it, and when it takes that back.
 
 This knows nothing of the real detector's code. If a game-day holds against it, the game-day measures such a detector
-correctly; only a real cluster shows if the real detector behaves as its profile says.
+correctly; only a real cluster shows whether the real detector behaves as its profile says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kubelets' own endpoint, one HTTPS port for all virtual nodes: pods and container logs, only for the API server.
 
-A kubelet asks the API server by webhook if a caller may use it. Here the one user that every cluster allows is known
-by name instead: a caller with a certificate of the cluster's authority for `API_SERVER`.
+A kubelet asks the API server by webhook whether a caller may use it. Here the one user that every cluster allows is
+known by name instead: a caller with a certificate of the cluster's authority for `API_SERVER`.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class NodeLease:
     async def renew(self) -> None:
         """Renew once: one PUT, and more only if the Lease is new, gone, or written by somebody else.
 
-        Raises ApiError. It is then unknown if the server has taken the renewal; the next PUT may be a conflict, after
-        which the Lease is read again.
+        Raises ApiError. It is then unknown whether the server has taken the renewal; the next PUT may be a conflict,
+        after which the Lease is read again.
         """
         if self._last is not None:
             try:

@@ -1,4 +1,4 @@
-"""dcgm-exporter's figures compared with the agent's own readings of NVML, GPU by GPU: if they differ, and by how much.
+"""dcgm-exporter's figures against the agent's own readings of NVML: where they differ, GPU by GPU, and how much.
 
 A scrape shows a value that dcgm-exporter read some time before (docs/sources.md, dcgm-exporter). So a scrape agrees if
 its value, within the tolerance, is between the lowest and the highest that NVML showed since the third scrape interval

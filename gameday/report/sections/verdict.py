@@ -1,4 +1,4 @@
-"""The first screen: the outcome, why in one sentence, if the cluster noticed, the durations, the run as lanes."""
+"""The first screen: the outcome, why in one sentence, whether the cluster noticed, the durations, the run as lanes."""
 
 from __future__ import annotations
 
