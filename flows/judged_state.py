@@ -20,7 +20,7 @@ _NO_EXCEPTION = "Unexpected result for failed state"
 
 
 class _NoJudgements(logging.Filter):
-    """Drop Prefect's traceback for a judgement, which is no crash: the log has its reason already.
+    """Drop Prefect's traceback for a judgement, which is not a crash: the log has its reason already.
 
     For a failed state Prefect 3.8 looks for an exception in the state's data, and logs an unexpected exception if there
     is none. A step that stops its run raises a StopRunError. A step's failed state is logged with an empty traceback,

@@ -375,7 +375,7 @@ def pinned_version(module: str = "kubernetes") -> str:
 def pin_version(version: str) -> None:
     """Rewrite go.mod and go.sum of lab/kubernetes for a release of Kubernetes. Raises LabError and OSError."""
     if not re.fullmatch(r"v1\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?", version):
-        raise LabError(f"{version!r} is no release of Kubernetes; they look like v1.38.0")
+        raise LabError(f"{version!r} is not a release of Kubernetes; they look like v1.38.0")
     go = _go_here() or _fetched_go()
     folder = LAB / "kubernetes"
     with tempfile.TemporaryDirectory(prefix=".pin-", dir=LAB) as name:
@@ -434,7 +434,7 @@ def _go(go: Go, arguments: Sequence[str], folder: Path, environment: Mapping[str
         process.wait()
         raise
     if process.returncode != 0:
-        # Progress is no complaint; with -json, errors are on stdout.
+        # Progress is not a complaint; with -json, errors are on stdout.
         lines = [line for line in (complaint or out).splitlines() if not line.startswith("go: downloading")]
         said = "\n".join(lines[-_LINES:])
         raise LabError(f"`go {' '.join(arguments[:2])}` failed: {said}{_advice(complaint)}")

@@ -61,7 +61,7 @@ def hold_servers(run: Run) -> None:
     """Hold back the servers that are to start after the fault, if an earlier run has started them.
 
     Raises:
-        StepFailedError: The cluster is no lab, or the lab does not do it.
+        StepFailedError: The cluster is not a lab, or the lab does not do it.
     """
     _ask_servers(run, Verb.HOLD)
 

@@ -62,7 +62,7 @@ def _note_gpu_of_others(
 ) -> None:
     """Note a problem if the job's pods use other GPUs than the one that is to slow the job down.
 
-    This is no refusal: another pod may hold up the followed one.
+    This is not a refusal: another pod may hold up the followed one.
     """
     used = [note.gpu for note in gpu_pods if not job.keys().isdisjoint(note.pods)]
     if used and target.gpu not in used:

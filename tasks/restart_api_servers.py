@@ -16,7 +16,7 @@ def refuse_restart_without_lab(run: Run) -> None:
     """Refuse a plan that restarts API servers unless they are a lab's, before anything is changed.
 
     Raises:
-        StepFailedError: The cluster is no lab.
+        StepFailedError: The cluster is not a lab.
     """
     if run.plan.recover.restart_api_servers and run.profile.lab_control is None:
         raise StepFailedError(

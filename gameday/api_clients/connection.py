@@ -30,7 +30,7 @@ def tls_context(server: ApiServer) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=server.ca_file)
     except OSError as error:  # ssl.SSLError is one
-        raise HostError(f"{server.ca_file} is no certificate authority: {error.strerror}") from None
+        raise HostError(f"{server.ca_file} is not a certificate authority: {error.strerror}") from None
 
 
 def open_connection(server: ApiServer, timeout: httpx.Timeout, connections: int = 1) -> httpx.AsyncClient:

@@ -144,7 +144,7 @@ class CudaPods:
             hint = f"; is deploy/cuda-error applied in {self._wanted.namespace}?" if error.status == 403 else ""
             raise HostError(f"{method} {path}: {error}{hint}") from None
         except ValueError as error:
-            raise HostError(f"{method} {path}: the answer is no JSON: {error}") from None
+            raise HostError(f"{method} {path}: the answer is not JSON: {error}") from None
 
 
 def _pod(pod: dict[str, Any]) -> CudaPod:

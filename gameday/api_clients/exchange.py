@@ -21,7 +21,7 @@ bookmarks.
 
 
 class Failed(Exception):
-    """The request has no complete answer (`status` 0), or one that is no success."""
+    """The request has no complete answer (`status` 0), or one that is not a success."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

@@ -195,7 +195,7 @@ def _decoded(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise Failed(0, "the answer is no JSON") from None
+        raise Failed(0, "the answer is not JSON") from None
 
 
 def _version(one: Any) -> int:

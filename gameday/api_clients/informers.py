@@ -82,7 +82,7 @@ class Informers(ClientLoop):
                 except (httpx.HTTPError, OSError) as error:
                     timed_out = isinstance(error, httpx.TimeoutException)
                     self._note(number, Outcome.TIMEOUT if timed_out else Outcome.NO_CONNECTION)
-                await asyncio.sleep(pause_s * (1 + random.random()))  # noqa: S311 - it spreads clients, and is no secret
+                await asyncio.sleep(pause_s * (1 + random.random()))  # noqa: S311 - it spreads clients, and is not a secret
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _list(self, number: int, http: httpx.AsyncClient, params: dict[str, str]) -> str:
@@ -161,7 +161,7 @@ def _decoded(body: bytes | str) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise httpx.DecodingError("the answer is no JSON") from None
+        raise httpx.DecodingError("the answer is not JSON") from None
 
 
 def main() -> int:

@@ -139,7 +139,7 @@ class LoadObjects:
             # A real server writes null for a page without items, such as the last one of a selector.
             return page | {"items": page["items"] or []}
         except orjson.JSONDecodeError:
-            raise HostError(f"GET {self._path}: the answer is no JSON") from None
+            raise HostError(f"GET {self._path}: the answer is not JSON") from None
 
     def _open(self, connections: int = 1) -> httpx.AsyncClient:
         import httpx  # noqa: PLC0415

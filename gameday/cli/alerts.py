@@ -64,7 +64,9 @@ def alerts(
 def _checked(url: str) -> str:
     """Return the URL without its last slash. It goes into a template and into YAML, so it must not break these."""
     if not re.fullmatch(r"https?://[^\s\"'\\{}<>?#]+", url):
-        raise CommandError(f"--runbooks {shown(url)} is no http(s) URL of a folder, such as https://host/docs/runbooks")
+        raise CommandError(
+            f"--runbooks {shown(url)} is not the http(s) URL of a folder, such as https://host/docs/runbooks"
+        )
     return url.rstrip("/")
 
 

@@ -141,7 +141,7 @@ def built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDepl
         folder: The folder in which its worker runs it.
 
     Raises:
-        CommandError: Its entrypoint is no flow.
+        CommandError: Its entrypoint is not a flow.
     """
     try:
         made = RunnerDeployment.from_entrypoint(
@@ -155,7 +155,7 @@ def built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDepl
             version=__version__,
         )
     except (ImportError, MissingFlowError) as error:
-        raise CommandError(f"deployment {one.name}: entrypoint {one.entrypoint!r} is no flow: {error}") from None
+        raise CommandError(f"deployment {one.name}: entrypoint {one.entrypoint!r} is not a flow: {error}") from None
     # Otherwise the worker would copy the whole folder for each run.
     made.storage = LocalStorage(str(folder))
     properties = made._parameter_openapi_schema.properties

@@ -143,7 +143,7 @@ def _check_earlier(folder: Path) -> None:
     try:
         FleetRecord.load(folder)
     except (OSError, ValueError):
-        raise CommandError(f"--against {folder}: that is no fleet run's folder: it has no fleet.json of ours") from None
+        raise CommandError(f"--against {folder} is not a fleet run's folder: it has no fleet.json of ours") from None
 
 
 def _probe(
@@ -254,7 +254,7 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
         return _print(out, render_fleet(folder, datetime.now(UTC)))
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "fleet.json is damaged"
-        raise CommandError(f"{folder} is no fleet run's folder: {why}") from None
+        raise CommandError(f"{folder} is not a fleet run's folder: {why}") from None
     except OSError as error:
         raise CommandError(f"the fleet run's page cannot be drawn: {not_written(error, folder)}") from None
 

@@ -99,7 +99,7 @@ def _check_token(file: Path) -> None:
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise CommandError(f"--token-file {file} cannot be read: {why}; {how}") from None
     if not token:
         raise CommandError(f"--token-file {file} is empty; {how}")

@@ -29,7 +29,7 @@ _OWN_SERVER: ContextVar[Child | None] = ContextVar("own_server", default=None)
 _DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
 """20 s of attempts for each request. Prefect's own five retries take 75 s, and the end of a run has two requests.
 
-Prefect's server answers 500 while its PostgreSQL refuses connections, and its client does not retry that.
+Prefect's server answers 500 while its PostgreSQL refuses connections, and its client by itself does not retry that.
 """
 _WITHOUT_A_PAUSE = 3
 """Attempts to reconnect after which Prefect's client of events sleeps a second before each further one."""
@@ -57,7 +57,7 @@ def require_server() -> None:
 
 
 def give_events_up_at_once() -> None:
-    """Give up at once on events that the server refuses, instead of 8 s each; the next event sends them again.
+    """Give an event up at once if the server refuses connections, not after 8 s; the next event sends it again.
 
     Otherwise Prefect would start its own server for an event after the end of ours; no setting forbids that.
     """

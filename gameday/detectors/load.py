@@ -124,7 +124,7 @@ def _wrong_reasons(
             for name in PLACEHOLDER.findall(reason or ""):
                 if not models or any(name not in _names(fault, model) for fault, model in models.items()):
                     of = " and ".join(models) or "a layer"
-                    message = f"{{{name}}} is no parameter of every fault of this rule ({of})"
+                    message = f"{{{name}}} is not a parameter of every fault of this rule ({of})"
                     yield _problem(parsed, file, (*where, part, index, "reason"), reason, message, None)
 
 

@@ -15,14 +15,14 @@ from pydantic_core import PydanticCustomError
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
 _DURATION_MAX_CHARACTERS = 24
-"""Room for `100h59m59s999ms`; longer text is no duration, and would cost the pattern quadratic time."""
+"""Room for `100h59m59s999ms`; longer text is not a duration, and would cost the pattern quadratic time."""
 
 
 def parse_duration(value: object) -> object:
     """Return `90s`, `1m30s` or `500ms` as a timedelta; return a timedelta as it is.
 
     Raises:
-        PydanticCustomError: The value is no duration; a ValueError with a message that says how to write one.
+        PydanticCustomError: The value is not a duration; a ValueError with a message that says how to write one.
     """
     if isinstance(value, timedelta):
         return value

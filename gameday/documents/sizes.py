@@ -16,7 +16,7 @@ def parse_size(value: object) -> object:
     """Return `20KB`, `0.2MB` or `1GiB` in bytes; a whole number already is in bytes.
 
     Raises:
-        PydanticCustomError: The value is no size; a ValueError with a message that says how to write one.
+        PydanticCustomError: The value is not a size; a ValueError with a message that says how to write one.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value

@@ -55,7 +55,7 @@ def job_costs(rates: Sequence[float], without: Sequence[float]) -> tuple[JobCost
 
     Args:
         rates: The GEMM rate of every GPU.
-        without: The rates of those GPUs that are no stragglers.
+        without: The rates of those GPUs that are not stragglers.
     """
     if len(rates) < _RANKS[0]:
         return ()

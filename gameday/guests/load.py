@@ -85,9 +85,9 @@ def _of_command(value: str) -> LoadedGuest:
     try:
         words = shlex.split(value)
     except ValueError as error:
-        raise DocumentError([_of_option(value, f"is no command: {error}")]) from None
+        raise DocumentError([_of_option(value, f"is not a command: {error}")]) from None
     if not words:
-        raise DocumentError([_of_option(value, "is no command: it is empty")])
+        raise DocumentError([_of_option(value, "is not a command: it is empty")])
     name = _UNFIT.sub("-", Path(words[0]).name.lower())[:63].strip("-") or "guest"
     document = {"apiVersion": "gameday/v1", "kind": KIND, "name": name, "command": words}
     try:

@@ -58,7 +58,7 @@ def placeholders(text: str) -> Iterator[Placeholder]:
         if found[1] not in list(Placeholder):
             known = " ".join(f"{{{one}}}" for one in Placeholder)
             raise UnknownPlaceholderError(
-                f"{found[0]} is no placeholder; there are {known}; write {{{{ and }}}} for braces of your own"
+                f"{found[0]} is not a placeholder; there are {known}; write {{{{ and }}}} for braces of your own"
             )
         yield Placeholder(found[1])
 

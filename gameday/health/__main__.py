@@ -152,7 +152,7 @@ def _webhook(arguments: argparse.Namespace) -> ReceiverOptions | None:
 def _seconds(text: str) -> int:
     """Parse a whole number of seconds, as a Lease has it."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number of seconds of at least 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds of at least 1")
     return int(text)
 
 

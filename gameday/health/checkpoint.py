@@ -85,7 +85,7 @@ class Checkpoint:
             self._unsaved = {node for node in nodes if found[node] != self._nodes.get(node)}
             self._saved_ns = {source: int(found[key]) for source, key in _CURSORS.items() if key in found}
         except ValueError:
-            log.warning("configmap %s holds a cursor that is no number; reading the last minute", _NAME)
+            log.warning("configmap %s holds a cursor that is not a number; reading the last minute", _NAME)
         except ApiException as error:
             if error.status not in (401, 403, NOT_FOUND):
                 raise

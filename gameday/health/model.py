@@ -109,7 +109,7 @@ class LogProgress(_Record):
         return self.model_copy(update={"lines": (*self.lines, line)[-MOST_SEEN_LINES:]})
 
     def with_signal(self, key: str) -> LogProgress:
-        """Return the progress with the key of one more signal that is no line of the kernel log."""
+        """Return the progress with the key of one more signal that is not a line of the kernel log."""
         return self.model_copy(update={"signals": (*self.signals, key)[-MOST_SEEN_SIGNALS:]})
 
     def with_sighting(self, sighting: Sighting) -> LogProgress:

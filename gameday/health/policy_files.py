@@ -56,7 +56,7 @@ def find_policy(name_or_path: str) -> Path:
     """Return a policy's file.
 
     Raises:
-        DocumentError: No shipped policy has this name, and the name is no path.
+        DocumentError: No shipped policy has this name, and the name is not a path.
     """
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
@@ -129,7 +129,7 @@ def _contradictions(policy: Policy, parsed: Source, path: Path) -> Iterator[Docu
         where: Where = ("never_quarantine", index)
         event = recognise(line) or policy.other_line(line)
         if event is None:
-            message = "is no line about a GPU that the controller would recognise"
+            message = "is not a line about a GPU that the controller would recognise"
             yield _problem(parsed, file, where, line, message, "copy one from a kernel log")
             continue
         decision = policy.decide(kernel_signal(event))

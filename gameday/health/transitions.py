@@ -181,7 +181,7 @@ def _has_impossible_stamp(state: NodeState, line: LogLine, uptime_s: float) -> b
     As a mark it would make every later line count as shipped again.
     """
     if line.ns < max(state.boot_known_ns, state.booted_ns):
-        return False  # it may belong to the boot before, and is no mark
+        return False  # it may belong to the boot before, and is not a mark
     at_least_s = uptime_s * (1 - _DRIFT) - _AHEAD_S
     return line.ns - int(at_least_s * 1e9) < state.booted_ns
 
@@ -210,7 +210,7 @@ def _advance(state: NodeState, line: LogLine, uptime_s: float | None) -> None:
 
 
 def ignore_signal_reason(state: NodeState, signal: Signal) -> str | None:
-    """Return why not to act upon a signal that is no line of the kernel log, or None."""
+    """Return why not to act upon a signal that is not a line of the kernel log, or None."""
     returned_ns = state.progress.returned_ns
     if returned_ns and (nanoseconds(signal.at) <= returned_ns or not signal.is_begin_known):
         return "before return"

@@ -361,7 +361,7 @@ def _records(incident: Incident, events: list[Event]) -> list[Record]:
 def _first_alert(events: list[Event], line: datetime | None) -> list[AlertSeen]:
     """Return the states of the alert that fired first after the line, or was pending if none fired.
 
-    Other alerts may be about other lines, so their times are no hops of this chain.
+    Other alerts may be about other lines, so their times are not hops of this chain.
     """
     came = [one for one in events if isinstance(one, AlertSeen) and not one.at_baseline and one.state != "resolved"]
     since = sorted((one for one in came if line and one.at > line - _STAMP), key=lambda one: one.at)

@@ -27,17 +27,17 @@ def parse_moment(text: str, now: datetime) -> datetime:
             assert isinstance(span, timedelta)
             return now - span
         except (ValueError, OverflowError):
-            raise WindowError(f"{shown(text)} is no time: {_HOW}") from None
+            raise WindowError(f"{shown(text)} is not a time: {_HOW}") from None
     try:
         moment = datetime.fromisoformat(written)
     except ValueError:
-        raise WindowError(f"{shown(text)} is no time: {_HOW}") from None
+        raise WindowError(f"{shown(text)} is not a time: {_HOW}") from None
     if moment.tzinfo is None:
         raise WindowError(f"{shown(text)} has no time zone: add Z for UTC, or an offset like +01:00")
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise WindowError(f"{shown(text)} is no time: {_HOW}") from None
+        raise WindowError(f"{shown(text)} is not a time: {_HOW}") from None
 
 
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:

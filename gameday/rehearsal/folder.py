@@ -58,7 +58,7 @@ class HeldFolder:
         self.empty()
         (folder / ".gitignore").write_text(
             "*\n", encoding="utf-8"
-        )  # kubeconfigs and passwords are no part of a project
+        )  # kubeconfigs and passwords do not belong to a project
 
     def empty(self) -> None:
         """Remove what an ended cluster left. Raises OSError."""

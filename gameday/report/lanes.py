@@ -99,7 +99,7 @@ def _with_bound_on_axis(lane: Lane, last_s: float) -> Lane:
 
 
 def _last_s(run: RunFolder) -> float:
-    """Return the last moment at which the run itself watched; what a reaper noted later is no sighting."""
+    """Return the last moment at which the run itself watched; what a reaper noted later is not a sighting."""
     records = run.history.records
     return max((run.offset_s(record.at) for record in records if record.boot == records[0].boot), default=0.0)
 

@@ -237,7 +237,7 @@ def judge_run_folder(folder: Path) -> RunFolder:
     Raises FileNotFoundError without a folder.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no run folder: give the folder that holds history.jsonl")
+        raise FileNotFoundError(f"{folder} is not a run folder: give the folder that holds history.jsonl")
     problems: list[str] = []
     plan_text = _text(folder / "plan.yaml", problems)
     plan = _plan(folder / "plan.json", problems)

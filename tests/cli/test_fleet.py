@@ -23,7 +23,7 @@ from gameday.rehearsal.slow_gpus import SlowGpu, choose_slow
         (["--rehearse", "--slow", "9"], "raise --nodes, or lower --slow"),
         (["--rehearse", "--load", "1s"], "write 2s to 1h"),
         (["--rehearse", "--load", "soon"], "--load 'soon'"),
-        (["--rehearse", "--against", "nowhere"], "no fleet run's folder"),
+        (["--rehearse", "--against", "nowhere"], "not a fleet run's folder"),
         (["--profile", "nowhere.yaml"], "cannot use the cluster profile"),
         (["--again", "nowhere"], "no fleet run's folder"),
         (["--unlabel", "--rehearse"], "--unlabel measures nothing"),

@@ -58,7 +58,7 @@ def _answer(line: bytes, obey: Callable[[Order], Answer]) -> Answer:
     except ValidationError:
         verbs = ", ".join(Verb)
         return Answer(
-            error=f"{shown(line.decode(errors='replace'))} is no request: verb ({verbs}, look) and component; or "
+            error=f"{shown(line.decode(errors='replace'))} is not a request: verb ({verbs}, look) and component; or "
             "configure and rehearsal, or fresh"
         )
     except ControlError as error:

@@ -24,7 +24,7 @@ _SWITCHED_OFF = re.compile(r"#(?=DCGM_)")
 
 @dataclass(frozen=True)
 class Counter:
-    """A line of the file. `kind` is gauge, counter or label; a label is on every series and is no series itself."""
+    """A line of the file. `kind` is gauge, counter or label; a label is on every series and is not itself a series."""
 
     name: str
     kind: str

@@ -40,7 +40,7 @@ from gameday.rehearsal.nodes.gpus import (
 
 SAMPLE_EVERY_S = 1.0
 DOUBLE_FIELDS = frozenset((155, 160, 254, 1001, 1004, 1005, 1218))  # DCGM_FT_DOUBLE in dcgm_fields.cpp; rest: int64
-_INT64_BLANK, _FP64_BLANK = 0x7FFFFFFFFFFFFFF0, 140737488355328.0  # dcgm_structs.h: this and above is no value
+_INT64_BLANK, _FP64_BLANK = 0x7FFFFFFFFFFFFFF0, 140737488355328.0  # dcgm_structs.h: this and above is not a value
 _BLINDING_XID = 119  # ReadEnvForFatalXids, DcgmCacheManager.cpp
 XID_FIELD = 230
 # For dcgm-exporter, which has 5 minutes by default; here an alert on the count has to end with a game-day.

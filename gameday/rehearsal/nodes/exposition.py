@@ -68,7 +68,7 @@ class Exposition:
         self._labels[flat] = f"{{{self._own[flat]}{pod}}} "
 
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
-        """Yield a piece per metric; only these nodes and metrics if given. Unknown ones are no series."""
+        """Yield a piece per metric; only these nodes and metrics if given. Unknown ones are left out."""
         self._cache.fleet.advance()
         wanted = self._cache.exporting.copy()
         if nodes is not None:

@@ -29,7 +29,7 @@ class KmsgPipe:
     def __init__(self, path: Path, log: KernelLog) -> None:
         """Make the pipe. Raises OSError, also if something else has this name."""
         if path.exists() and not stat.S_ISFIFO(path.stat().st_mode):
-            raise FileExistsError(f"{path} is there and is no pipe: name another folder, or remove it")
+            raise FileExistsError(f"{path} exists and is not a pipe: name another folder, or remove it")
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
         self._path = path

@@ -90,7 +90,7 @@ class ModelWork:
             self._machine.fleet.held_mib[self._cell] -= self._pool.total_mib()
 
     def steer(self, utilization: float) -> None:
-        """Change the burn's load. Raises HostError for work that is no burn."""
+        """Change the burn's load. Raises HostError for work that is not a burn."""
         if not isinstance(self._order, Burn):
             raise HostError(f"the work on GPU {self._gpu} is no burn: its load cannot be changed")
         self._watched_at = self._now()

@@ -28,7 +28,7 @@ async def lab_control(args: list[str], machine: Machine) -> Printed:
     if (options.verb == Verb.PAUSE) != (options.seconds is not None):
         parser.error("a pause needs its seconds, and nothing else has any")
     if machine.lab_control is None:
-        return Printed(stderr=f"{LAB_PROGRAM}: {machine.name} is no node of a lab\n", exit_status=_FAILED)
+        return Printed(stderr=f"{LAB_PROGRAM}: {machine.name} is not a node of a lab\n", exit_status=_FAILED)
     try:
         # In a thread: a restart takes up to two seconds, and the other nodes must go on.
         state = await asyncio.to_thread(_asked, machine.lab_control, options.verb, options.component, options.seconds)

@@ -97,4 +97,4 @@ def _size(text: str) -> int:
     try:
         return int(text.rstrip("KMG")) * _UNITS.get(text[-1:], 1)
     except ValueError:
-        raise HostError(f"all_reduce_perf: {text[:20]!r} is no size") from None
+        raise HostError(f"all_reduce_perf: {text[:20]!r} is not a size") from None
