@@ -25,7 +25,7 @@ from gameday.rehearsal.slow_gpus import SlowGpu, choose_slow
         (["--rehearse", "--load", "soon"], "--load 'soon'"),
         (["--rehearse", "--against", "nowhere"], "not a fleet run's folder"),
         (["--profile", "nowhere.yaml"], "cannot use the cluster profile"),
-        (["--again", "nowhere"], "no fleet run's folder"),
+        (["--again", "nowhere"], "not a fleet run's folder"),
         (["--unlabel", "--rehearse"], "--unlabel measures nothing"),
         (["--unlabel", "--profile", "nowhere.yaml"], "cannot use the cluster profile"),
     ],
