@@ -1,4 +1,4 @@
-"""A node that loses what programs write to its kernel log, as with printk.devkmsg=off on its command line."""
+"""A node that loses what programs write to its kernel log, as printk.devkmsg=off on its command line does."""
 
 from datetime import UTC, datetime
 from typing import Literal
