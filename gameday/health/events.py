@@ -65,7 +65,7 @@ class NodeEvents:
         """Write at most eight of the due Events; the first failure ends it until the next call."""
         now = time.monotonic()
         due = ((key, series) for key, series in self._series.items() if series.unsent and series.not_before <= now)
-        # Few, so that no node waits for them to be tainted.
+        # Few, so that a node never waits for them before it is tainted.
         for (node, reason), series in list(islice(due, _MOST_AT_ONCE)):
             series.not_before = time.monotonic() + _BETWEEN_WRITES_S
             try:
