@@ -23,14 +23,14 @@ def reap_before_start(
     Args:
         kubernetes: The cluster.
         holder: The run or season that is about to begin; it holds the cluster lease.
-        on_reaped: Receives what was undone, even if the run cannot begin.
-        pods: Pods of dead runs (V1Pod), if the holder watches them already; None: they are listed.
+        on_reaped: Receives what was undone, also where that keeps the run from beginning.
+        pods: Pods of dead runs (V1Pod), where the holder watches them already; None: they are listed.
 
     Returns:
-        By node: why it cannot be a target.
+        By node: why it cannot be a target, because it is dirty or away.
 
     Raises:
-        RefusedError: Not everything is known to be undone.
+        RefusedError: It is not known whether everything is undone.
         KubernetesError: The cluster does not answer.
     """
     result = reap_under(kubernetes, holder, pods=pods)
@@ -41,8 +41,8 @@ def reap_before_start(
 def excluded_nodes(kubernetes: Kubernetes, result: ReapResult) -> dict[str, str]:
     """Return by node why no run may use it after a reap.
 
-    A node that is gone or NotReady proves nothing, and a node with its fault out may still be quarantined. Neither
-    keeps runs off the other nodes.
+    A node that is gone or NotReady can prove nothing, and one may still be quarantined for a fault that is out; such a
+    node keeps no run off the others.
 
     Raises:
         RefusedError: A change elsewhere is not proved undone, or a ledger cannot be read.
@@ -71,9 +71,9 @@ def excluded_nodes(kubernetes: Kubernetes, result: ReapResult) -> dict[str, str]
 
 
 def node_reasons(kubernetes: Kubernetes, entries: Sequence[Entry]) -> list[str]:
-    """Return why each entry that is not proved undone blocks its own node and no other.
+    """Return for each entry that is not proved undone why it keeps others off its node, and off no other.
 
-    Empty if the change may be anywhere, so that nothing may begin at all.
+    Empty where the change may be anywhere, so that nothing may begin at all.
 
     Raises:
         KubernetesError: A node cannot be read.
@@ -93,7 +93,7 @@ def _may_be_quarantined(entry: Entry, now: datetime) -> str:
 
 
 def _out_of_service(kubernetes: Kubernetes, name: str) -> str:
-    """Return why a node is out of service; empty if it exists and is Ready."""
+    """Return why a node is out of service; empty where it is there and Ready."""
     node = kubernetes.node_or_none(name)
     if node is None:
         return "is gone"

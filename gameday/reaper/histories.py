@@ -1,6 +1,6 @@
 """Write what a reaper undid into the histories of the runs that left it.
 
-A run that was killed cannot do that itself. A run that slept until another one took it for dead can, and does.
+A run that was killed cannot do that itself. A run that slept until another took it for dead can, and does.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _NOT_FOUND_STATUS = 404
 
 
 def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = Clock()) -> bool:
-    """Append what a reap found of a run to the history in the run's folder.
+    """Append to the history in a run's folder what this reap found of the run.
 
     Args:
-        folder: The run's own folder, named after its id.
+        folder: The run's own folder, which bears its id.
         result: The reap.
-        problem: The line that introduces it, such as one of `describe_reap`.
-        clock: Dates what is appended.
+        problem: The line that introduces it, as from `describe_reap`.
+        clock: Stamps what is appended.
 
     Returns:
-        False if the folder holds no history.
+        False where the folder holds no history.
 
     Raises:
         OSError: The history cannot be written.
@@ -64,10 +64,10 @@ def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = C
 
 
 def describe_reap(reaper: str, result: ReapResult, run_id: str) -> str:
-    """Return a line about what a reap did for a dead run.
+    """Return in one line what a reap did about a dead run.
 
     Args:
-        reaper: The line's subject: "the reaper", "run x".
+        reaper: The one that undid it, as the line's subject: "the reaper", "run x".
         result: The reap.
         run_id: The dead run.
     """
@@ -78,10 +78,10 @@ def describe_reap(reaper: str, result: ReapResult, run_id: str) -> str:
 
 
 def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cleanliness:
-    """Undo what a season's dead run left while its other runs go on, and write it into the run's history.
+    """Undo what a season's dead run left, while the season's other runs go on, and write it into the run's history.
 
     Returns:
-        The worst state that was read back; UNKNOWN if the cluster does not answer.
+        The worst that was read back; UNKNOWN where the cluster does not answer.
 
     Raises:
         OSError: The run's history cannot be written.
@@ -99,16 +99,17 @@ def reap_season_member(kubernetes: Kubernetes, run_id: str, reports: Path) -> Cl
 
 
 def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
-    """Note as undone what killed runs left, if a reaper without access to their folders was faster.
+    """Note as undone what killed runs left, where a reaper without access to their folders was there before.
 
-    Such a run has no report and no ledger, and nobody holds the cluster: the CronJob's reaper came first, for example.
+    Such a run has no report and no ledger left, and nobody holds the cluster: the CronJob's reaper came first, say.
 
     Args:
         kubernetes: The cluster.
         reports: Folder of the runs' own folders, and of comparisons' folders, which hold those of their runs.
 
     Returns:
-        Folders of the runs with a changed history. A run that cannot be read or written is left out and stops no other.
+        The folders of the runs whose histories were written. One that cannot be read or written is left out: it is no
+        reason to leave out the others.
 
     Raises:
         KubernetesError: The cluster does not answer.
@@ -136,7 +137,7 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
 
 
 def _unfinished(reports: Path) -> dict[Path, History]:
-    """Return by folder the readable histories of runs that have neither a report nor an end."""
+    """Return the histories that can be read, of runs without a report and an end, by their folders."""
     found: dict[Path, History] = {}
     for path in sorted([*reports.glob(f"*/{HISTORY_FILE}"), *reports.glob(f"*/*/{HISTORY_FILE}")]):
         with suppress(OSError):
@@ -146,11 +147,11 @@ def _unfinished(reports: Path) -> dict[Path, History]:
 
 
 def reconcile_with_reaper(run: Run) -> None:
-    """Note what a reaper undid, if this run lost its lease and its ledger is gone; else do nothing.
+    """Note what a reaper undid where this run lost its lease and its ledger is gone; do nothing otherwise.
 
-    That happens when the run slept, and another one took it for dead. What that reaper undid must not be undone
-    again: a taint that is on the node now may be another run's quarantine. A pod of ours
-    that is still there came later, from a request that was under way; its entry stays open, and this run undoes it.
+    The run slept, say, and another took it for dead. What that reaper undid must not be undone again: a taint that is
+    there now may be the quarantine of another run. A pod of ours that is there all the same came later, from a request
+    that was under way; its entry stays open, and this run undoes it.
     """
     try:
         run.leases.check()
@@ -190,7 +191,7 @@ def _is_cluster_held(kubernetes: Kubernetes) -> bool:
 
 
 def _pods_of(run: Run) -> set[str]:
-    """Return the names of the run's pods now. List them again: a watch that slept may be behind."""
+    """Return the names of the run's pods now; they are listed anew, because a watch that slept may be behind."""
     with run.kubernetes.explained("list the run's pods"):
         selector = f"{RUN_LABEL}={run.id}"
         found = run.kubernetes.core.list_namespaced_pod(run.profile.namespace, label_selector=selector).items
@@ -210,15 +211,15 @@ def _append(
     *,
     readable: bool,
 ) -> None:
-    """Append a problem, faults and undos. End an ended history again if all of it is clean by now.
+    """Append a problem, faults and the undos; a history that had ended is ended again where all of it is clean by now.
 
     Args:
         folder: The run's own folder.
         problem: The line that introduces the undos.
         undone: The undos.
-        clock: Dates them.
-        faults: Faults that went in, but that the run did not live to note.
-        readable: True if everything in the run's ledger can be read.
+        clock: Stamps them.
+        faults: Faults that went in, and that the run did not live to note.
+        readable: True where the run's ledger holds nothing that cannot be read.
     """
     journal = Journal(folder / HISTORY_FILE, clock)
     try:

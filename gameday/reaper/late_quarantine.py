@@ -1,8 +1,8 @@
-"""The quarantine that a detector may still set after its fault was ended early.
+"""The quarantine that a detector may still set for a fault that was ended early.
 
-If it came after the node's return, it would stay on the node, and nobody would know which run it belongs to. So a run
-that stops early waits for it. The reaper, which comes after a kill, does not wait: it keeps the entry open until the
-detector's time is over.
+A quarantine that is lifted before it is set would stay on the node, and nobody would know whose it is. A run that stops
+early waits for it. The reaper, which comes after a kill, does not wait: it keeps the entry open until the detector's
+time is over.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from gameday.ledger.termination_message import injected_at
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 
-# The wait ends when the node changes. A second signal also ends it; that is checked this often.
+# The wait ends at a change of the node, or for a second signal, which is looked at this often.
 _CHECK_EVERY_S = 0.5
 
 
 def detector_bound(plan: Plan) -> timedelta:
-    """Return the time that the plan gives a detector to quarantine its node, counted from the fault."""
+    """Return how long after the fault the plan lets a detector take to quarantine its node."""
     expect = plan.expect
     bounds = [expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)]
     return max(*bounds, expect.cordoned.within if expect.cordoned else timedelta())
@@ -34,8 +34,8 @@ def detector_bound(plan: Plan) -> timedelta:
 def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> datetime | None:
     """Return until when a detector may still quarantine an entry's node; for the reaper.
 
-    Call it once the faults are out and before the node is restored. The injectors' pods show when the faults went in.
-    They go with their undo, so the answer has to be kept in the ledger.
+    To be asked once the faults are out, and before the node is restored. The injectors' pods show when the faults went
+    in. They go with their undo, so that the answer has to be kept in the ledger.
 
     Args:
         kubernetes: The cluster.
@@ -44,7 +44,7 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
         pods: Follows the dead run's pods.
 
     Returns:
-        The deadline, or None if it is over, the quarantine is complete, or no fault went in.
+        The deadline; None where it is over, where the quarantine is complete, or where no fault went in.
     """
     restore = entry.undo
     if not isinstance(restore, RestoreNode) or entry.node is None:
@@ -61,12 +61,12 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
 
 
 def await_late_quarantines(run: Run) -> bool:
-    """Wait for a late quarantine of each node that will be given back, as long as the plan allows; for a living run.
+    """Wait as long as the plan allows the detector, on every node that is to be given back; for a living run.
 
     A second signal ends the wait.
 
     Returns:
-        True if it waited at all.
+        True where it waited at all.
     """
     waited = False
     for entry in run.ledger.open_entries():
@@ -95,7 +95,7 @@ def _await(run: Run, entry: Entry, node: str, until: datetime) -> bool:
 
 
 def _last_injection(run: Run, node: str) -> datetime | None:
-    """Return when the last of a node's faults went in, or None if none did."""
+    """Return when the last of a node's faults went in; None where none did."""
     history, found = run.history(), list[datetime]()
     times = {event.intent: event.written_at for event in history.of(RecoveryDisturbed)}
     times |= {event.intent: event.written_at for event in history.of(FaultInjected)}
@@ -108,7 +108,7 @@ def _last_injection(run: Run, node: str) -> datetime | None:
 
 
 def _is_quarantine_complete(run: Run, node: str) -> bool:
-    """Return True if all that the plan expects was seen on the node; if it expects nothing, if anything was seen."""
+    """Return True where all that the plan expects was seen on the node; or anything, if it expects nothing."""
     history, expect = run.history(), run.plan.expect
     keys = {seen.taint.key for seen in history.of(TaintSeen) if seen.node == node and seen.present}
     cordoned = any(seen.cordoned for seen in history.of(CordonSeen) if seen.node == node)

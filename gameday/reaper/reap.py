@@ -1,8 +1,8 @@
-"""Undo every open entry of every ledger of a dead run.
+"""Undo every open entry of every ledger whose run is dead.
 
-The reaper needs no living flow and no memory of its own: it reads ledgers, leases and pods in the cluster. A run
-counts as alive while it, or its season, renews the cluster lease. The reaper takes that lease for its work, so that
-no run begins and no other reaper interferes. A run reaps as its first act, under its own lease.
+The reaper needs no living flow and no memory of its own: it reads ledgers, leases and pods in the cluster. A run lives
+while it, or the season it is named after, renews the cluster lease. The reaper takes that lease for its work, so
+that no run begins, and no other reaper works, on what it undoes. A run reaps as its first act, under its own lease.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ STRAY = "stray"
 
 @dataclass(frozen=True)
 class Reaped:
-    """An entry of a dead run, and how clean it is now."""
+    """An entry of a dead run, and how clean it is: after this reap, or after an earlier one that found it dirty."""
 
     run_id: str
     entry: Entry
     cleanliness: Cleanliness
     evidence: tuple[str, ...]
     injector: AgentResult | None = None
-    """The last word of the fault's own injector; None if it left none, or if the entry is no fault's."""
+    """The fault's own injector's last word; None: it left none, or it is no fault's entry."""
 
     def describe(self) -> str:
-        """Return a line about the entry, with node and evidence if it is not clean."""
+        """Return one line; where the entry is not clean with its node and its evidence."""
         summary = f"run {self.run_id}: {self.entry.act}: {self.cleanliness}"
         if self.cleanliness is Cleanliness.CLEAN:
             return summary
@@ -67,18 +67,18 @@ class ReapResult:
 
     reaped: tuple[Reaped, ...] = ()
     alive: tuple[LeaseHeldError, ...] = ()
-    """The living holder of the cluster lease, if something may be left to undo after its end."""
+    """The living holder of the cluster lease, where something may be left to undo after its end."""
     unreadable: tuple[Unreadable, ...] = ()
-    """Ledgers and entries that only a person can understand; they are kept."""
+    """Ledgers and entries that only a person can make sense of; they are kept."""
 
     @property
     def is_clean(self) -> bool:
-        """True if everything that was found is undone."""
+        """True where everything that was found is undone."""
         return not self.unreadable and all(one.cleanliness is Cleanliness.CLEAN for one in self.reaped)
 
     @property
     def changed(self) -> dict[str, list[Reaped]]:
-        """The entries that are in another state than their ledger says, by run; without stray pods that are clean."""
+        """The entries whose state differs from the one in the ledger, by run; without stray pods that are clean."""
         found: dict[str, list[Reaped]] = {}
         for one in self.reaped:
             is_clean_stray = one.entry.id == STRAY and one.cleanliness is Cleanliness.CLEAN
@@ -88,7 +88,7 @@ class ReapResult:
 
     @property
     def dirty_nodes(self) -> dict[str, str]:
-        """The change known to be left on a node, by node. It waits for a person, and no run may use the node."""
+        """The change known to be left on a node, by node: it waits for a person, and no run may use the node."""
         return {
             one.entry.node: describe_dirty_entry(one.run_id, one.entry)
             for one in self.reaped
@@ -105,7 +105,7 @@ class _Leftovers:
     leases: list[Any]
 
     def of_flow_run(self, flow_run: str) -> _Leftovers:
-        """Return what the runs of one flow run left. Pods that no ledger names are left to the scheduled reaper."""
+        """Return what the runs of one flow run left; pods that no ledger names are left to the scheduled reaper."""
         ledgers = tuple(ledger for ledger in self.stored.ledgers if ledger.header.flow_run == flow_run)
         runs = {ledger.header.run_id for ledger in ledgers}
         return _Leftovers(
@@ -122,14 +122,14 @@ class _Leftovers:
 def reap(kubernetes: Kubernetes, *, observe_holder: bool = True, flow_run: str | None = None) -> ReapResult:
     """Undo what every dead run left, newest first, and list what only a person can settle.
 
-    Nothing is undone while a run lives: it reaped before it began, and what is still open lies on nodes that it may be
-    using. After an error the next reap continues.
+    While a run lives nothing is undone: it has reaped before it began, and whatever is left open lies on nodes that it
+    may be using. After an error the next reap goes on from there.
 
     Args:
         kubernetes: The cluster.
-        observe_holder: If a run holds the cluster lease, observe for up to the lease's duration whether it lives;
+        observe_holder: Where a run holds the cluster lease, observe for up to the lease's duration whether it lives;
             False: believe the times in its lease.
-        flow_run: Reap only the runs of this Prefect flow run; None: all.
+        flow_run: Reap only the runs that this Prefect flow run carried; None: all.
 
     Raises:
         KubernetesError: Something cannot be listed or deleted.
@@ -157,14 +157,14 @@ def reap_under(
     flow_run: str | None = None,
     pods: list[Any] | None = None,
 ) -> ReapResult:
-    """Reap as `reap` does, under a cluster lease that is already held.
+    """Reap as `reap` does, under a cluster lease that is held already.
 
     Args:
         kubernetes: The cluster.
         holder: The run, season or reaper that holds the lease; what belongs to it is left alone.
-        lost: Filled by another thread when the holder loses the lease; the reap then ends.
-        flow_run: Reap only the runs of this Prefect flow run; None: all.
-        pods: Pods of any run (V1Pod), if the holder watches them already; None: they are listed.
+        lost: Filled from another thread once the holder has lost the lease; the reap ends then.
+        flow_run: Reap only the runs that this Prefect flow run carried; None: all.
+        pods: Pods of any run (V1Pod), where the holder watches them already; None: they are listed.
 
     Raises:
         KubernetesError: Something cannot be listed or deleted.
@@ -173,7 +173,7 @@ def reap_under(
     reaped: list[Reaped] = []
     unreadable = list(left.stored.unreadable)
     ledgers = [ledger for ledger in left.stored.ledgers if not is_covered_by(ledger.header.run_id, holder)]
-    # A comparison's id begins those of its game-days. Undoing the comparison restarts the API servers, so it goes last.
+    # A comparison's id begins those of its game-days. Its undo restarts the API servers, so theirs come before it.
     for ledger in sorted(ledgers, key=lambda ledger: ledger.header.run_id, reverse=True):
         unreadable += ledger.unreadable
         reaped += _reap_ledger(kubernetes, ledger, lost)
@@ -189,7 +189,7 @@ def reap_under(
 
 
 def reap_run(kubernetes: Kubernetes, run_id: str) -> ReapResult:
-    """Undo what one dead run left. The caller holds the lease that covers it.
+    """Undo what one run left; the caller holds the lease that covers it, and knows that it is dead.
 
     Raises:
         KubernetesError: Something cannot be listed or deleted.
@@ -208,11 +208,11 @@ def reap_run(kubernetes: Kubernetes, run_id: str) -> ReapResult:
 def _find_leftovers(kubernetes: Kubernetes, flow_run: str | None, watched: list[Any] | None = None) -> _Leftovers:
     """Read pods, ledgers and leases, pods first.
 
-    A run writes its ledger before it makes a pod. So a pod seen here without its ledger is a stray.
+    A run writes its ledger before it makes a pod, so that a pod seen here whose ledger is not seen is a stray.
     """
     pods = _list_pods(kubernetes) if watched is None else watched
     stored = stored_ledgers(kubernetes)
-    # A lease that is left alone harms nobody until a run wants its node.
+    # If nothing else was left, a lease alone harms nobody until a run wants its node.
     only_leases = watched == [] and not stored.ledgers and not stored.unreadable
     left = _Leftovers(pods, stored, [] if only_leases else _list_leases(kubernetes))
     return left.of_flow_run(flow_run) if flow_run else left
@@ -233,9 +233,9 @@ def _list_leases(kubernetes: Kubernetes) -> list[Any]:
 
 
 def _undo_stray(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:
-    """Delete a pod, or its job, if the request for it reached the server after its ledger had gone.
+    """Delete a pod, or its job, whose request reached the server after its ledger had gone.
 
-    A request can be under way for long when its sender sleeps or dies.
+    A request may be under way for long when its sender sleeps or dies.
     """
     now, node, undo = kubernetes.clock.now(), pod.spec.node_name, _undo_of_stray(pod)
     entry = Entry(id=STRAY, seq=0, act="create a pod that no ledger names", node=node, undo=undo, expires=now)
@@ -250,7 +250,7 @@ def _undo_stray(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:
 
 
 def _undo_of_stray(pod: Any) -> Undo:
-    """Return the undo of a pod without an entry. An injector's pod has its fault in its own task."""
+    """Return the undo of a pod without an entry; an injector's pod holds its fault in its own task."""
     name, owners = pod.metadata.name, pod.metadata.owner_references or []
     if jobs := [owner.name for owner in owners if owner.kind == "Job"]:
         return DeleteJob(job=jobs[0])
@@ -276,9 +276,9 @@ def _reap_ledger(kubernetes: Kubernetes, stored: StoredLedger, lost: list[str] |
 
 
 def _kept_if_it_fails(run_id: str, entry: Entry, undo: Callable[[], Reaped]) -> Reaped:
-    """Return the result of an undo. One that raises anything is unknown and kept, and the next entry goes on.
+    """Return what became of an entry; one that raises anything is unknown and kept, and the next one goes on.
 
-    A fault may come from another package, and the entry's writer may have meant harm.
+    A fault may come from another package, and whoever wrote the entry may have meant harm.
     """
     try:
         return undo()
@@ -288,7 +288,7 @@ def _kept_if_it_fails(run_id: str, entry: Entry, undo: Callable[[], Reaped]) -> 
 
 
 def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:
-    """Settle a dirty quarantine as clean if a person has lifted it since; leave every other dirty entry as it is."""
+    """Settle a dirty quarantine as clean where a person has lifted it since; every other dirty entry stays."""
     run_id = ledger.header.run_id
     kept = Reaped(run_id, entry, Cleanliness.DIRTY, entry.evidence)
     if not isinstance(entry.undo, RestoreNode) or ledger.fault_on(entry.node) is not Cleanliness.CLEAN:
@@ -306,7 +306,7 @@ def _look_again(kubernetes: Kubernetes, ledger: Ledger, entry: Entry) -> Reaped:
 
 
 def _undo(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> Reaped:
-    """Undo and settle one entry. If the ledger cannot be written the entry stays open, and the next one goes on."""
+    """Undo and settle one entry; where the ledger cannot be written the entry stays open, and the next one goes on."""
     run_id, until = ledger.header.run_id, quarantine_deadline(kubernetes, ledger, entry, pods)
     done = undo_entry(kubernetes, entry, run_id, pods, ledger=ledger)
     try:
