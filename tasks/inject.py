@@ -82,7 +82,7 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
 
 
 def _intend_return(run: Run, target: ChosenTarget) -> None:
-    """Write down, with the injector's own intent, that the node is to be given back: its quarantine is our doing."""
+    """Record, with the injector's own intent, that the node must be given back: its quarantine is our doing."""
     run.intend(
         id=f"quarantine-{target.index}" if target.index else "quarantine",
         act="let the detector quarantine the node",

@@ -1,6 +1,6 @@
 """Step 6: prove the node good; only then remove taint and cordon, so that it takes work again.
 
-Of a node that the cluster repaired and gave back itself, QA only reads, and no taint is touched.
+On a node that the cluster repaired and gave back itself, QA only reads, and touches no taint.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeRole, Taint
 from gameday.values.results import Cleanliness, Step
 
-# A controller that re-taints does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
+# A controller that taints again does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
 # reacts to new lines only. Medik8s lost such a race (https://github.com/medik8s/self-node-remediation/pull/30).
 _STAYS_CLEAN_FOR = timedelta(seconds=2)
 
 
 @judged_step("qa node")
 def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
-    """Prove each node good, return it, and see a GPU pod run there; one that fails stays out of service.
+    """Prove each node good, return it, and see a GPU pod run there; a node that fails stays out of service.
 
     Raises:
         StopRunError: The run was stopped, or a server that the step needs does not answer.
@@ -60,7 +60,7 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
 
 
 def _leave_out(run: Run, result: StepResult, node: str, why: str) -> None:
-    """Leave out QA of a node that the cluster repairs; a plan that keeps it out of service asks for none."""
+    """Leave out QA of a node that the cluster repairs; a plan that keeps it out of service wants none."""
     run.note(QaLeftOut(node=node, why=why))
     if run.plan.recover.gives_node_back:
         result.mark_unknown(f"QA of {node} is left out: {why}")
@@ -87,7 +87,7 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
 
 
 def _return(run: Run, result: StepResult, target: ChosenTarget) -> bool:
-    """Take the quarantine off and check that the node works; return whether it is off."""
+    """Take the quarantine off and check that the node works; return True if it is off."""
     tainted = run.nodes.now(target.node)
     existing_uids = frozenset(pod.uid for pod in run.nodes.gpu_pods_on(target.node))
     for quarantine in run.ledger.quarantines_of(target.node):

@@ -85,7 +85,7 @@ def _take_out_faults(run: Run, result: StepResult, targets: Sequence[ChosenTarge
 
 
 def _send_operands_away(run: Run, result: StepResult, target: ChosenTarget) -> Entry | None:
-    """Send away the operands that keep the fault from being taken out; if they stay, the undo is tried all the same."""
+    """Send away the operands that keep the fault from being undone; if they stay, the undo is tried anyway."""
     try:
         return send_operands_away(run, target, "operands-undo", AGENT_START_TIMEOUT)
     except StepFailedError as error:
@@ -94,7 +94,7 @@ def _send_operands_away(run: Run, result: StepResult, target: ChosenTarget) -> E
 
 
 def _await_nodes_that_went_down(run: Run, targets: Sequence[ChosenTarget]) -> None:
-    """Wait for nodes that their fault takes down: before they are back no agent there can undo it."""
+    """Wait for nodes that their fault takes down: no agent there can undo it before they are back."""
     if not takes_node_down(run.plan.fault):
         return
     for target in targets:
@@ -106,9 +106,9 @@ def _is_ready(run: Run, target: ChosenTarget) -> bool | None:
 
 
 def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> bool:
-    """Return True where the node is Ready with all GPUs that it offered before.
+    """Return True if the node is Ready with all GPUs that it offered before.
 
-    Its device plugin is back later than its kubelet. GPUs that only a person brings back are not waited for.
+    Its device plugin is back later than its kubelet. GPUs that only a person brings back are not awaited.
     """
     falls = run.plan.expect.allocatable_falls
     if now is None or now.conditions.get("Ready") != "True":
@@ -166,7 +166,7 @@ def _repair_with_agent(
 
 
 def _leave_out(run: Run, result: StepResult, target: ChosenTarget, why: str, seconds: float) -> Repair:
-    """Leave the repair out because it would kill a pod that is still there; the node stays out of service."""
+    """Leave the repair out, because it would kill a pod that is still there; the node stays out of service."""
     action = run.plan.recover.remediation
     run.note(Remediated(node=target.node, action=action, ok=False, detail=why, seconds=seconds))
     result.mark_broken(f"{action} of {target.node} was left out: {why}")
@@ -174,7 +174,7 @@ def _leave_out(run: Run, result: StepResult, target: ChosenTarget, why: str, sec
 
 
 def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
-    """Inject the plan's second fault, where it has one, and return its entry, whether or not it went in."""
+    """Inject the plan's second fault, if it has one, and return its entry, even if the fault did not go in."""
     fault = run.plan.recover.fault_during
     if fault is None:
         return None
@@ -200,7 +200,7 @@ def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
 
 
 def _check_held_to_the_end(run: Run, second: Entry) -> None:
-    """Note where the second fault ended by itself and disturbed only a part of the repair."""
+    """Note whether the second fault ended by itself, so that it disturbed only part of the repair."""
     assert isinstance(second.undo, TakeOutFault)
     pod = run.pods.seen(second.undo.pod)
     if pod is None or pod.ended:
@@ -211,13 +211,13 @@ def _check_held_to_the_end(run: Run, second: Entry) -> None:
 
 
 def _drain(run: Run, node: str) -> list[str]:
-    """Cordon the node, and evict through the eviction API, so that PodDisruptionBudgets are asked.
+    """Cordon the node, and evict through the eviction API, so that PodDisruptionBudgets are respected.
 
-    A node that no detector tainted would otherwise get its pods back immediately.
+    Without the cordon, a node that no detector tainted would get its pods back immediately.
 
     Returns:
-        The pods that have not left, as `namespace/name`: after the longest grace period of one of them, or at the end
-        of the recovery's own time.
+        The pods that have not left, as `namespace/name`: after the longest of their grace periods, or at the end of the
+        recovery's own time.
     """
     _cordon(run, node)
     longest = timedelta(seconds=max((pod.grace_s for pod in pods_to_drain(run, node)), default=0))
@@ -237,7 +237,7 @@ def _drain(run: Run, node: str) -> list[str]:
 
 
 def _cordon(run: Run, node: str) -> None:
-    """Cordon a node that is not cordoned yet; the ledger records first that the cordon is ours to lift."""
+    """Cordon a node that is not cordoned yet; before that, the ledger records that the cordon is ours to lift."""
     now = run.nodes.now(node)
     if now and now.unschedulable:
         return
@@ -247,7 +247,7 @@ def _cordon(run: Run, node: str) -> None:
 
 
 def _await_reboot(run: Run, target: ChosenTarget) -> tuple[bool, str]:
-    """Wait for the node to be back from a reboot; return whether it is, and the boot ids or what is missing."""
+    """Wait for the node to come back from a reboot; return True if it did, with the boot ids or what is missing."""
     node, boot_before = target.node, target.before.boot_id
 
     def new_boot_id() -> str | None:

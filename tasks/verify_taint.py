@@ -1,4 +1,4 @@
-"""Step 4: check the containment: that a bad node is out of service and work is kept away, or that a load is held."""
+"""Step 4: check the containment: a bad node is out of service and gets no new work, or a load is held back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gameday.values.results import Step
 
 @judged_step("verify taint")
 def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
-    """Wait for the quarantine (none, for a negative control), then check workloads and signals.
+    """Wait for the quarantine (for a negative control: for none), then check workloads and signals.
 
     Raises:
         StopRunError: The run was stopped, or a server that the step needs does not answer.

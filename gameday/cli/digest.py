@@ -103,8 +103,8 @@ def prune(
 ) -> int:
     """Delete old runs, comparisons and fleet runs. Evidence stays.
 
-    Evidence is whatever an unclean cluster left, open histories, and post-mortems. Only lists what would go unless
-    --delete is given. Pages that stay lose their links to what is gone.
+    Evidence is the runs of a cluster that was left unclean, open histories, and post-mortems. Only lists what would go
+    unless --delete is given. Pages that stay lose their links to what is gone.
     """
     from datetime import UTC, datetime, timedelta
 

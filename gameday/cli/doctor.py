@@ -1,4 +1,4 @@
-"""`gameday doctor`: everything a game-day needs, looked at before anybody relies on it."""
+"""`gameday doctor`: check everything that a game-day needs, before anybody relies on it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def doctor(
         str,
         typer.Option(
             metavar="NAMESPACE/NAME",
-            help="With --control-plane: service account whose LISTs to follow.",
+            help="With --control-plane: follow the LISTs of this service account.",
         ),
     ] = "default/default",
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
@@ -171,7 +171,7 @@ def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool
 
 
 def _meaning(verdicts: list[bool | None]) -> str:
-    """Return what the exit code says."""
+    """Return the meaning of the exit code."""
     if False in verdicts:
         return ". A run would be refused, or could not be judged (exit code 5)"
     if None in verdicts:

@@ -1,4 +1,4 @@
-"""`gameday fleet`: measure every idle GPU, name the slow ones, and say what they cost a synchronous job."""
+"""`gameday fleet`: measure every idle GPU, name the slow ones, and show what they cost a synchronous job."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 20
 _LEAST_LOAD, _MOST_LOAD = timedelta(seconds=2), timedelta(hours=1)
 
-AtOnce = Annotated[
-    int, typer.Option(min=1, max=100, help="Nodes whose idle GPUs are measured at the same time, at most.")
-]
+AtOnce = Annotated[int, typer.Option(min=1, max=100, help="The most nodes to measure at the same time.")]
 Load = Annotated[str, typer.Option(help="Time for which each GPU computes before it is measured, 2s to 1h.")]
 Against = Annotated[
     Path | None,
@@ -145,7 +143,7 @@ def _check_earlier(folder: Path) -> None:
     try:
         FleetRecord.load(folder)
     except (OSError, ValueError):
-        raise CommandError(f"--against {folder}: that is no fleet run's folder: it has no fleet.json of ours") from None
+        raise CommandError(f"--against {folder} is not a fleet run's folder: it has no fleet.json of ours") from None
 
 
 def _probe(
@@ -256,7 +254,7 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
         return _print(out, render_fleet(folder, datetime.now(UTC)))
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "fleet.json is damaged"
-        raise CommandError(f"{folder} is no fleet run's folder: {why}") from None
+        raise CommandError(f"{folder} is not a fleet run's folder: {why}") from None
     except OSError as error:
         raise CommandError(f"the fleet run's page cannot be drawn: {not_written(error, folder)}") from None
 

@@ -104,7 +104,7 @@ def render_again(folder: Path) -> PostMortem:
         made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
         write_form(folder, "gameday post-mortem")
     except FileNotFoundError:
-        raise CommandError(f"{folder} is no incident's folder: it has no incident.json") from None
+        raise CommandError(f"{folder} is not an incident's folder: it has no incident.json") from None
     except OSError as error:
         raise CommandError(f"the post-mortem cannot be written: {not_written(error, folder)}") from None
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`gameday season --random`: game-days on plans, nodes and times that a seed draws, until a budget of time is over."""
+"""`gameday season --random`: game-days with plans, nodes and times drawn from a seed, until a time budget is over."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def season(
 ) -> int:
     """Play game-days at random, as a chaos monkey would, within the guardrails; the seed plays them again.
 
-    A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
+    A dangerous plan is drawn only if the cluster's profile allows its fault. Exit code: the worst of its runs.
     """
     from gameday.cli.prefect_client import prefect_server, set_defaults
     from gameday.cli.season_preview import print_preview

@@ -59,7 +59,7 @@ _NEARLY_A_DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A base model whose key `type` selects the subclass, such as a fault's parameters."""
+    """A base model with a key `type` that selects the subclass, such as a fault's parameters."""
 
     base: type[BaseModel]
     by_type: Mapping[str, type[BaseModel]]
@@ -67,7 +67,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The model of a document, and the document's data, which select the tagged models inside it."""
+    """The model of a document, and its data, which select the tagged models inside it."""
 
     root: type[BaseModel]
     data: Any
@@ -101,8 +101,8 @@ def explain(
         error: Pydantic's errors about `source`.
         source: The document as it was parsed, with the place of every key.
         file: The file's name, for the messages.
-        root: The model that the document was validated against.
-        tagged: The models inside `root` that a key `type` selects; None where there are none.
+        root: The document's model.
+        tagged: The models inside `root` that a key `type` selects; None if there are none.
     """
     shape = _Shape(root, source.data, tagged)
     for detail in error.errors(include_url=False):
@@ -131,7 +131,7 @@ def explain(
 
 
 def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
-    """Return whether there is a value at `path`, and the value."""
+    """Return True if there is a value at `path`, and the value."""
     for step in path:
         try:
             data = data[step]
@@ -211,7 +211,7 @@ def _suggest_addition(path: Path, shape: _Shape) -> str:
 
 
 def _model_at(path: Path, shape: _Shape) -> type[BaseModel] | None:
-    """Return the model of the part at `path`; None where the document's model has no such part."""
+    """Return the model of the part at `path`, or None if the document's model has no such part."""
     current: Any = shape.root
     for depth, step in enumerate(path, start=1):
         if isinstance(step, int):

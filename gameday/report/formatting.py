@@ -23,7 +23,7 @@ def limit(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Put the first letter into upper case and leave the rest, which may hold names, as it is."""
+    """Put the first letter into upper case and leave the rest, which may contain names."""
     return text[:1].upper() + text[1:]
 
 
@@ -66,7 +66,7 @@ def _time(at: datetime, text: str, kind: str) -> Markup:
 
 
 def number(value: float | int | str | None) -> str:
-    """Write a number with three significant places at least, grouped thousands and no trailing zeros.
+    """Write a number with at least three significant places, grouped thousands and no trailing zeros.
 
     Text is returned as it is.
     """

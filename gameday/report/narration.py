@@ -66,8 +66,8 @@ from gameday.values.results import Cleanliness, Hop, StepOutcome
 class Sentence:
     """A sentence of the timeline.
 
-    `at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text. With
-    `whole_second` the stamp has no fraction: it happened within the second that begins at `at`.
+    `at` is the stamp of the event's own source; None: the time of our record. `tone` chooses the mark, never the text.
+    With `whole_second` the stamp has no fraction: it happened within the second that begins at `at`.
     """
 
     actor: str
@@ -82,7 +82,7 @@ _STEP_TONE = {StepOutcome.DONE: "good", StepOutcome.BROKEN: "bad", StepOutcome.N
 
 
 def narrate(event: Event) -> Sentence | None:
-    """The event as one sentence; None for what other sections show, or other events explain (QA rows, costs, undos)."""
+    """Return the event as a sentence; None for what other sections show or other events explain (QA rows, costs)."""
     teller = _TELLERS.get(type(event))
     return teller(event) if teller else None
 
@@ -181,7 +181,7 @@ def _consulted(event: DetectorConsulted) -> Sentence:
 
 
 def _kubernetes_event(event: KubernetesEventSeen) -> Sentence:
-    """Narrate a Kubernetes Event; of its times only `eventTime` has a fraction, and most writers leave that empty."""
+    """Narrate a Kubernetes Event. Of its times only `eventTime` has a fraction, and most writers leave that empty."""
     text = f"Event {event.reason} on {event.node}: {event.message}"
     return Sentence(event.source or "Kubernetes", text, "", event.at, whole_second=event.at.microsecond == 0)
 

@@ -1,4 +1,4 @@
-"""An all-reduce over several nodes, sent and awaited: one pod for each node, none of which stays.
+"""An all-reduce over several nodes, sent and awaited: one pod for each node, and all are deleted again.
 
 The plan's bound is gameday/expect/canary.py, the orders gameday/run/all_reduce.py, the measurement in the pods
 gameday/agent/all_reduce.py. tasks/canary.py says when it is measured, and judges.
@@ -30,7 +30,7 @@ def measure_all_reduce(
     phase: CanaryPhase,
     size: int,
 ) -> AllReduceNote:
-    """Measure once, and take every pod away again; an error of the cluster or an agent becomes the note's detail.
+    """Measure once, and delete every pod again; an error of the cluster or an agent becomes the note's detail.
 
     Args:
         run: The run.
@@ -56,7 +56,10 @@ def _measured(
     size: int,
     pods: ExitStack,
 ) -> AllReduceNote:
-    """Send rank 0, then the others with its address, and return its note. Raises AdapterError and StepFailedError."""
+    """Send rank 0, then the others with its address, and return its note.
+
+    Raises AdapterError and StepFailedError.
+    """
     nodes, secret = (target.node, *peers), secrets.token_hex(_SECRET_BYTES)
     lead = run.record.object_name(f"all-reduce-{phase}", target.index)
     task = all_reduce_task(run, expected, nodes, 0, phase, secret, size)

@@ -1,4 +1,4 @@
-"""The API canary and the load as parts of steps 1, 4 and 6: start the canary, wait for the load's end, judge both.
+"""The API canary and the load, for steps 1, 4 and 6: start the canary, wait for the load's end, judge both.
 
 The plan's bounds are in gameday/expect/control_plane.py, the requests in gameday/agent/api_canary.py, the verdicts in
 gameday/checks/api_canary.py and gameday/checks/containment.py.
@@ -86,7 +86,7 @@ def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
 
 
 def _failure(run: Run, pod: str) -> str:
-    """Return why a load that has ended did not do so by itself; empty where it did."""
+    """Return why an ended load did not end by itself; empty if it did."""
     said = termination_message(run.pods, pod)
     if said is None:
         return f"its agent {pod} left no result: it was killed"

@@ -1,4 +1,4 @@
-"""The canary as parts of steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
+"""The canary, for steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
 
 The plan's bound is gameday/expect/canary.py, the order gameday/run/canary.py, the measurement in the pod
 gameday/agent/canary.py, the verdict gameday/checks/canary.py. A canary that cannot measure is unknown with a reason; it
@@ -30,7 +30,7 @@ def before_fault_on(run: Run, target: ChosenTarget) -> None:
     for expected in run.plan.expect.measurements:
         measured = _measured(run, expected, target, "before", None)
         if measured.value == 0:
-            # Nothing could fall below it, and everything would be as good.
+            # Nothing could be below 0, so everything would pass.
             measured = measured.model_copy(update={"value": None, "detail": f"0 before the fault: {measured.detail}"})
         run.note(measured.model_copy(update={"ok": True if measured.value is not None else None}))
 
@@ -83,7 +83,7 @@ def qa_checks(run: Run, target: ChosenTarget) -> list[QaChecked]:
 def _measured(
     run: Run, expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
 ) -> CanaryMeasured:
-    """Measure once, as before where there is a baseline; not yet judged."""
+    """Measure once, with the settings of the baseline if there is one; not judged yet."""
     if isinstance(expected, ExpectedAllReduce):
         return _all_reduce(run, expected, target, phase, before)
     assert isinstance(expected, ExpectedCanary)

@@ -60,10 +60,10 @@ def fault_goes_in(run: Run, targets: Targets) -> None:
 
 
 def hold_servers(run: Run) -> None:
-    """Hold the servers back that are to start after the fault, where a run before has started them.
+    """Hold back the servers that are to start after the fault, if an earlier run has started them.
 
     Raises:
-        StepFailedError: The cluster is no lab, or the lab does not do it.
+        StepFailedError: The cluster is not a lab, or the lab does not do it.
     """
     _ask_servers(run, Verb.HOLD)
 
@@ -93,7 +93,7 @@ def _ask_servers(run: Run, verb: Verb) -> tuple[str, ...]:
 
 
 def _shares(seats: int, total: int, others: int) -> Shares:
-    """Return the shares of a new level beside others. Raises StepFailedError where none give exactly these seats."""
+    """Return the shares of a new level beside others. Raises StepFailedError if none give exactly these seats."""
     if own := shares_for_exactly(seats, total=total, others=others):
         return Shares(own, spare=0)
     spare = growth_for_exactly(seats, total=total, shares=1, sum_of_shares=others + 1)
@@ -106,7 +106,7 @@ def _shares(seats: int, total: int, others: int) -> Shares:
 
 
 def note_flow_control_after(run: Run) -> None:
-    """Read once more how many seats the level has on each API server, and whether somebody changed what was put in.
+    """Read again how many seats the level has on each API server, and whether somebody changed what was put in.
 
     Raises:
         AdapterError: A server that has to be asked does not answer.

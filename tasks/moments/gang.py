@@ -24,7 +24,7 @@ from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
 ORDER = 6
 _MOST_LOOKED_AT = 20
-"""Fast nodes whose free GPUs are counted: each costs two requests."""
+"""Fast nodes for which free GPUs are counted; each costs two requests."""
 
 
 def contained(run: Run, result: StepResult) -> None:
@@ -43,7 +43,7 @@ def contained(run: Run, result: StepResult) -> None:
 
 
 def _why_no_room(run: Run, pods: int) -> str:
-    """Return why the fast nodes cannot take the whole gang; empty where they can. Raises KubernetesError."""
+    """Return why the fast nodes cannot take the whole gang; empty if they can. Raises KubernetesError."""
     pool = pool_labels(run)
     fast = run.kubernetes.candidates(pool | {GPU_CLASS_LABEL: str(GpuClass.FAST)})[:_MOST_LOOKED_AT]
     if not fast:

@@ -1,4 +1,4 @@
-"""The plan's probes as parts of steps 1, 2, 4 and 5: asked once, kept being asked, and waited for.
+"""The plan's probes, for steps 1, 2, 4 and 5: asked once, asked again and again, and awaited.
 
 The plan's keys are gameday/expect/probes.py, the questions gameday/observe/probes.py, the verdicts
 gameday/checks/probes.py. A job is a change of the cluster with an intent and an undo, so that it is sent in the run's
@@ -27,7 +27,7 @@ from gameday.run.targets import Targets
 
 ORDER = 7
 _POLL_S = 0.2
-# From the end of a job's own time, at which the kubelet ends its pod, to the end in the API.
+# From the end of a job's own time, when the kubelet ends its pod, to its end in the API.
 _JOB_MARGIN = timedelta(seconds=5)
 
 
@@ -36,7 +36,7 @@ def before_fault(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[Gpu
 
     Raises:
         RefusedError: A probe that must hold before the fault does not, or cannot be read; or one that must come to hold
-            holds already, so that it would prove nothing.
+            already holds, and so would prove nothing.
     """
     nodes = [target.node for target in targets]
     for probe in run.plan.expect.probes:
@@ -59,7 +59,7 @@ def before_fault(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[Gpu
 
 
 def _is_not_yet(probe: ExpectedProbe, answered: ProbeAnswered) -> bool:
-    """Return True for what does not hold, and for a query whose series may come with the fault."""
+    """Return True if the answer does not hold, or if the query's series may come only with the fault."""
     return answered.holds is False or (answered.holds is None and probe.promql is not None)
 
 
@@ -91,7 +91,7 @@ def recovered(run: Run, result: StepResult) -> None:
 
 
 def _await(run: Run, probe: ExpectedProbe, since: datetime, bound: timedelta, *, wanted: bool) -> None:
-    """Wait for the answer that decides: one that is `wanted`, or one to a question from after the bound."""
+    """Wait for the answer that decides: a `wanted` one, or one to a question asked after the bound."""
     end = since + bound
 
     def decided() -> ProbeAnswered | None:

@@ -1,4 +1,4 @@
-"""The restart of a lab's API servers with the load gone, between two times in which their memory settles."""
+"""The restart of a lab's API servers without the load, between two pauses in which their memory settles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fault_goes_in(run: Run, targets: Targets) -> None:
     """Refuse a plan that restarts API servers which are no lab's, before anything is changed.
 
     Raises:
-        StepFailedError: The cluster is no lab.
+        StepFailedError: The cluster is not a lab.
     """
     if run.plan.recover.restart_api_servers and run.profile.lab_control is None:
         raise StepFailedError(

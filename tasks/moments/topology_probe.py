@@ -1,6 +1,6 @@
 """Step 4 sends a target a pod that no single NUMA node can serve: its Topology Manager must reject it.
 
-Unlike the canary it measures nothing; the kubelet's answer at admission is the finding.
+Unlike the canary it measures nothing; the finding is the kubelet's answer at admission.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
 
 
 def judge_rejection(pod: PodSeen | None, wanted: MisalignedPod) -> tuple[bool | None, str]:
-    """Return whether the pod was rejected for its topology, and why; None where that is not known."""
+    """Return True if the pod was rejected for its topology, and why; None if that is unknown."""
     if pod is None:
         return None, "the pod was never seen"
     if pod.phase == "Failed" and pod.reason == _REJECTED:

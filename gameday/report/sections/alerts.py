@@ -1,4 +1,4 @@
-"""The alert matrix: what was to fire and how it went, what else fired, what was there before, what was silenced."""
+"""The alert matrix: what should have fired and did or did not, what else fired, was there before, or was silenced."""
 
 from __future__ import annotations
 
