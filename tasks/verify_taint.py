@@ -34,7 +34,7 @@ def verify_taint(run: Run, faults: Sequence[InjectedFault]) -> None:
         for fault in faults:
             happen(Moment.DURING_FAULT, run, result, fault)
             quarantined[fault.node] = await_signals(run, result, fault, quarantine)
-        # Where new work goes is asked once every target had its time: before, a second one may still look healthy.
+        # New work is checked once every target has had its time: earlier, a second target may still look healthy.
         for fault in faults:
             if expect.stays_schedulable_for:
                 _check_stays_schedulable(run, result, expect.stays_schedulable_for, fault)

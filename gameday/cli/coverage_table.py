@@ -27,7 +27,7 @@ _SHORT = {CellState.NOT_EXPECTED: "·"}
 
 
 def print_coverage(out: Console, rendered: RenderedPage[Coverage]) -> ExitCode:
-    """The matrix in as many columns as fit, the answer, and where the page is."""
+    """Print the matrix in as many columns as fit, the answer, and the page's path."""
     covered, matrix = rendered.content, rendered.content.matrix
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("fault", *matrix.signals):

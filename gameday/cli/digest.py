@@ -135,7 +135,7 @@ def prune(
 
 
 def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
-    """Delete the folder where that was asked and decided, and print and return in a word what became of it."""
+    """Delete the folder if that was asked and decided; print and return in a word what happened to it."""
     from gameday.runs.retention import delete_folder
 
     word, why = ("deleted" if delete else "would go") if decision.deletable else "stays", decision.why

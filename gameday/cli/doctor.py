@@ -127,7 +127,7 @@ def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisi
 
 
 def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisite]]:
-    """Return the checks with the granted rights of a plan as one line, as nobody has to act on them."""
+    """Return the checks with a plan's granted rights as one line, because nobody has to act on them."""
     from gameday.guard.doctor.prerequisite import Prerequisite
 
     folded: list[tuple[str, Prerequisite]] = []
@@ -144,7 +144,7 @@ def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisi
 
 
 def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool) -> None:
-    """Print a row for each check: first what is well, in the order in which a run asks; last what is to be mended."""
+    """Print a row for each check: first those that are fine, in a run's order, then those that need mending."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

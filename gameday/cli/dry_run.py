@@ -37,7 +37,10 @@ def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
 
 
 def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[GuardrailCheck]) -> list[GuardrailCheck]:
-    """Print one game-day, and return its guardrails; they are left out where they say what those `before` said."""
+    """Print one game-day, and return its guardrails.
+
+    Guardrails are left out if they say the same as those `before`.
+    """
     from gameday.errors import AdapterError, RefusedError
     from gameday.guard.check import check_all
     from gameday.guard.preview import planned_changes
@@ -120,7 +123,7 @@ def _guardrail(checked: GuardrailCheck) -> str:
 
 
 def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
-    """Return the injector's commands on the node, as played on a model of it."""
+    """Return the injector's commands on the node, as played on a model node."""
     from gameday.rehearsal.nodes.in_process import play
 
     played = play(fault, target.gpu or 0, target.before.allocatable_gpus or 8)

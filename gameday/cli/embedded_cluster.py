@@ -172,7 +172,7 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
 
 @contextmanager
 def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
-    """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
+    """Use the cluster's Prefect server, on another port than the chosen one if that was taken meanwhile."""
     from gameday.cli.prefect_client import client_of, own_server
 
     with client_of(cluster.prefect_client), own_server(cluster.child("prefect")):
@@ -180,7 +180,7 @@ def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
 
 
 def cluster_ended(error: RehearsalError) -> CommandError:
-    """Return the end of a command whose cluster was ended for this reason."""
+    """Return the error for a command that lost its cluster for this reason."""
     from gameday.errors import MemoryShortError
 
     code = ExitCode.ABORTED if isinstance(error, MemoryShortError) else ExitCode.INTERNAL

@@ -156,7 +156,7 @@ def _probe(
     trigger: str,
     command: str,
 ) -> ExitCode:
-    """Run the flow in this thread, and show what it found."""
+    """Run the flow in this thread, and print its findings."""
     from gameday.cli.fleet_view import FleetView
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message
     from gameday.fleet.page import render_fleet
@@ -197,7 +197,7 @@ def _probe(
 
 
 def _unlabel(out: Console, profile: str | None) -> ExitCode:
-    """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
+    """Take the labels off under the cluster's lease, so that no fleet run writes labels meanwhile."""
     from gameday.fleet.labels import take_labels_off
     from gameday.run.record import new_run_id
     from gameday.runs.play import open_season
@@ -216,7 +216,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
 
 
 def _print_labels(out: Console, fleet: Fleet) -> None:
-    """Show how many nodes each class has, and what became of the labels."""
+    """Print the number of nodes of each class, and what happened to the labels."""
     from gameday.values.gpu_class import GpuClass
 
     counts = Counter(str(one.gpu_class) for one in fleet.classes)

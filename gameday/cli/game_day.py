@@ -85,7 +85,7 @@ def run(
 
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
-    """A Prefect server that lasts a run has no page on which anybody could say yes."""
+    """Refuse a run that needs an approval nobody can give: a temporary Prefect server has no page to answer on."""
     from prefect.settings import PREFECT_API_URL
 
     if approved_by is not None and not approved_by.strip():
@@ -161,7 +161,7 @@ def play(
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
-    """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
+    """Report what was done before `error`; raise it unless only Prefect's server is gone."""
     from datetime import UTC, datetime
 
     from gameday.cli.prefect_client import gone_message
@@ -234,7 +234,7 @@ def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: st
 
 
 def check_reports(reports: Path) -> None:
-    """A run whose history cannot be written must not begin."""
+    """Refuse a run that could not write its history."""
     from gameday.history.durable import RESERVE_BYTES
     from gameday.history.room import room_in
 

@@ -93,7 +93,7 @@ def _paragraphs(docstring: str) -> Iterator[str]:
 
 
 def _table(rows: list[_Row], width: int) -> Table:
-    """Return a table in which a name that is too long goes on in the next line."""
+    """Return a table that continues a too long name in the next line."""
     from rich.table import Table
     from rich.text import Text
 

@@ -143,7 +143,7 @@ class PostMortems:
     """Path of the cluster profile, or block:NAME; None: the deployment's."""
 
     def take(self, alerts: Sequence[ReceivedAlert]) -> bool:
-        """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""
+        """Create a run for each resolved alert that names a node; return False if Prefect did not take one."""
         import httpx
         from prefect.client.orchestration import get_client
         from prefect.exceptions import ObjectNotFound

@@ -106,7 +106,7 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 
 def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
-    """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
+    """Find out by `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
     from gameday.cli.game_day import complete
     from gameday.detectors.load import KIND, parse_detector
     from gameday.documents.read import decode, read

@@ -35,7 +35,7 @@ class AskedSeason:
 
 
 def duration_of(option: str, written: str | None) -> timedelta | None:
-    """Return the value of an option that is a duration; raises CommandError where it is none."""
+    """Return the value of an option that is a duration. Raises CommandError if it is none."""
     from pydantic_core import PydanticCustomError
 
     from gameday.documents.fields import parse_duration
@@ -51,7 +51,7 @@ def duration_of(option: str, written: str | None) -> timedelta | None:
 
 
 def cluster_profile(profile: str | None) -> ClusterProfile:
-    """Return the profile of the cluster of a season without --rehearse; raises CommandError."""
+    """Return the cluster's profile for a season without --rehearse. Raises CommandError."""
     from gameday.cluster.profile import load_profile
     from gameday.errors import ProfileError
 

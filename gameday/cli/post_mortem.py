@@ -89,7 +89,7 @@ def _collect(node: str, start: str, end: str, profile: str | None, reports: Path
 
 
 def render_again(folder: Path) -> PostMortem:
-    """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
+    """Render an incident's folder with the shipped plans and the runs beside it. Raises CommandError."""
     from datetime import UTC, datetime
 
     from gameday.faults.registry import parameter_models

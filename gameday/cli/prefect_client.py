@@ -46,7 +46,7 @@ def set_defaults() -> None:
 
 
 def require_server() -> None:
-    """Refuse to go on where Prefect's settings name no server. Raises CommandError."""
+    """Refuse to go on if Prefect's settings name no server. Raises CommandError."""
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
@@ -115,7 +115,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
 
 @contextmanager
 def client_of(server: Mapping[str, str]) -> Iterator[None]:
-    """Set the environment of a client of this server for the block, also where Prefect has read its settings before."""
+    """Set the environment of this server's clients for the block, even if Prefect has read its settings before."""
     from prefect.context import refresh_global_settings_context
 
     before = {name: os.environ[name] for name in server if name in os.environ}
@@ -141,7 +141,7 @@ def own_server(child: Child) -> Iterator[None]:
 
 
 def gone_message(error: BaseException) -> str:
-    """Return what to do where Prefect's server, or its database, did not answer or asks for a password; else empty."""
+    """Return what to do if Prefect's server or database did not answer, or asks for a password; else empty."""
     import httpx
 
     if isinstance(error, httpx.HTTPStatusError):

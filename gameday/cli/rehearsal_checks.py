@@ -61,7 +61,7 @@ def check_memory(nodes: int) -> None:
 
 
 def check_release(plan: Plan) -> None:
-    """Refuse a plan whose API servers' release is not built. Raises CommandError."""
+    """Refuse a plan with API servers of a release that is not built. Raises CommandError."""
     from gameday.errors import ProgramMissingError
     from gameday.rehearsal.lab.programs import find_api_server
 

@@ -141,7 +141,7 @@ def control_plane_of(name: str) -> ControlPlane:
 
 
 def lab_settings_of(cluster: str, options: LabOptions, defaults: RehearsalSettings | None = None) -> LabSettings | None:
-    """Return the lab's settings, None for a cluster that is none; raises CommandError."""
+    """Return the lab's settings, or None for a cluster that is not a lab. Raises CommandError."""
     from gameday.rehearsal.blueprint import ControlPlane
 
     if control_plane_of(cluster) is ControlPlane.LAB:

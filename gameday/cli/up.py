@@ -276,7 +276,7 @@ def _register(
 
 
 def _blocks() -> list[str]:
-    """Return the clusters' blocks as profiles; raises CommandError where Prefect does not say which there are."""
+    """Return the clusters' blocks as profiles. Raises CommandError if Prefect does not list them."""
     from gameday.cluster.profile import BLOCK
     from gameday.cluster.profile_block import block_names
     from gameday.errors import ProfileError
@@ -288,7 +288,7 @@ def _blocks() -> list[str]:
 
 
 def _by_name(sources: Sequence[str]) -> dict[str, str]:
-    """Return profiles by what the form calls their clusters; the second of one name is called by its source."""
+    """Return profiles by the form's name for their cluster; if two share a name, the second goes by its source."""
     from gameday.cluster.profile import block_name, load_profile
 
     named: dict[str, str] = {}
@@ -320,7 +320,7 @@ def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
 
 
 def _plans(folder: Path) -> dict[str, Path]:
-    """Return the files of the plans to offer: the folder's own by their paths, then the shipped ones by name."""
+    """Return the files of the plans to offer: the folder's own by path, then the shipped ones by name."""
     from gameday.plan.catalogue import control_plane_plans, shipped_plans
     from gameday.shipped import shipped
 
@@ -368,7 +368,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
 
 
 def _end_runs(out: Console, worker: Child) -> None:
-    """Cancel what the worker runs, and wait until each has undone its fault and written its report."""
+    """Cancel the worker's runs, and wait until each has undone its fault and written its report."""
     import httpx
 
     from gameday.cli.prefect_runs import cancel_all

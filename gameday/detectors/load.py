@@ -78,7 +78,7 @@ def find_detector(name_or_path: str, folders: Sequence[Path] = (), others: Seque
 
 
 def read_detector(path: Path) -> DetectorProfile:
-    """Read and validate one file. Raises DocumentError, and nothing else."""
+    """Read and validate one file. Raises nothing but DocumentError."""
     return _parsed(read(path), str(path))
 
 

@@ -104,7 +104,7 @@ def _completed(loaded: LoadedPlan, named: DetectorProfile | None, watcher: _Watc
 
 
 def _name_alerts(loaded: LoadedPlan, profile: DetectorProfile | None) -> LoadedPlan:
-    """Name the rule of each alert that the plan expects by its meaning; `profile` None: our controller watches."""
+    """Name the rule of each alert that the plan expects by meaning; `profile` None: our controller watches."""
     expect = loaded.plan.expect
     source = _alert_source(loaded.plan, profile)
     alerts = []
@@ -287,7 +287,7 @@ def _problem(
     at: tuple[str | int, ...] = ("detector",),
     value: str = "",
 ) -> DocumentError:
-    """Return the problem at a key of the plan, which is `detector` with the plan's own value by default."""
+    """Return the problem at a key of the plan, by default `detector` with the plan's own value."""
     file = str(loaded.file)
     document = parse(loaded.source.decode("utf-8-sig"), file)
     line, column = document.place((*loaded.at, *at)).value

@@ -75,7 +75,7 @@ class Labelled(FrozenModel):
 
 
 class FleetRecord(GroupRecord):
-    """The conditions of a fleet run, and its end."""
+    """The settings of a fleet run, and how it ended."""
 
     FILE = FLEET_FILE
 

@@ -42,7 +42,7 @@ def change(seconds: float) -> str:
 
 
 def clock(at: datetime | None) -> str:
-    """Write the time of day in UTC, `09:00:12.4`; the page's script can turn it to the reader's zone."""
+    """Write the time of day in UTC, `09:00:12.4`; the page's script can convert it to the reader's zone."""
     return NOT_MEASURED if at is None else _time(at, clock_text(at), "clock")
 
 

@@ -21,7 +21,7 @@ LONGEST_VERBATIM = 65_536
 # C0 and C1 controls (ANSI escapes among them) but tab and newline, the bidirectional overrides that let a name be
 # read backwards (U+202A-E, U+2066-9, U+200E-F), and halves of surrogate pairs, which UTF-8 cannot hold.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-# No user or password in it: a link is for people to click, and a page is forwarded.
+# Without user and password: a link is for people to click, and a page gets forwarded.
 _ADDRESS = re.compile(r"https?://[^\s/?#@\\<>\"'`]+([/?#][^\s<>\"'`]*)?", re.IGNORECASE)
 
 

@@ -40,7 +40,7 @@ class Times(BaseModel):
 
     @property
     def slower(self) -> str:
-        """Return the slower run by its letter; empty where they are alike, or one is not measured."""
+        """Return the letter of the slower run; empty if they are alike, or if one is not measured."""
         if is_slower(self.first_s, self.second_s):
             return "A"
         return "B" if is_slower(self.second_s, self.first_s) else ""
