@@ -32,7 +32,7 @@ class KeyPair:
 class Authority:
     """A self-signed authority whose certificate and key lie in `<folder>/<name>.crt` and `.key`.
 
-    Made when absent, half-written or about to expire; what it signs is signed anew each time. Raises OSError where the
+    Made when absent, half-written or about to expire; what it signs is signed anew each time. Raises OSError if the
     folder cannot be written.
     """
 

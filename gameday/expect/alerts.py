@@ -44,7 +44,7 @@ class ExpectedAlert(DocumentModel):
         return self
 
     def about(self, target: str | None) -> str | None:
-        """Return the node that the alert names when it fires because of this target; None where it names none."""
+        """Return the node that the alert names when it fires because of this target; None if it names none."""
         return target if self.of == "node" else None
 
 

@@ -29,7 +29,7 @@ _LONGEST_ANNOTATION = 4096
 
 
 def node_of(run: ReadOnlyRun, labels: Mapping[str, str]) -> str | None:
-    """Return the node that an alert's or series' labels name, by the profile's mapping; None where they name none."""
+    """Return the node that an alert's or series' labels name, by the profile's mapping; None if they name none."""
     profile = run.profile
     return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
 
@@ -182,7 +182,7 @@ def is_background(run: Run, alert: str, node: str | None) -> bool:
 
 
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
-    """Return True where another run of the same season may have set the alert off."""
+    """Return True if another run of the same season may have set the alert off."""
     return run.member is not None and run.member.is_siblings_alert(alert, node)
 
 
@@ -243,7 +243,7 @@ def _rule(run: Run, alert: str) -> _Rule:
 
 
 def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
-    """Return True where Alertmanager holds the alert that was expected of this target, and note its receivers.
+    """Return True if Alertmanager holds the alert that was expected of this target, and note its receivers.
 
     The first alert that nothing mutes is a hop of the chain; one that is silenced or inhibited reaches nobody.
 

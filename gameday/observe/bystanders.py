@@ -21,7 +21,7 @@ _OF_THE_KUBELET = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPres
 def watch_bystanders(run: Run, targets: Collection[str]) -> None:
     """Follow every node that no run of this season breaks, until the end of the run.
 
-    Raises AdapterError where the watch does not come up.
+    Raises AdapterError if the watch does not come up.
     """
     siblings = run.member.sibling_nodes if run.member else frozenset()
     changes = _Changes(run, frozenset(targets) | siblings)

@@ -38,7 +38,7 @@ def await_within(
         sightings: Finds it in a history.
 
     Returns:
-        True where it came, in time or not.
+        True if it came, in time or not.
     """
     seen = first_seen(run, what, bound, fault, lambda: next(iter(sightings(run.history())), None))
     judge(result, what, bound, fault, seen)
@@ -64,7 +64,7 @@ def first_seen(
         every_s: Seconds between two calls of `sighted`.
 
     Returns:
-        How it came, which may be after the bound; None where it was not seen.
+        How it came, which may be after the bound; None if it was not seen.
     """
     if seen := run.wait(what, fault.time_left(bound, run.clock.now()), sighted, every_s):
         return seen

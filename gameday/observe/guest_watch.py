@@ -61,7 +61,7 @@ def watch_guest(run: Run, targets: Targets) -> None:
 
 
 def guest_trouble(address: GuestAddress, nodes: Collection[str]) -> str:
-    """Return why the guest does not watch all of these nodes, in words; empty where it does. Raises AdapterError."""
+    """Return why the guest does not watch all of these nodes, in words; empty if it does. Raises AdapterError."""
     guest = Guest(address)
     try:
         return printable("; ".join(without_secrets(why) for why in guest.troubles(nodes)), 1000)

@@ -102,7 +102,7 @@ class JobWatch:
                 self._note(key, seen.model_copy(update={"ended": True}))
 
     def _container_status(self, pod: Any) -> Any:
-        """Return the status of the container whose log is read; None where it has not begun, and so has no log."""
+        """Return the status of the container whose log is read; None if it has not begun, and so has no log."""
         statuses = (pod.status.container_statuses if pod.status else None) or ()
         found = next((one for one in statuses if self._expected.container in (None, one.name)), None)
         if found and found.state and found.state.waiting and not found.restart_count:
@@ -134,7 +134,7 @@ class JobWatch:
         self._run.note(seen)
 
     def _steps(self, pod: str, **part: int) -> list[tuple[datetime, int]]:
-        """Return the steps in a part of a pod's log, oldest first; none where the pod is gone."""
+        """Return the steps in a part of a pod's log, oldest first; none if the pod is gone."""
         text, container = b"", self._expected.container
         with self._run.kubernetes.explained(f"read the log of {pod} for expect.job"), absent_is_none():
             text = self._run.kubernetes.core.read_namespaced_pod_log(

@@ -164,7 +164,7 @@ def _first_bytes(answer: httpx.Response, deadline: float) -> bytes:
 
 
 def _is_ours(error: BaseException | None) -> bool:
-    """Return True where the failure may be of this machine: it knows no such name, or does not trust a certificate."""
+    """Return True if the failure may be of this machine: it knows no such name, or does not trust a certificate."""
     while error is not None:
         if isinstance(error, socket.gaierror | ssl.SSLCertVerificationError):
             return True

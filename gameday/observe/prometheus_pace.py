@@ -53,7 +53,7 @@ def _reasons(prometheus: Prometheus, since: datetime, until: datetime) -> Iterat
 
 
 def _lateness(group: RuleGroup, now: datetime) -> str:
-    """Return how late a group is; empty where it is not, or has not begun."""
+    """Return how late a group is; empty if it is not, or has not begun."""
     if group.last_evaluation is None or not group.rules:
         return ""
     age = (now - group.last_evaluation).total_seconds()
@@ -63,7 +63,7 @@ def _lateness(group: RuleGroup, now: datetime) -> str:
 
 
 def _pause(prometheus: Prometheus, since: datetime, until: datetime) -> tuple[datetime, datetime] | None:
-    """Return the longest pause between scrapes of the target that is scraped most; None where none is unusual.
+    """Return the longest pause between scrapes of the target that is scraped most; None if none is unusual.
 
     Prometheus stores `up` for a target that does not answer, too: a pause is its own.
     """

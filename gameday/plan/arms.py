@@ -104,7 +104,7 @@ class ExpectedRatio(DocumentModel):
 
     @property
     def bound(self) -> str:
-        """The bound for people, such as `1.7 to 2.3`; empty where there is none."""
+        """The bound for people, such as `1.7 to 2.3`; empty if there is none."""
         if not self.is_bound:
             return ""
         if self.at_least is not None and self.at_most is not None:

@@ -57,7 +57,7 @@ class SilentSource:
     source: AlertSource
     why: str
     certain: bool
-    """True where it follows from where the fault enters; False where a detector's profile says so."""
+    """True if it follows from where the fault enters; False if a detector's profile says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class LoadedPlan:
         raise DocumentError([DocumentProblem(self.plan.name, None, None, "arms", None, what, fix)])
 
     def of_scale(self, name: str) -> LoadedPlan:
-        """Return the plan at the scale of this name. Raises DocumentError where it has none."""
+        """Return the plan at the scale of this name. Raises DocumentError if it has none."""
         if name == AS_WRITTEN:
             return self
         if name in self.scales:

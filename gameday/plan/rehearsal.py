@@ -106,7 +106,7 @@ _THE_LABS_OWN: Mapping[LabComponent, tuple[str, ...]] = {
 
 
 def why_refused(component: LabComponent, flag: str) -> str:
-    """Return why the lab takes no such flag of the component; empty where it takes it."""
+    """Return why the lab takes no such flag of the component; empty if it takes it."""
     if not _FLAG.fullmatch(flag):
         return "a flag is written without its dashes: lower-case letters, digits and `-`, like goaway-chance"
     if flag in _THE_LABS_OWN[component]:

@@ -21,7 +21,7 @@ def known_checks(plan: Plan) -> tuple[str, ...]:
 
 
 def refuse_unknown_checks(loaded: LoadedPlan) -> None:
-    """Do nothing where every check that an arm names judges that arm's runs.
+    """Do nothing if every check that an arm names judges that arm's runs.
 
     Args:
         loaded: The plan, with its arms, completed by its detector's profile.

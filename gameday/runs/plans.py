@@ -51,7 +51,7 @@ class ChosenPlan:
 
     @property
     def changes_the_lab(self) -> bool:
-        """True where its arms run with different settings of the control plane, or its fault stops parts of it."""
+        """True if its arms run with different settings of the control plane, or its fault stops parts of it."""
         arms = self.plan.arms.compare if self.plan.arms else ()
         return any(arm.rehearsal for arm in arms) or any(plan.fault.needs_lab for plan in self.played)
 
@@ -156,7 +156,7 @@ def played_here(chosen: Sequence[ChosenPlan], lab: Path | None) -> tuple[list[Ch
 def _played_by_guest(loaded: LoadedPlan, cluster: ClusterProfile) -> LoadedPlan:
     """Return a plan as it is played where a guest watches: by the guest's detector profile, if it has one.
 
-    Raises DocumentError where that profile cannot be read.
+    Raises DocumentError if that profile cannot be read.
     """
     assert cluster.guest is not None
     if cluster.detector == _OUR_DETECTOR:  # the cluster profile names no other: nobody has written the guest's down
@@ -189,7 +189,7 @@ def why_left_out(
     within: timedelta | None,
     at_once: int,
 ) -> str:
-    """Return why the season leaves this plan out; empty where it does not.
+    """Return why the season leaves this plan out; empty if it does not.
 
     `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer. `dangerous`:
     dangerous plans may be played, too.

@@ -254,7 +254,7 @@ class Collector:
                 await asyncio.sleep(0)
 
     def work_once(self) -> bool:
-        """Look after one object that is due; return False where none is."""
+        """Look after one object that is due; return False if none is."""
         if not self._due:
             return False
         self._step(self._due.pop())

@@ -309,7 +309,7 @@ def _writer(resource: Resource, write: Write) -> managers.Writer:
 
 
 def _record_creator(resource: Resource, obj: Json, writer: managers.Writer) -> None:
-    """Write down who made a new object, whose status counts only where it has no endpoint of its own."""
+    """Write down who made a new object, whose status counts only if it has no endpoint of its own."""
     nothing = fieldset.empty_object(resource)
     meant = {key: value for key, value in obj.items() if key != "status" or not resource.status}
     managers.record_update(nothing, meant, writer)

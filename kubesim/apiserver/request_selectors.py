@@ -132,7 +132,7 @@ def conjunction(first: Predicate | None, second: Predicate | None) -> Predicate 
 
 
 def selector_predicate(query: Mapping[str, str], resource: Resource) -> Predicate | None:
-    """Return a predicate of a request's selectors, None where it selects everything.
+    """Return a predicate of a request's selectors, None if it selects everything.
 
     Raises:
         StatusError: 400 for a selector that does not parse, or selects by a field that cannot be selected by.
