@@ -55,7 +55,7 @@ def targets(history: History) -> tuple[Target, ...]:
 
 
 def target_nodes(history: History) -> tuple[str | None, ...]:
-    """Return the target nodes, or one None if the run ended before it chose any: each expectation still gets a verdict."""
+    """Return the target nodes; one None if the run ended before it chose any, so that each expectation is judged."""
     return tuple(dict.fromkeys(target.node for target in targets(history))) or (None,)
 
 

@@ -25,7 +25,7 @@ class Recovery:
     before: tuple[_Seen, ...]
     """The containers that had printed a step by the time the fault went in, as they were last seen."""
     stopped: _Seen | None
-    """Of those that ended, the container that had come furthest."""
+    """The container that had come furthest of those that ended."""
     resumed: _Seen | None
     """The first container to print a step after that."""
     begin: datetime

@@ -1,4 +1,4 @@
-"""What differs on a node from before the run, and which of these differences are the run's own."""
+"""The differences of a node from before the run, and which of them are the run's own."""
 
 from __future__ import annotations
 

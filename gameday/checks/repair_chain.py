@@ -22,7 +22,7 @@ from gameday.plan.repair_chain import ExpectedHop
 from gameday.values.results import RepairHop, Step
 
 ORDER = 25
-"""Before the alerts, so that a run's first broken verdict names the hop at which the cluster stopped."""
+"""A place before the alerts, so that a run's first broken verdict names the hop at which the cluster stopped."""
 
 _EXPECTATIONS = {
     RepairHop.QUARANTINED: "The cluster takes {node} out of service",

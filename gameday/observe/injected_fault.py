@@ -1,4 +1,4 @@
-"""A fault that went in, with everything that later steps measure it by."""
+"""A fault that went in, with what later steps need to measure its effects."""
 
 from __future__ import annotations
 
