@@ -141,7 +141,7 @@ class Signal(DocumentModel):
 
 
 class PodSignal(Signal):
-    """A signal that a target's pods show: each sign has a place and a value, and shows the signal if that is `wanted`."""
+    """A signal that a target's pods show: a sign has a place and a value, and shows the signal if that is `wanted`."""
 
     event: ClassVar = SignSeen
     watch: ClassVar = "pods"
