@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _can_be_asked(url: str) -> bool:
-    """Return whether the HTTP client takes the URL: its host can be a name, and its port is a port."""
+    """Return True if the HTTP client takes the URL: its host can be a name, and its port is a port."""
     import httpx  # noqa: PLC0415 - most commands that know of profiles ask no server
 
     try:
@@ -57,15 +57,15 @@ class Endpoint(BaseModel):
     url: str
     """Base URL with its path prefix, if there is one; never with a user or a password in it."""
     bearer_token_file: Path | None = None
-    """File holding the token; read anew for every request, because mounted tokens rotate."""
+    """File with the token; read again for every request, because mounted tokens rotate."""
     bearer_token_env: str | None = None
-    """Name of the environment variable holding the token."""
+    """Name of the environment variable with the token."""
     username: str | None = None
     """User of HTTP basic authentication."""
     password_file: Path | None = None
-    """File holding that user's password."""
+    """File with that user's password."""
     password_env: str | None = None
-    """Name of the environment variable holding that password."""
+    """Name of the environment variable with that password."""
     bearer_token: SecretStr | None = None
     """The token itself; in a block only."""
     password: SecretStr | None = None
@@ -124,11 +124,11 @@ class GuestAddress(BaseModel):
     name: str = Field(min_length=1, max_length=63)
     """The guest's name."""
     version: str = Field(default="", max_length=200)
-    """The version that was built; empty: nobody said."""
+    """The version that was built; empty: unknown."""
     url: str = Field(pattern=r"^https?://[^@\s?#]+$")
     """URL at which the rehearsal shows the state and the output of the guest's programs."""
     says: str | None = None
-    """Regular expression: a line of the guest's output that matches is its own word that it noticed a fault."""
+    """Regular expression for the lines of output in which the guest itself says that it noticed a fault."""
 
     @field_validator("says")
     @classmethod
@@ -146,9 +146,9 @@ class Freeze(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     start: date | datetime
-    """A day or a moment; a day, and a moment without an offset, are in `zone`."""
+    """A day or a moment, in `zone` unless the moment has an offset."""
     end: date | datetime
-    """The last day, included; or the moment at which it ends."""
+    """The last day, which is included, or the moment at which it ends."""
     zone: TimeZone = "UTC"
     """IANA time zone, like Europe/Berlin."""
     why: str = Field(min_length=1, max_length=200)
@@ -180,15 +180,15 @@ class ClusterGuardrails(Limits):
     """The limits of one cluster, and the names of its labels and metrics."""
 
     protected_namespaces: tuple[str, ...] = ("kube-system",)
-    """No pod of these may be on a target, except pods of DaemonSets and the kubelet's static pods."""
+    """Namespaces that may have no pod on a target, except pods of DaemonSets and the kubelet's static pods."""
     protected_priority_classes: tuple[str, ...] = ("system-cluster-critical",)
-    """No pod of these priority classes may be on a target, with the same exceptions."""
+    """Priority classes that no pod on a target may have, with the same exceptions."""
     max_duration: Bound | None = None
-    """The longest a whole run may take; None leaves it to the plan."""
+    """Longest time that a whole run may take; None leaves it to the plan."""
     max_api_error_percent: float = Field(default=25, gt=0, le=100)
-    """The share of our own requests that the API server may fail or throttle (429), once there are twenty; percent."""
+    """Percentage of our own requests that the API server may fail or throttle (429), once there are twenty."""
     pod_disruption_budgets: bool = True
-    """A plan that moves pods away needs as many allowed disruptions as it has pods to move; false switches this off."""
+    """If true, a plan that moves pods away needs as many allowed disruptions as it has pods to move."""
     freezes: tuple[Freeze, ...] = ()
     """Times in which no game-day may run."""
     pool_selector: dict[LabelKey, LabelValue] = Field(default={"nvidia.com/gpu.present": "true"})
@@ -203,12 +203,12 @@ class ClusterGuardrails(Limits):
     kube-state-metrics and our node-health controller."""
 
     def longest_run(self, plan: Guardrails) -> timedelta:
-        """Return how long a whole run may take: the plan's limit, or the cluster's where that is shorter."""
+        """Return how long a whole run may take: the plan's limit, or the cluster's if that is shorter."""
         return plan.max_duration if self.max_duration is None else min(plan.max_duration, self.max_duration)
 
 
 class ClusterProfile(BaseSettings):
-    """Everything about one cluster that is not the plan's business, without secrets."""
+    """Everything about one cluster that plans need not know, without secrets."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -222,17 +222,17 @@ class ClusterProfile(BaseSettings):
     name: str = "default"
     """The cluster's name in reports."""
     identity: str | None = Field(default=None, min_length=1, max_length=253)
-    """Runs with the same identity are compared with each other. None: the UID of namespace kube-system.
+    """The cluster's identity: runs with the same one are compared with each other. None: the UID of kube-system.
 
-    A cluster that is made anew each time (kind in CI, a rehearsal) needs an identity of its own here."""
+    A cluster that is created again each time (kind in CI, a rehearsal) needs an identity of its own here."""
     kubeconfig: Path | None = None
-    """None: $KUBECONFIG, then ~/.kube/config, as kubectl does."""
+    """Path of the kubeconfig. None: $KUBECONFIG, then ~/.kube/config, as with kubectl."""
     kubeconfig_content: SecretStr | None = None
     """The text of a kubeconfig, in place of a file; in a block only. It is written to no disk."""
     context: str | None = None
-    """None: the kubeconfig's current context."""
+    """Context in the kubeconfig. None: the current one."""
     in_cluster: bool = False
-    """Use the pod's own service account in place of a kubeconfig."""
+    """If true, the pod's own service account is used in place of a kubeconfig."""
     namespace: str = Field(default="gameday", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)
     """The namespace of our pods and our ledger."""
     prometheus: Endpoint
@@ -244,14 +244,14 @@ class ClusterProfile(BaseSettings):
     loki_selector: str = KERNEL_LOG_SELECTOR
     """LogQL stream selector of the kernel log.
 
-    It has to name the namespace: what writes to the stream speaks for the nodes."""
+    It must name the namespace, because whoever writes to the stream speaks for the nodes."""
     loki_node_label: str = "k8s_node_name"
-    """The label of a kernel-log line that names the node that wrote it: one that the collector sets, and no pod."""
+    """The label of a kernel-log line that names its node; the collector must set it, and no pod."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
     """The place of that label.
 
-    An index label goes into the stream selector. With OTLP ingestion, as Konduktor's stack has it, the node is
-    structured metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
+    An index label goes into the stream selector. With OTLP ingestion, as in Konduktor's stack, the node is structured
+    metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
     prometheus_node_label: str = "Hostname"
     """The node's label on dcgm-exporter's series.
 
@@ -263,11 +263,11 @@ class ClusterProfile(BaseSettings):
 
     The default is kube-prometheus' own two. Alerts of other nodes are never blamed on a game-day anyway."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
-    """key=value a node must carry before a game-day may touch it."""
+    """Label, as key=value, that a node must have before a game-day may touch it."""
     api_client_label: str = Field(default="gameday.dev/api-clients=true", pattern=r"^[^=\s]+=[^=\s]*$")
-    """key=value a node must carry before clients that load the API server may run there."""
+    """Label, as key=value, that a node must have before clients that load the API server may run there."""
     detector: str = "gameday"
-    """The detector profile that watches this cluster; what a fault would do to it is a warning before every run."""
+    """Profile of the detector that watches this cluster; before every run it warns of harm that the fault would do."""
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     guest: GuestAddress | None = None
@@ -288,14 +288,14 @@ class ClusterProfile(BaseSettings):
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
     """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it.
 
-    A run's first pod has this class as well, and is refused where the class is missing. A class of your own must have
-    `preemptionPolicy: Never`. Otherwise the scheduler may delete users' pods to make room for ours."""
+    A run's first pod has this class as well, and is refused if the class is missing. A class of your own must have
+    `preemptionPolicy: Never`, or the scheduler may delete users' pods to make room for ours."""
     allow_dangerous: tuple[str, ...] = ()
-    """Types of dangerous faults that plans may use on this cluster if they allow them as well (docs/faults.md)."""
+    """Types of dangerous faults that plans may use on this cluster, if they allow them as well (docs/faults.md)."""
     gpu_class_labels: bool = False
-    """`gameday fleet` labels each node that it measured whole with gameday.dev/gpu-class: fast, typical or slow.
+    """If true, `gameday fleet` labels each completely measured node with gameday.dev/gpu-class: fast, typical or slow.
 
-    For schedulers (docs/fleet.md, Classes for schedulers). Labels that somebody else has set are left alone."""
+    Schedulers can use it (docs/fleet.md, Classes for schedulers). Labels that others have set are left alone."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds after which a run that no longer renews its lease counts as dead.
 
@@ -303,11 +303,11 @@ class ClusterProfile(BaseSettings):
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
     """Image of the agent's pods, which the `Dockerfile` builds.
 
-    Name it by a digest or a tag that never moves: a node that has the image does not ask the registry again."""
+    Name it by a digest or a tag that never moves, because a node that has the image does not ask the registry again."""
     agent_runtime_class: str | None = None
-    """RuntimeClass of the agent's pods: `nvidia` where NVIDIA's runtime is not the nodes' default.
+    """RuntimeClass of the agent's pods: `nvidia` if NVIDIA's runtime is not the nodes' default.
 
-    Without that runtime an agent has the driver's library only by NRI, or with hostPID from the host."""
+    Without that runtime an agent gets the driver's library only by NRI or, with hostPID, from the host."""
     traces: str | None = Field(default=None, pattern=PLAIN_URL)
     """Base URL of an OTLP/HTTP receiver that each ended run is sent to as an OpenTelemetry trace. None: no trace.
 
@@ -323,7 +323,7 @@ class ClusterProfile(BaseSettings):
     notify: tuple[str, ...] = ()
     """Prefect notification blocks that are sent runs, `type/name` as in `slack-webhook/gpu-oncall`: docs/exports.md."""
     notify_on: Literal["red or change", "every run"] = "red or change"
-    """Red is every outcome but passed; a change is an outcome that differs from the plan's last run's."""
+    """Runs that are sent. Red: any outcome but passed. Change: an outcome that differs from the plan's last run's."""
     rehearsal: Path | None = None
     """Folder of a virtual cluster (docs/rehearsal.md, Memory); `gameday rehearse` sets it.
 
@@ -333,18 +333,18 @@ class ClusterProfile(BaseSettings):
 
     None on every real cluster."""
     price_per_gpu_hour: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
-    """Price of an hour of one GPU: the report says what a game-day's outage cost. None: GPU-hours only."""
+    """Price of an hour of one GPU, for the cost of an outage in the report. None: GPU-hours only."""
     price_currency: str = Field(default="USD", pattern=r"^\S{1,8}$")
     """Currency of that price, as pages show it."""
     hours_until_noticed: float = Field(default=8, gt=0, le=720, allow_inf_nan=False)
-    """Hours until a person notices an outage that no machine does: an assumption of the season's page.
+    """Hours until a person notices an outage that no machine notices: an assumption of the season's page.
 
-    Nobody measured the default. It is the mean wait of an outage that begins in the 16 hours between two working
-    days; weekends would make it longer."""
+    The default is not measured: it is the mean wait of an outage that begins in the 16 hours between two working days;
+    weekends would make it longer."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
     """The most that a game-day on this cluster may cost; a plan can only be stricter."""
     approval: Approval = Approval()
-    """The approval by a person that every game-day on this cluster needs before it breaks anything."""
+    """Approval by a person that every game-day on this cluster needs before it breaks anything."""
 
     @classmethod
     def settings_customise_sources(
@@ -355,7 +355,7 @@ class ClusterProfile(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the environment before the file's values, which are the keyword arguments, and nothing else."""
+        """Return the sources: the environment, then the file's values, which are the keyword arguments."""
         return env_settings, init_settings
 
     @property
@@ -371,7 +371,7 @@ class ClusterProfile(BaseSettings):
         return self.opt_in_label if role is NodeRole.GPU else self.api_client_label
 
     def ordinary_taints(self, role: NodeRole) -> tuple[str, ...]:
-        """Return the keys of the taints that a node in a role may carry; those that keep other work off it."""
+        """Return the keys of the taints that a node in a role may carry, because they only keep other work off."""
         own = () if role is NodeRole.GPU else (self.api_client_label.partition("=")[0],)
         return (*self.ordinary_taint_keys, *own)
 
@@ -389,13 +389,13 @@ SECRETS = {
     "bearer_token": ("bearer_token_file", "bearer_token_env"),
     "password": ("password_file", "password_env"),
 }
-"""The keys that hold a secret itself, of a profile and of its servers, with those that only refer to it."""
+"""The keys of a profile and its servers that hold a secret itself, each with those that only refer to one."""
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "guardrails": ClusterGuardrails,
     "approval": Approval,
     "guest": GuestAddress,
 }
-"""The keys that hold keys of their own; all others are servers."""
+"""The keys that hold keys of their own, besides the servers."""
 
 
 _SERVERS = ("prometheus", "alertmanager", "loki")
@@ -404,9 +404,9 @@ _NO_PROFILE = (
     "GAMEDAY_ALERTMANAGER__URL and GAMEDAY_LOKI__URL; without a cluster of your own: gameday rehearse"
 )
 BLOCK = "block:"
-"""Begins the name of a profile that is a block: `block:eu`."""
+"""Prefix of a profile that is a block: `block:eu`."""
 BLOCK_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-"""Matches the names that Prefect takes for blocks."""
+"""Pattern of the names that Prefect takes for blocks."""
 
 
 def load_profile(source: str | Path | None = None) -> ClusterProfile:
@@ -440,12 +440,12 @@ def block_name(source: str | Path) -> str:
 
 
 def reachable(source: str) -> str:
-    """Return a profile's source as a process with another working folder needs it: the absolute path, or the block."""
+    """Return a profile's source for a process with another working folder: the absolute path, or the block."""
     return source if block_name(source) else str(Path(source).resolve())
 
 
 def read_profile_file(path: Path) -> dict[str, Any]:
-    """Return what a profile's file says, not validated yet.
+    """Return the content of a profile's file, not validated yet.
 
     Raises:
         ProfileError: The file cannot be read, is no YAML mapping, or holds a secret.
@@ -464,7 +464,7 @@ def read_profile_file(path: Path) -> dict[str, Any]:
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
         return parse(decode(read(path), str(path)), str(path)).data
-    except DocumentError as error:  # its own words show values, and one may be a secret
+    except DocumentError as error:  # its message shows values, and one may be a secret
         first = error.problems[0]
         line = f" line {first.line}:" if first.line else ""
         hint = first.suggestion or "mend that line" if line else "give the path of a profile"

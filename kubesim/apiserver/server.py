@@ -212,7 +212,7 @@ class ApiServer:
     # Writes ----------------------------------------------------------------------------------------------------
 
     async def _part(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer a request on a status: that of the whole object, but only this part is written."""
+        """Answer a request for a status: a read returns the whole object, a write changes only its status."""
         return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
