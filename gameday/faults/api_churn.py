@@ -71,11 +71,10 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     """Makes ConfigMaps in namespace gameday-load, then creates, updates and deletes some at a steady rate.
 
     It also keeps watches of them open, as informers do, and LISTs them all every few seconds. A late write is not made
-    up for, so `rate` is an upper bound; the log of requests shows the real rate. No request is repeated. A watch that
-    ends is opened again. `hold` begins before the objects are made, at about a hundred per second.
+    up for, so `rate` is an upper bound; the log of requests shows the real rate. No request is repeated; a watch that
+    ends is opened again.
 
-    The load ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
-    gameday.dev/load=api-churn, by which the undo deletes them; only they and the client have to be undone.
+    The load ends by itself if less than 15 % of its node's memory is free.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiChurnParameters

@@ -61,14 +61,12 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
     """Makes the CUDA calls of one pod's processes fail, with an interception library that its owners put into it.
 
     The owners consent by the label gameday.dev/may-fail-cuda=true, and put the library into the pod's template ([CUDA
-    errors](cuda-errors.md)). The fault then writes one annotation of the pod, gameday.dev/cuda-error, which the kubelet
-    copies into a file of the pod within about a minute; the fault is in when a process has said in the pod's log that
-    it fails. A process that failed keeps failing until it ends, even after the fault is out. The annotation's value
-    expires after `hold`, even if nobody removes it.
+    errors](cuda-errors.md)). The fault writes the pod's annotation gameday.dev/cuda-error, which the kubelet copies
+    into a file of the pod within about a minute; it is in when a process has said in the pod's log that it fails. Such
+    a process keeps failing until it ends, even after the fault is out. The annotation's value expires after `hold`.
 
-    Nothing is changed if the target runs no such pod or more than one, if no process of the pod has said that the
-    library is loaded, or if the annotation is already there. If no process says in time that it fails, the annotation
-    is removed again, and the run ends with that reason.
+    Refused if the target runs no such pod or more than one, no process has said that the library is loaded, or the
+    annotation is there. If no process says in time that it fails, the annotation is removed again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CudaErrorParameters

@@ -53,12 +53,11 @@ class EtcdPausedParameters(FaultParameters):
 class EtcdPausedFault(ControlPlaneFault[EtcdPausedParameters]):
     """Stops etcd (SIGSTOP) for a bounded time: it keeps its connections and answers nothing.
 
-    A disk that stalls for long has the same effect. Only a lab can do it, by its control socket; on every other cluster
-    the run is refused before it begins. The lab itself lets etcd go on when the time is over, even if the game-day and
-    its agent are dead.
+    A disk that stalls for long has the same effect. Only a lab can do it, by its control socket; elsewhere the run is
+    refused. The lab itself lets etcd go on when the time is over, even if the game-day and its agent are dead.
 
-    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that the game-day
-    can store what it has to write first. The run's lease outlasts the pause.
+    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later. The run's lease
+    outlasts it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EtcdPausedParameters

@@ -68,10 +68,10 @@ class GpuBurnParameters(GpuParameters):
 class GpuBurnFault(Fault[GpuBurnParameters]):
     """Runs GEMM after GEMM on one GPU, in a process that dies with the agent.
 
-    The factors are random and every product is compared with the first, bit for bit: a single wrong element is silent
-    data corruption. The temperature is read each second. The load ends when the temperature reaches the ceiling or
-    cannot be read, and when nobody has controlled the load for ten seconds. With `until_throttled` the GPU is refused
-    unless the ceiling is above the temperature at which NVML says that it slows down by itself.
+    Every product is compared with the first, bit for bit: a single wrong element is silent data corruption. The
+    temperature is read each second. The load ends when it reaches the ceiling or cannot be read, and when nobody has
+    controlled the load for ten seconds. With `until_throttled` the GPU is refused unless the ceiling is above the
+    temperature at which NVML says that it slows down by itself.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters

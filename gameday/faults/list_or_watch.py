@@ -96,13 +96,10 @@ class ListOrWatchParameters(FaultParameters):
 class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
     """Makes objects in namespace gameday-load, and measures what it costs one client to follow them.
 
-    The client is a process of the agent's pod, on an API-client node; it sends each request once, asks for uncompressed
-    JSON and holds what a controller would hold. The fault is in when it has seen every object once. From then on
-    another client changes objects at a steady rate. Each change is timed from its answer until the following client has
-    it, or a later change of the same object; after the last change the fault waits for it.
-
-    The objects carry the label gameday.dev/load=list-or-watch, and are deleted at the end; only they and the client
-    have to be undone. `hold` begins before the objects are made, at about a hundred per second.
+    The client sends each request once, asks for uncompressed JSON and holds what a controller would hold. The fault is
+    in when it has seen every object once. From then on another client changes objects at a steady rate. Each change is
+    timed from its answer until the following client has it, or a later change of the same object; after the last
+    change the fault waits for it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListOrWatchParameters

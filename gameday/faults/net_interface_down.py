@@ -26,10 +26,7 @@ _ADDRESS_TYPES = ("local", "broadcast", "multicast", "anycast")
 
 
 class InterfaceDownParameters(InterfaceParameters):
-    dangerous: ClassVar[str] = (
-        "everything that talks over the interface loses its connections; routes and IPv6 addresses go with the link, "
-        "and are put back one by one"
-    )
+    dangerous: ClassVar[str] = "everything that talks over the interface loses its connections"
 
     type: Literal["net_interface_down"] = "net_interface_down"
 

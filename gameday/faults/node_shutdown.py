@@ -42,7 +42,7 @@ class NodeShutdownFault(Fault[NodeShutdownParameters]):
     layer: ClassVar[Layer] = Layer.NODE
     security: ClassVar[PodSecurity] = HOST_SYSFS
     summary: ClassVar[str] = "Powers the node off; its real-time clock wakes it after a while"
-    does_not_reach: ClassVar[str] = "crash paths: an orderly shutdown ends services and unmounts disks; other nodes"
+    does_not_reach: ClassVar[str] = "crash paths; other nodes"
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready=Unknown, then eviction)",
         "alerts on node conditions and on absent series",

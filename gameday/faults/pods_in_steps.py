@@ -58,8 +58,7 @@ class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
 
     A watch of the pods gives the times when each first appeared and was bound. At the end the objects show how many of
     these pods are on one node, whether two claims share a device, and for topology-aware pods whether a
-    NodeResourceTopology zone has more GPUs in use than it has. Pods and the claims' template carry the label
-    gameday.dev/load=pods-in-steps, by which the undo deletes them.
+    NodeResourceTopology zone has more GPUs in use than it has.
     """
 
     parameters: ClassVar[type[FaultParameters]] = PodsInStepsParameters

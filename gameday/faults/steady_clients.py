@@ -64,11 +64,10 @@ class SteadyClientsParameters(FaultParameters):
 class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
     """Connects many clients that each ask for a small object at a steady rate over a single connection.
 
-    The clients are a process of the agent's pod, on an API-client node. A request is sent once more if its connection
-    ends; this is counted separately from refusals. The fault is in when every client has had an answer.
+    A request is sent once more if its connection ends; this is counted separately from refusals. The fault is in when
+    every client has had an answer.
 
-    The load makes one Secret in namespace gameday-load, with the label gameday.dev/load=steady-clients; only it and the
-    clients have to be undone. `hold` begins before they connect.
+    The load makes one Secret in namespace gameday-load. `hold` begins before the clients connect.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SteadyClientsParameters

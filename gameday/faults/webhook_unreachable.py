@@ -131,8 +131,7 @@ class WebhookUnreachableFault(ControlPlaneFault[WebhookUnreachableParameters]):
     Twice a second a client of ours creates a small ConfigMap that the webhook matches, six times before it is in and
     then until it is out, and notes whether the server admitted or refused it. Meanwhile the nodes' Leases are listed
     every five seconds, up to 500 of them. At the end of `runs_for` the agent deletes the configuration, and notes how
-    long it took until such a write was admitted again. Only the configuration and the ConfigMaps, which carry the label
-    gameday.dev/load=webhook-unreachable, have to be undone.
+    long it took until such a write was admitted again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = WebhookUnreachableParameters
