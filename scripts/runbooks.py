@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[1]
 RUNBOOKS = ROOT / "docs" / "runbooks"
 URGENCY = {
-    "critical": "Now: it pages.",
-    "warning": "Within the day: a ticket.",
-    "info": "Not at all: a note.",
+    "critical": "Page.",
+    "warning": "Ticket.",
+    "info": "Note.",
 }
 _INDEX = "## All alerts\n"
 
