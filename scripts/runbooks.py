@@ -5,7 +5,6 @@ That is the title and the first paragraph; a page for a new alert needs both, to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -60,7 +60,7 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
 
     A `log-store` is dangerous because the whole cluster uses it, and a season plays it only if its plan is named.
 
-    The fault never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
+    It never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ComponentFrozenParameters
@@ -68,8 +68,7 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     security: ClassVar[PodSecurity] = HOST_SYSFS
     summary: ClassVar[str] = "Freezes a component's pod on one node: device plugin, exporter, DCGM, log path"
     does_not_reach: ClassVar[str] = (
-        "the same component's pods on other nodes; running work; the GPUs, NVML and the kernel log; the pod's phase, "
-        "which stays Running"
+        "the same component's pods on other nodes; running work; GPUs, NVML and kernel log; the pod's phase"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         *(f"{', '.join(names)}: {who}" for names, who in _SEEN_BY),

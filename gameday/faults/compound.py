@@ -32,7 +32,7 @@ immediately."""
 class CompoundParameters(FaultParameters):
     type: Literal["compound"] = "compound"
     parts: tuple[AnyFault, ...] = Field(json_schema_extra={"minItems": _FEWEST, "maxItems": _MOST})
-    """The faults, in the order in which they go in; they come out in reverse. `hold` is that of all."""
+    """The faults, in the order in which they go in. `hold` is that of all."""
 
     @field_validator("parts", mode="before")
     @classmethod

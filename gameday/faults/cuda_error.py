@@ -37,15 +37,13 @@ class CudaErrorParameters(FaultParameters):
 
     type: Literal["cuda_error"] = "cuda_error"
     error: CudaError
-    """The error that every CUDA call of a process returns from some moment on, until the process ends."""
+    """The error that every CUDA call returns from some moment on, until the process ends."""
     namespace: str = Field(pattern=PLAN_NAME, max_length=63)
     """The pod's namespace, in which deploy/cuda-error is applied."""
     selector: dict[LabelKey, LabelValue] = Field(min_length=1)
     """Labels of the pod, besides the label of its owners' consent. The target must run exactly one such pod."""
     new_processes: bool = False
-    """If true, processes of the pod that start while the fault is in fail, too, as on a GPU that stays broken.
-
-    Otherwise a restarted process works, as after an error of the application or a contained one."""
+    """If true, processes of the pod that start while the fault is in fail, too, as on a GPU that stays broken."""
 
     def wanted_pods(self) -> WantedPods:
         return WantedPods(self.namespace, {**self.selector, MAY_FAIL[0]: MAY_FAIL[1]})
@@ -79,7 +77,7 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
         "processes without the library, or without a CUDA call"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "the job itself, and what restarts it: its framework, its Job or its operator",
+        "the job itself, and what restarts it",
         "`expect.job`, which measures how soon it goes on and what it lost",
     )
 

@@ -34,9 +34,9 @@ class EtcdPausedParameters(FaultParameters):
     lasts: Duration = Field(default=timedelta(seconds=20), ge=timedelta(seconds=1), le=timedelta(minutes=10))
     """Length of the pause."""
     begins_after: Duration = timedelta(seconds=5)
-    """Time before the pause. During it nothing can be stored, not even that the game-day's pod is ready."""
+    """Time before the pause, during which nothing can be stored."""
     watched_for: Duration = timedelta(seconds=20)
-    """Time after the pause that is still judged as the fault's; the API server has to recover within it."""
+    """Time after the pause within which the API server has to recover."""
 
     @property
     def api_server_away_for(self) -> timedelta:

@@ -33,8 +33,8 @@ class GpuBurnParameters(GpuParameters):
     utilization_pct: int = Field(default=100, ge=10, le=100)
     """Share of the time that the GPU computes."""
     precision: Precision = "half"
-    """half: FP16 on the tensor cores, the most heat; bf16: BF16 there, needs ml_dtypes from the extra `gpu`; single:
-    FP32, without tensor cores."""
+    """half: FP16 on the tensor cores, the most heat; bf16: BF16 there (extra `gpu`); single: FP32, without tensor
+    cores."""
     heat_to_c: int | None = Field(default=None, ge=30, le=90)
     """Load in turns so that the GPU stays at this temperature, degrees Celsius; None: load all the time."""
     until_throttled: bool = False

@@ -41,8 +41,8 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     security: ClassVar[PodSecurity] = HOST_SYSFS
     summary: ClassVar[str] = "Takes one GPU, or all of a node's, off the PCI bus"
     does_not_reach: ClassVar[str] = (
-        "the kernel log's Xids: an orderly removal is no Xid 79; a device plugin that only listens for Xids, which "
-        "offers the GPU until it is restarted; the other GPUs, but for their indices: NVML renumbers them"
+        "the kernel log's Xids: an orderly removal is no Xid 79; a device plugin that only listens for Xids; the "
+        "other GPUs, but for their indices: NVML renumbers them"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "GPU count in QA",

@@ -52,8 +52,8 @@ To have the same bytes in fewer objects, take a third of `objects` and three tim
 
 class ListOrWatchParameters(FaultParameters):
     dangerous: ClassVar[str] = (
-        "etcd grows by the objects, each change writes one of them again, and a client that polls takes all of them "
-        "off the API server each time"
+        "etcd grows by the objects and their changes, and a client that polls takes all of them off the API server "
+        "each time"
     )
     needs_api_canary: ClassVar[bool] = True
     runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
@@ -98,8 +98,7 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
 
     The client sends each request once, asks for uncompressed JSON and holds what a controller would hold. The fault is
     in when it has seen every object once. From then on another client changes objects at a steady rate. Each change is
-    timed from its answer until the following client has it, or a later change of the same object; after the last
-    change the fault waits for it.
+    timed from its answer until the following client has it, or a later one of the same object.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListOrWatchParameters

@@ -54,9 +54,8 @@ class ListStormParameters(FaultParameters):
     stages: tuple[Annotated[int, Field(ge=1, le=200)], ...] = Field(default=(), max_length=10)
     """Counts of clients, for several storms, each larger than the one before, such as `[1, 2, 4, 8]`.
 
-    Each begins twelve seconds after the end of the one before, so that two scrapes see the memory that it took. An
-    API server does not give that memory back in between: a stage shows the cost of its LISTs only if the memory
-    rises above all earlier peaks."""
+    Each begins twelve seconds after the end of the one before. An API server does not give memory back in between:
+    a stage shows the cost of its LISTs only if the memory rises above all earlier peaks."""
     objects: int = Field(default=1000, ge=1, le=20_000)
     """Objects that are made first, and that every LIST returns."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
@@ -78,12 +77,12 @@ class ListStormParameters(FaultParameters):
     rounds: int = Field(default=1, ge=1, le=1000)
     """LISTs of each client, one after the other."""
     starts_over: Duration = Field(default=timedelta(), le=timedelta(minutes=4))
-    """Time over which the clients' first LISTs are spread at random, like those of agents with jitter; `0s`: none."""
+    """Time over which the clients' first LISTs are spread at random."""
     act_as: Literal["account", "system-masters"] = "account"
     """The user of the LISTs: the service account gameday-api-client, or a user of the group system:masters.
 
-    `system-masters` is the negative control: the API server's limits do not apply to that group. Only the lab lets
-    the account act as one; elsewhere every LIST is refused with 403."""
+    `system-masters` is the negative control: the API server's limits do not apply to it. Outside the lab every such
+    LIST is refused with 403."""
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -34,8 +34,8 @@ class NodeShutdownParameters(FaultParameters):
 class NodeShutdownFault(Fault[NodeShutdownParameters]):
     """Sets the wake-up alarm of the node's real-time clock, then makes the host power itself off.
 
-    A node without such an alarm (most cloud instances) is refused, because nothing could switch it on again. The
-    firmware's settings decide whether the alarm works while the node is off: try it by hand once.
+    A node without such an alarm (most cloud instances) is refused. The firmware's settings decide whether the alarm
+    works while the node is off: try it by hand once.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeShutdownParameters

@@ -28,19 +28,15 @@ class SxidParameters(FaultParameters):
     sxid: int = Field(ge=10_000, le=39_999, strict=True)
     """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
     severity: SxidSeverity | None = None
-    """The word in the line; None: the driver's word for the code, or no word if the driver writes none (10004,
-    10005).
-
-    Detectors go by the word before the code."""
+    """The word in the line, which detectors go by; None: the driver's own for the code, if it writes one."""
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
     """The NVSwitch's PCI id without function, e.g. 0000:c1:00; `lspci -D -d 10de::0680` lists a node's. NVSentinel
     gets stuck at a switch or link that is not in its metadata (docs/sources.md, NVSentinel)."""
     link: int | None = Field(default=0, ge=0, le=143)
-    """The link that the line names; None: a line without a link, which NVSentinel does not read.
-
-    An error of the whole switch, a code below 11000, has none."""
+    """The link that the line names; None: a line without one, as of an error of the whole switch (codes below
+    11000), which NVSentinel does not read."""
     form: Literal["kernel", "bare"] = "kernel"
     """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it.
 
