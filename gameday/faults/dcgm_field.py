@@ -211,8 +211,8 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. The evidence names any other engine, and
     every process that the injector could not look at.
 
-    The injector runs the host's dcgmi, or, without one that a host engine answers, the dcgmi of the host engine's pod.
-    GPUs have NVML's numbers, as DCGM gives them when its host engine starts.
+    The injector runs the host's dcgmi; if no host engine answers that, the one of the host engine's pod. GPUs have
+    NVML's numbers.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters

@@ -25,9 +25,8 @@ class DcgmPauseParameters(FaultParameters):
 class DcgmPauseFault(Fault[DcgmPauseParameters]):
     """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
 
-    DCGM (3.2 to 4.6, unlike its help says) skips a paused GPU, so the cache keeps the last samples, and an exporter
-    repeats them as if they were fresh: the only sign is values that do not change. Xids still come through, because
-    they are events and not samples.
+    DCGM (3.2 to 4.6) skips a paused GPU; its help says N/A. So the cache keeps the last samples, and an exporter
+    repeats them as if they were fresh: the only sign is values that do not change. Xids still come through.
 
     Profiling counters and NVSwitches pause, too, and `dcgmi diag` is refused. So is the fault where collection is
     paused already.
