@@ -50,8 +50,10 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
     if not isinstance(restore, RestoreNode) or entry.node is None:
         return None
     times = [at for pod in ledger.injectors_on(entry.node) if (at := injected_at(pods, pod))]
-    until = restore.until or (max(times) + restore.within if times else None)
-    if until is None or until <= kubernetes.clock.now():
+    now = kubernetes.clock.now()
+    # A node whose clock is ahead keeps the entry open no longer than the plan's bound.
+    until = restore.until or (min(max(times), now) + restore.within if times else None)
+    if until is None or until <= now:
         return None
     try:
         node = kubernetes.node_or_none(entry.node)
