@@ -11,6 +11,7 @@ import pytest
 
 from gameday.agent.task import AgentResult
 from gameday.errors import AbortedError, KubernetesError, StepFailedError, StopRunError
+from gameday.expect.cordoned import ExpectedCordon
 from gameday.history.events import (
     Event,
     FaultInjected,
@@ -24,7 +25,6 @@ from gameday.history.events import (
 from gameday.ledger import undo
 from gameday.ledger.entries import DeletePod, RestoreNode, TakeOutFault
 from gameday.ledger.ledger import ledger_name, stored_ledgers
-from gameday.plan.expectations import ExpectedCordon
 from gameday.plan.load import LoadedPlan
 from gameday.reaper.reap import reap_under
 from gameday.run.record import RunRecord
