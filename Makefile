@@ -144,6 +144,7 @@ alerts: setup
 docs: setup
 	.venv/bin/python -m gameday.faults.docs > docs/faults.md
 	.venv/bin/python -m gameday.cluster.docs > docs/profile.md
+	.venv/bin/python -m gameday.expect.docs > docs/expectations.md
 	.venv/bin/gameday schema --output docs/plan.schema.json
 
 # Newer versions: make lock ARGS=--upgrade

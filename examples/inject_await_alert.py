@@ -3,7 +3,7 @@
     gameday rehearsal up                   # in another terminal; set Prefect's variables here as it prints
     python examples/inject_await_alert.py gpu-fell-off-the-bus .rehearsal/profile.yaml
 
-The baseline cannot be left out: it chooses the node and locks it. Whatever ends the block, `undo_at_the_end` takes the
+The baseline cannot be left out: it chooses the node and locks it. However the block ends, `undo_at_the_end` takes the
 fault out and gives the node back; without QA it does so only because this flow says so.
 """
 

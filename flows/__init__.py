@@ -1,1 +1,1 @@
-"""The order of things, and nothing else."""
+"""Prefect flows: the order of the steps, and nothing else."""

@@ -1,4 +1,4 @@
-"""The approval of a person before anything is broken: asked for in the Prefect UI, or given on the command line."""
+"""A person's approval before anything is broken, given in the Prefect UI or in advance on the command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POLL_S = 1.0
 
 
 def approve(run: Run, targets: Targets, approved_by: str | None) -> None:
-    """Return once a person has approved the run, where plan or profile ask for it, or a person started a deployment.
+    """Return once a person has approved the run. Ask nobody unless plan or profile require it, or a person started it.
 
     Args:
         run: The run.
@@ -64,15 +64,15 @@ class SeasonApproval:
     """A person's approval of a season, and the runs that may be played."""
 
     approval: Approval | None
-    """The approval for the runs that need it; None where no run needs it, or nobody gave it."""
+    """The approval for the runs that need it; None if no run needs it, or if it was not given."""
     runs: tuple[Assignment, ...]
     left_out: tuple[LeftOut, ...]
     """Plans that need approval and did not get it."""
     asked: frozenset[str] = frozenset()
-    """The ids of the runs that the approval is for."""
+    """Ids of the runs that the approval is for."""
 
     def of(self, run_id: str) -> Approval | None:
-        """Return the approval of a run; None where it needs none."""
+        """Return the approval of a run, or None if it needs none."""
         return self.approval if run_id in self.asked else None
 
 
@@ -84,7 +84,7 @@ def approve_season(
     approved_by: str | None,
     folder: Path,
 ) -> SeasonApproval:
-    """Ask once for all runs of a season that need approval: for each where a person started its deployment.
+    """Ask once for all runs of a season that need approval: by plan or profile, or because a person started the season.
 
     Question and answer are kept in the season's folder (APPROVAL_FILE).
 
@@ -97,7 +97,7 @@ def approve_season(
         folder: The season's folder.
 
     Raises:
-        AbortedError: The season is stopped meanwhile.
+        AbortedError: The season was stopped meanwhile.
         OSError: The folder cannot be written.
     """
     loaded = {one.plan.name: one.loaded for one in chosen}
@@ -124,7 +124,7 @@ def approve_season(
 
 
 def _time_to_answer(plan: Plan, cluster: ClusterProfile) -> timedelta | None:
-    """Return how long a person has to answer; None where nobody has to be asked."""
+    """Return how long a person has to answer, or None if nobody has to be asked."""
     both = (plan.approval, cluster.approval)
     if required := [one.within for one in both if one.required]:
         return min(required)
@@ -135,7 +135,7 @@ def _time_to_answer(plan: Plan, cluster: ClusterProfile) -> timedelta | None:
 
 
 def _way_of_advance() -> Literal["Prefect", "command line"]:
-    """Return where the name of somebody who approved in advance comes from."""
+    """Return how an approval that was given in advance was given."""
     return "Prefect" if is_started_by_hand() else "command line"
 
 
@@ -144,7 +144,7 @@ def _refusal(answer: Answer) -> str:
 
 
 def _ask_for_run(run: Run, targets: Targets, timeout: timedelta) -> None:
-    """Ask for one run, and look at its targets and guardrails again once it is approved."""
+    """Ask for approval of one run; once it is given, check targets and guardrails again."""
 
     def wait(url: str, answered: Callable[[], Answer | None]) -> Answer | None:
         run.note(ApprovalAsked(within_s=timeout.total_seconds(), where=url))

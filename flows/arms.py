@@ -1,6 +1,6 @@
-"""A comparison: choose the nodes once, play the plan's arms on them one after the other, and set them side by side.
+"""Compare the arms of a plan: choose nodes once, play every arm on them in turn, and show the results side by side.
 
-Each game-day is an ordinary one with its own folder, history and report, in the comparison's folder; the comparison
+Each game-day is an ordinary one with its own folder, history and report, in the comparison's folder. The comparison
 holds the cluster's lease for all of them, as a season does (flows/season.py, flows/season_runs.py).
 """
 

@@ -1,6 +1,6 @@
-"""The one break that a flow run may cause: Suspend ends it, and Resume and Retry after that are refused.
+"""Refuse a second attempt of a flow run: Suspend ends a run for good, and Resume and Retry are refused.
 
-Prefect starts a flow from its beginning again when somebody resumes or retries its flow run, and so does an
+Prefect starts a flow from its beginning again when somebody resumes or retries its flow run. So does an
 infrastructure that reschedules it.
 """
 
@@ -26,10 +26,10 @@ from gameday.values.results import Step
 
 
 def stop_when_suspended(abort: Abort) -> None:
-    """Have *Suspend* ask this flow run to stop at once, as *Cancel* does, with its fault out and its report written.
+    """Make *Suspend* stop this flow run at once, as *Cancel* does: the fault is undone, and the report is written.
 
-    Prefect's engine would wait for the end of the running step, and interrupt the undo's successors (3.8,
-    FlowRunSuspensionRequest, which an observer of its own calls). A season passes the request on to its runs.
+    Prefect's engine (3.8, FlowRunSuspensionRequest) would wait for the end of the running step, and interrupt what
+    follows the undo; only an observer of its own sees that request. A season passes the request on to its runs.
     """
     context = FlowRunContext.get()
     if context is None or is_subflow():
@@ -43,7 +43,7 @@ def stop_when_suspended(abort: Abort) -> None:
 
 
 def played_before(reports: Path) -> str:
-    """Return why this flow run must not break anything: an earlier attempt has, or may have; empty where none has.
+    """Return why this flow run must not break anything: an earlier attempt did, or may have. Empty if none did.
 
     Args:
         reports: Folder of the runs' own folders.
@@ -60,13 +60,13 @@ def played_before(reports: Path) -> str:
 
 
 def refuse_attempt(why: str) -> State[Any]:
-    """Return the state of a flow run that was resumed or retried in vain. The tags of its first attempt stay."""
+    """Return the state of a flow run that was resumed or retried and refused. The tags of its first attempt stay."""
     log_no_judgement_as_a_crash()
     return Failed(message=why, data=SeasonResult(exit_code=ExitCode.REFUSED, why=why))
 
 
 def _what_it_did(folder: Path) -> str | None:
-    """Return how the run of a folder ended; None where it never came to its fault, so that it may be played again."""
+    """Return how a folder's run ended, or None if it never reached its fault and may be played again."""
     if not (folder / HISTORY_FILE).is_file():
         return ""  # a season, or a folder on another machine
     started = {event.step for event in read_history(folder / HISTORY_FILE).of(StepStarted)}

@@ -13,11 +13,11 @@ from gameday.plan.catalogue import find_plan
 from gameday.plan.load import LoadedPlan
 
 WORDS = ": "
-"""Between a plan's name and the words that say what it is: Prefect's forms show a value, and nothing beside it."""
+"""Separates a plan's name from its description: Prefect's forms show only the value itself."""
 
 
 def plan_of(choice: str) -> str:
-    """Return the name or the path of a plan, which its words may follow."""
+    """Return a plan's name or path, without the description that may follow it."""
     return choice.partition(WORDS)[0]
 
 
@@ -26,15 +26,15 @@ def _plan_of(choice: Any) -> Any:
 
 
 PlanChoice = Annotated[str, BeforeValidator(_plan_of)]
-"""A plan of a form, or its bare name or path: the flow gets the latter."""
+"""A plan as a form offers it, or its bare name or path; the flow receives the latter."""
 
 
 def source_of(profile: str | None, profiles: Mapping[str, str] | None) -> str | None:
-    """Return a profile's path or block: that of the cluster of this name, or what was given.
+    """Return the path or block of a cluster's profile: that of the cluster of this name, or what was given.
 
     Args:
         profile: A cluster's name, a profile's path, block:NAME, or None for the environment.
-        profiles: The paths and blocks by the names that the form offers; None where no form was.
+        profiles: Paths and blocks by the names that the form offers; None if there was no form.
     """
     return (profiles or {}).get(profile, profile) if profile else None
 

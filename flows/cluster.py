@@ -1,4 +1,4 @@
-"""The cluster of a flow run, by the profile that it was asked with."""
+"""The cluster profile of a flow run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The season's digest and the index of runs, once a week: read the reports folder, render, link."""
+"""The weekly digest and the index of runs: read the reports folder, render, link."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def digest(
     days: Annotated[int, Field(ge=1, le=3660)] = 7,
     publish_to: str | None = None,
 ) -> State[str]:
-    """Show every plan's verdicts, what got slower, what nothing notices, and what people promised to do.
+    """Show each plan's verdicts, what became slower, what went unnoticed, and what people promised to do.
 
     Args:
         reports: Folder of the runs' own folders.
         days: Length of the window that ends now, in days, 1 to 3660.
-        publish_to: fsspec URL the pages are copied to, where the runs are published, like s3://bucket/gamedays. Empty:
-            nowhere.
+        publish_to: fsspec URL at which the runs are published, like s3://bucket/gamedays, for a copy of the pages.
+            Empty: nowhere.
     """
     now = datetime.now(UTC)
     headline = render_pages(Path(reports), now - timedelta(days=days), now, publish_to)

@@ -1,4 +1,4 @@
-"""The fleet: probe idle GPUs, a few nodes at a time, and show how alike they are and which ones hold jobs up."""
+"""Probe idle GPUs, a few nodes at a time, and show how alike they are and which ones hold jobs up."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def fleet(
     fleet_id: str | None = None,
     command: str | None = None,
 ) -> State[SeasonResult]:
-    """Measure every idle GPU that opted in, never a busy one; name the slow ones, and say what they cost.
+    """Measure every idle GPU that opted in, never a busy one; name the slow ones and what they cost.
 
     Args:
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.
         profiles: Profiles by the clusters' names that a form offers; `gameday deploy` sets it.
-        at_once: The most nodes whose idle GPUs are measured at the same time, 1 to 100.
+        at_once: The most nodes to measure at the same time, 1 to 100.
         load: Time for which each GPU computes before it is measured, 2s to 1h. Empty: 30s.
         against: Folder of an earlier fleet run to compare with. Empty: the newest of this cluster in `reports`.
         reports: Folder the run's own folder is made in.

@@ -1,7 +1,23 @@
-"""A game-day: baseline, inject, await alert, verify taint, recover, QA node, and a report whatever happened.
+"""Run one game-day.
 
-The outcome is computed from the history, and the Prefect state is derived from it. Where `undo_at_the_end` cannot run,
-Prefect's hooks (flows/hooks.py), the agents' own deadlines and the reaper undo the run.
+The life of a run, from the plan to the exit code:
+
+1. Read the cluster profile and the plan, and make the run's folder with its history; a mistake in either is refused
+   before the cluster is asked anything.
+2. Connect, refuse a dangerous fault that the profile does not allow, take the cluster's lease, undo what dead runs
+   left, and begin the ledger, which records every change and its undo before the change is made.
+3. Baseline: choose and lock the target nodes, check guardrails, alerts, signals and log path, measure a window
+   without a fault, and ask a person for approval if plan or profile require it.
+4. Inject: start an agent's pod on each target; the fault is in as soon as the pod is Ready.
+5. Await alert: wait for each expected alert, and time every hop from the log line to Alertmanager.
+6. Verify taint: check that the node is quarantined, and that new work stays away; a negative control must get no taint.
+7. Recover: undo the fault, repair the node or wait for the cluster to repair it, and wait until the alerts are silent.
+8. QA node: prove each node good, take its quarantine off, and see a GPU pod run on it.
+9. Undo what is still open, newest first, however the steps ended; then judge the history, render the report, and
+   derive Prefect's state and the exit code from the outcome.
+
+Guardrails are checked before the fault, and again and again while it is in; one that trips ends the steps. If the
+process dies before its undo, Prefect's hooks (flows/hooks.py), the agents' own deadlines and the reaper undo the run.
 """
 
 from __future__ import annotations

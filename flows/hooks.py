@@ -1,4 +1,4 @@
-"""Prefect's hooks: undo a run whose process is gone, long before the reaper's next visit.
+"""Prefect's hooks: undo a run that has lost its process, long before the reaper's next visit.
 
 A worker that finds its flow's process killed, or has killed it because a cancel took too long, runs these hooks in a
 fresh process. That process knows only the flow run's id, by which it finds the ledger, and reaps. It takes the
@@ -29,8 +29,8 @@ def reap_flow_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) ->
     """Undo every open entry of the ledgers of this flow run's process, once their lease shows that the process is dead.
 
     Then render its reports again and notify people, as the run would have done. While the run lives nothing is undone.
-    Prefect logs an error; the scheduled reaper tries again. A flow run whose deployment is of another version could not
-    begin, and is refused with what to do.
+    If that fails, Prefect logs an error and the scheduled reaper tries again. A flow run of another version's
+    deployment cannot begin, and is refused with what to do.
 
     Raises:
         KubernetesError: The cluster does not answer.

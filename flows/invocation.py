@@ -1,4 +1,4 @@
-"""The Prefect flow run of a game-day, and the one that its process was started for."""
+"""The Prefect flow run of a game-day, and the flow run that its process was started for."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from prefect.context import FlowRunContext
 from gameday.lifecycle.opening import Invocation
 from gameday.values.results import Trigger
 
-# Prefect's runner sets it for the process that it starts: a season's runs share one, and the hooks are the season's.
+# Prefect's runner sets it for each process that it starts. The runs of a season share one, which is the season's.
 _STARTED_FOR = "PREFECT__FLOW_RUN_ID"
 
 
 def occasion(trigger: Trigger) -> Trigger:
-    """Return why this flow run was started: a schedule of Prefect's, if one did, else what its parameter says."""
+    """Return the reason for this flow run: a schedule, if Prefect's made it, else what its parameter says."""
     context = FlowRunContext.get()
     is_scheduled = context and context.flow_run and context.flow_run.auto_scheduled
     return "scheduled" if is_scheduled else trigger
@@ -34,9 +34,9 @@ def invocation(trigger: Trigger, command: str) -> Invocation:
 
 
 def is_started_by_hand() -> bool:
-    """Return whether somebody started this flow run at a deployment: in Prefect's pages, by its command or its API.
+    """Return True if a person started this flow run at a deployment: in Prefect's pages, by its command or API.
 
-    What a schedule starts is not, and neither is what asks with the parameter `trigger: scheduled`.
+    A flow run of a schedule does not count, nor does one with the parameter `trigger: scheduled`.
     """
     context = FlowRunContext.get()
     run = context.flow_run if context else None

@@ -1,4 +1,4 @@
-"""The last state of a flow run that was judged: Prefect's own, with the outcome in its message and in its tags."""
+"""The final state of a flow run that was judged: Prefect's own, with the outcome in its message and tags."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gameday.tasks.outcome_on_page import verdict
 
 T = TypeVar("T")
 _NO_EXCEPTION = "Unexpected result for failed state"
-"""The begin of the message of prefect.states.get_state_exception, of a cancelled state as well."""
+"""The beginning of the message that prefect.states.get_state_exception gives, also for a cancelled state."""
 
 
 class _NoJudgements(logging.Filter):
-    """Drops Prefect's traceback of a judgement, which is no crash: its reason is a line of the log already.
+    """Drop Prefect's traceback for a judgement, which is not a crash: the log has its reason already.
 
-    Prefect 3.8 looks for an exception in a failed state's data, and logs that it found none as an unexpected exception.
-    A step that stops its run raises a StopRunError. A step's failed state is logged with an empty traceback, before the
-    line that has its sentence.
+    For a failed state Prefect 3.8 looks for an exception in the state's data, and logs an unexpected exception if there
+    is none. A step that stops its run raises a StopRunError. A step's failed state is logged with an empty traceback,
+    before the line that has its sentence.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -37,7 +37,7 @@ _NO_JUDGEMENTS = _NoJudgements()
 
 
 def log_no_judgement_as_a_crash() -> None:
-    """Keep tracebacks of judgements out of this process' flow runs' logs, from now on."""
+    """Keep tracebacks of judgements out of the logs of this process's flow runs, from now on."""
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(_NO_JUDGEMENTS)
 

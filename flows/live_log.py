@@ -1,4 +1,4 @@
-"""The run's live lines as the log of its flow run, so that Prefect's page says what happens."""
+"""Write a run's live lines into the log of its flow run, so that Prefect's page shows what happens."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LEVELS = {Tone.DOUBT: logging.WARNING, Tone.BAD: logging.ERROR}
 
 
 class LiveLog(BackgroundView):
-    """Follows a run's history in a thread of its own: a log that blocks or fails must not hold up the run's undo."""
+    """Follow a run's history in a thread of its own, so that a log that blocks or fails never delays the undo."""
 
     def __init__(self, history: Path) -> None:
-        """Log to the flow run that this is called in."""
+        """Log to the current flow run."""
         super().__init__()
         self._history = HistoryTail(history)
         self._lines = LiveLines()

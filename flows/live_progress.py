@@ -1,4 +1,4 @@
-"""The progress of a run on its flow run's page in Prefect: a bar, and the step that it is in."""
+"""Show a run's progress on its flow run's page in Prefect: a bar, and the current step."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LOOK_EVERY_S = 0.5
 
 
 class LiveProgress(BackgroundView):
-    """Follows a run's history in a thread of its own, apart from the log: one request for each step."""
+    """Follow a run's history in a thread of its own, apart from the log. One request for each step."""
 
     def __init__(self, history: Path) -> None:
-        """Show the progress of the flow run that this is called in."""
+        """Show the progress of the current flow run."""
         super().__init__()
         self._history = HistoryTail(history)
         self._logger = get_run_logger()
@@ -45,7 +45,7 @@ class LiveProgress(BackgroundView):
 
 
 def progress(added: Iterable[Record]) -> tuple[float, str] | None:
-    """Return the percentage and the words of a run's newest step; None where no step began or ended."""
+    """Return the percentage and text of a run's newest step, or None if no step began or ended."""
     shown = None
     for record in added:
         event = record.event

@@ -1,4 +1,4 @@
-"""The report of a real incident, from the Prefect UI: read what the servers remember, render, link; inject nothing."""
+"""Report a real incident, from the Prefect UI: read what the servers still have, render, link. Nothing is injected."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Ask a person in the Prefect UI: this flow run is paused until somebody answers, or the caller stops waiting.
+"""Ask a person in the Prefect UI: pause this flow run until somebody answers, or until the caller stops waiting.
 
-Prefect's own `pause_flow_run` sleeps through signals, a lost lease and a guardrail that trips. So the run is paused by
-the same calls, and the caller waits.
+Prefect's own `pause_flow_run` sleeps through signals, a lost lease and a guardrail that trips. So we pause the run
+with the same calls, and the caller does the waiting.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pydantic import Field
 from gameday.documents.fields import format_duration
 from gameday.errors import AbortedError, RefusedError
 
-# The server forgets a pause after its own time-out. Ours always ends first, so that the run's state stays ours to set.
+# The server forgets a pause after its own time-out. Ours always ends first, so that we still set the run's state.
 _SERVER_TIMEOUT_MARGIN = timedelta(hours=1)
 
 
 class Answer(RunInput):
-    """The answer of the person who is asked to approve; Prefect draws a form of it."""
+    """The answer of the person who is asked to approve. Prefect draws a form from it."""
 
     decision: Literal["approve", "refuse"] = Field(
         description="`approve` starts what is described above. `refuse` leaves it out."
@@ -46,7 +46,7 @@ class Answer(RunInput):
 
 
 Wait = Callable[[str, Callable[[], Answer | None]], Answer | None]
-"""Waits for an answer. It is given the question's URL and a function that returns the answer once there is one."""
+"""Waits for an answer: gets the question's URL, and a function that returns the answer once there is one."""
 
 
 def ask(asker: str, question: str, timeout: timedelta, wait: Wait) -> Answer:
@@ -90,17 +90,17 @@ def ask(asker: str, question: str, timeout: timedelta, wait: Wait) -> Answer:
 
 
 def outlive_slot() -> None:
-    """Let this process live on without its deployment's concurrency slot, which a run loses when it is paused.
+    """Keep this process alive without its deployment's concurrency slot, which a paused run loses.
 
-    Prefect's server revokes the slot's lease then (ReleaseFlowConcurrencySlots in 3.8). Its engine renews the lease
-    every 225 s all the same, and breaks the run off where that fails; no setting changes it. Our own Lease in the
-    cluster still keeps a second game-day out.
+    Prefect's server revokes the slot's lease (ReleaseFlowConcurrencySlots in 3.8). Its engine still renews the lease
+    every 225 s, and breaks the run off if that fails; no setting changes this. Our own Lease in the cluster still keeps
+    a second game-day out.
     """
     leases._renew_concurrency_lease_with_retries = _no_renewal
 
 
 def _no_renewal(*_: object, **__: object) -> bool:
-    """Return what ends Prefect's thread that renews a lease, without an error."""
+    """Stop Prefect's thread that renews a lease, without an error."""
     return False
 
 
@@ -114,7 +114,7 @@ def _pause(client: SyncPrefectClient, id: UUID, state: State[Any]) -> None:
 
 
 def _read_answer(client: SyncPrefectClient, id: UUID, keys: Keyset) -> Answer | None:
-    """Return the answer once the flow run was resumed; None before that, and while Prefect does not answer."""
+    """Return the answer once the flow run was resumed; None until then, and while Prefect does not answer."""
     try:
         state = client.read_flow_run(id).state
         if state is None or state.is_paused():
@@ -127,7 +127,7 @@ def _read_answer(client: SyncPrefectClient, id: UUID, keys: Keyset) -> Answer | 
 
 
 def _resume(client: SyncPrefectClient, id: UUID) -> None:
-    """Resume a flow run that nobody answered, or that was stopped: its report is still to come."""
+    """Resume a flow run that was stopped or got no answer, so that it can still write its report."""
     try:
         if (state := client.read_flow_run(id).state) and state.is_paused():
             propose_state_sync(client, Running(), flow_run_id=id)

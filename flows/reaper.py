@@ -25,7 +25,7 @@ def reaper(
     profiles: dict[str, str] | None = None,
     reports: str = "reports",
 ) -> State[None]:
-    """Undo every open entry of every ledger whose run is dead, render those runs' reports again, and notify people.
+    """Undo every open entry of the ledgers of dead runs, render those runs' reports again, and notify people.
 
     Args:
         profile: Cluster profile's path, or block:NAME; none: GAMEDAY_* of the environment.

@@ -1,7 +1,7 @@
-"""Work off one node's open episode: drain, rungs of the ladder, QA, return, or a person.
+"""Work off one node's open episode: drain, rungs of the ladder, QA, then return or hand-over to a person.
 
-The episode's record in the cluster is the truth: a flow run that dies is followed by another one, which goes on from
-the record. Cancelling a flow run stops the repair, and the node stays out of service.
+The episode's record in the cluster is the truth. If a flow run dies, another one goes on from the record. Cancelling
+a flow run stops the repair, and the node stays out of service.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ASK_EVERY_S = 2.0
 
 
 ENDS = frozenset(str(state) for state in EpisodeState if state.is_end)
-"""The results of flow runs whose episode has ended; any other broke off."""
+"""Results of flow runs that ended their episode; any other one broke off."""
 
 
 @flow(name="remediate-node", flow_run_name="{node}", persist_result=False, validate_parameters=True)
@@ -56,12 +56,12 @@ def remediate_node(
             work = stack.enter_context(EpisodeWork(settings, node, cancellation.why))
         except (AdapterError, ProfileError) as error:
             return judged_state(ExitCode.REFUSED, str(error), str(error))
-        # The claim is ours: whatever flow run of this episode Prefect believes to run, its process is gone.
-        # A thread, because a server that does not answer must hold nothing up.
+        # We hold the claim: if Prefect still shows another flow run of this episode as running, its process is gone.
+        # In a thread, so that a server that does not answer delays nothing.
         own = runtime.flow_run.id
         threading.Thread(target=_close_dead_runs, args=(work.episode.id, own), name="dead runs", daemon=True).start()
-        # Tasks inherit tags, and Prefect keeps a thread and a client for each set of tags until the process ends (3.8,
-        # ConcurrencySlotAcquisitionWithLeaseService). The episode's id is a tag, so the steps are to have none.
+        # Tasks inherit tags, and for each set of tags Prefect keeps a thread and a client until the process ends (3.8,
+        # ConcurrencySlotAcquisitionWithLeaseService). The episode's id is a tag, so the steps get none.
         stack.enter_context(TagsContext(current_tags=set()))
         while (step := work.next_step()) is not None:
             get_run_logger().info("%s", remediate(work, step))
@@ -71,9 +71,9 @@ def remediate_node(
 
 
 class Cancellation:
-    """A look, every two seconds and in a thread of its own, at whether a person cancels this flow run.
+    """Check every two seconds, in a thread of its own, whether a person cancels this flow run.
 
-    A server that does not answer holds nothing up: the repair goes on without it.
+    A server that does not answer delays nothing: the repair goes on without it.
     """
 
     def __init__(self) -> None:
@@ -89,11 +89,11 @@ class Cancellation:
         self._stop.set()
 
     def why(self) -> str:
-        """Return why the repair is to stop; empty while it is not."""
+        """Return why the repair has to stop; empty while it may go on."""
         return self._why
 
     def _ask(self) -> None:
-        # One client for as long as it serves: to make one reads every certificate authority, 17 ms of processor time.
+        # Keep one client while it works: making one reads every certificate authority, 17 ms of processor time.
         while not self._stop.is_set():
             with suppress(Exception), get_client(sync_client=True) as client:
                 while not self._stop.wait(_ASK_EVERY_S):
@@ -105,7 +105,7 @@ class Cancellation:
 
 
 def _close_dead_runs(episode: str, own: str | None) -> None:
-    """Have every other unfinished flow run of the episode shown as crashed."""
+    """Mark every other unfinished flow run of the episode as crashed."""
     states = ["RUNNING", "PENDING", "CANCELLING"]
     unfinished = FlowRunFilter.model_validate({"tags": {"all_": [episode]}, "state": {"type": {"any_": states}}})
     with suppress(Exception), get_client(sync_client=True) as client:

@@ -1,4 +1,4 @@
-"""The flow run's page in Prefect: its name, its tags, and the line on top of its log."""
+"""The flow run's page in Prefect: its name, its tags, and the line at the top of its log."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from gameday.tasks.outcome_on_page import with_outcome
 from gameday.values.results import Cleanliness
 
 RUN_TAG = "run:"
-"""Begins the tag with the run's, or the season's, name; it is set before anything is broken."""
+"""Prefix of the tag with the run's or season's name; the tag is set before anything is broken."""
 
 
 def plan_name() -> str:
-    """Return the name of a flow run until its targets are chosen: that of its plan, or of its plan's file."""
+    """Return a flow run's name before its targets are chosen: that of its plan, or of the plan's file."""
     return Path(plan_of(flow_run.parameters["plan"])).stem
 
 
 def this_flow_run() -> FlowRun | None:
-    """Return the flow run that this is called in, as it was when it began; None outside of one."""
+    """Return the current flow run as it was when it began, or None outside of one."""
     context = FlowRunContext.get()
     return context.flow_run if context else None
 
 
 def is_subflow() -> bool:
-    """Return whether the flow run is one of a season's or a comparison's own."""
+    """Return True if the flow run belongs to a season or a comparison."""
     run = this_flow_run()
     return run is not None and run.parent_task_run_id is not None
 
 
 def describe_flow_run(record: RunRecord, cluster: str, targets: Sequence[ChosenTarget]) -> None:
-    """Name the flow run after its plan, its targets and its run folder, and tag it, so that it can be searched for.
+    """Name the flow run after its plan, targets and run folder, and tag it, so that people can search for it.
 
     Args:
         record: The run.
@@ -57,12 +57,12 @@ def describe_flow_run(record: RunRecord, cluster: str, targets: Sequence[ChosenT
 
 
 def tag_run(id: str, *tags: str, name: str | None = None) -> None:
-    """Tag the flow run with the name of what it plays, by which a later attempt of it finds that (flows/attempts.py).
+    """Tag the flow run with the name of what it plays, by which a later attempt finds that (flows/attempts.py).
 
     Args:
         id: The run's, or the season's, name.
         tags: More tags.
-        name: The flow run's new name; None: it keeps its own.
+        name: The flow run's new name; None keeps the present one.
     """
     run = this_flow_run()
     if run is None:
@@ -73,14 +73,14 @@ def tag_run(id: str, *tags: str, name: str | None = None) -> None:
 
 
 def show_outcome(outcome: RunOutcome, cluster: Cleanliness, said: str) -> bool:
-    """Tag the flow run with its outcome, put the verdict on top of its log, and return whether it is being cancelled.
+    """Tag the flow run with its outcome, put the verdict on top of its log, and return True if it is being cancelled.
 
-    Prefect's pages show the oldest line of a log first, and lines of the worker before those of the run. So the line
-    bears the time at which the flow run was made, and says when it was written.
+    Prefect's pages show the oldest line of a log first, and the worker's lines before those of the run. So the line is
+    dated to the moment when the flow run was made, and says when it was really written.
 
     Args:
         outcome: The outcome.
-        cluster: The cluster after it.
+        cluster: The state of the cluster afterwards.
         said: The verdict in words.
     """
     run = this_flow_run()

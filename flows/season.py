@@ -1,7 +1,7 @@
 """A season: choose plans, open the season, assign nodes, ask for approval, play the runs, report.
 
 Each run is an ordinary game-day with its own folder, history and report (flows/season_runs.py). The season holds the
-cluster's lease, assigns the nodes, and folds the runs' folders into one page.
+cluster's lease, assigns the nodes, and puts the runs together on one page.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def season(
     command: str | None = None,
     approved_by: str | None = None,
 ) -> State[SeasonResult]:
-    """Break many things, each on a node of its own, and show which would have been noticed, by what, and how fast.
+    """Break many things, each on its own node, and show what would have been noticed, by what, and how fast.
 
     Args:
         plans: Shipped plans' names or paths of plan files. Empty: every shipped one that is not dangerous.
@@ -94,14 +94,14 @@ def season(
         at_once: The most nodes that are broken at the same time, 1 to 100.
         within: Leave out plans that may wait longer than this for a signal, like 90s or 4m. Empty: no limit.
         budget: Length of a random season, like 1h: until then plans, nodes and times are drawn from the seed, dangerous
-            plans included where the profile allows their faults. Empty: no random season; each plan is played once.
+            plans included if the profile allows their faults. Empty: no random season; each plan is played once.
         mean_gap: Mean time between the beginnings of a random season's game-days, like 10m. Empty: 5m.
         reports: Folder the season's and its runs' folders are made in.
         trigger: The reason why this season is run.
         season_id: Name of the season; none: from the time.
         command: Shell line that runs the same again, for the page.
         approved_by: Your name, if you approve now what this season will break. Empty: its page asks for it, once,
-            before anything is broken; a scheduled season asks only where plan or cluster requires it.
+            before anything is broken; a scheduled season asks only if plan or cluster requires it.
     """
     profile, trigger = source_of(profile, profiles), occasion(trigger)
     folder = Path(reports)
@@ -158,7 +158,7 @@ def season(
 
 @dataclass(frozen=True)
 class _Placed:
-    """Runs with their nodes, and plans for which there are none."""
+    """The runs with their nodes, and the plans that got none."""
 
     runs: Sequence[Assignment]
     left_out: Sequence[LeftOut] = ()
@@ -181,7 +181,7 @@ def _place(
 
 
 def _again(plans: Sequence[str], profile: str | None, seed: int, at_once: int, random: RandomSettings | None) -> str:
-    """Return the shell line that plays the same again, for a season that no command line began."""
+    """Return the shell line that repeats a season, for one that no command line began."""
     if random is None:
         return "gameday coverage"
     return random_season_command(plans, seed, at_once, random, *(["--profile", profile] if profile else []))
@@ -193,6 +193,6 @@ def season_state(result: SeasonResult) -> State[SeasonResult]:
 
 
 def refused_state(error: DocumentError | RefusedError) -> State[SeasonResult]:
-    """Return the state in Prefect of a season, or a comparison, that was refused before anything was changed."""
+    """Return the Prefect state of a season or comparison that was refused before anything changed."""
     hint = f"; {error.hint}" if isinstance(error, RefusedError) and error.hint else ""
     return season_state(SeasonResult(exit_code=ExitCode.REFUSED, why=f"Refused: {error}{hint}"))

@@ -32,21 +32,21 @@ from gameday.runs.season_record import Assignment, SeasonRecord
 
 @dataclass(frozen=True)
 class SeasonRuns:
-    """The runs of a season, ready to be played."""
+    """A season's runs, ready to be played."""
 
     record: SeasonRecord
     chosen: Sequence[ChosenPlan]
     approved: SeasonApproval
     profile: str | None
-    """The cluster profile's path; None: GAMEDAY_* of the environment."""
+    """Path of the cluster profile; None for GAMEDAY_* of the environment."""
     reports: Path
     """Folder that the runs' own folders are made in."""
 
     def play(self, season: OpenSeason) -> list[Path]:
-        """Play all runs, as many at the same time as may, and keep the records of their comparisons up to date.
+        """Play all runs, as many at a time as allowed, and keep the records of their comparisons up to date.
 
         Returns:
-            The folders of the runs that did not end by themselves; their reports have to be rendered again.
+            Folders of the runs that did not end by themselves; their reports have to be rendered again.
         """
         record, lab = self.record, season.kubernetes.profile.lab_control
         fresh = {one.plan.name for one in self.chosen if lab and one.begins_fresh}
@@ -77,13 +77,13 @@ class SeasonRuns:
         return sum((one.longest_wait for one in self.chosen), timedelta())
 
     def _play_one(self, lab: ChangedLab | None, place: Assignment) -> RunResult:
-        """Play one run in this thread; an arm's in a lab that is as the arm wants it.
+        """Play one run in this thread. A run of an arm gets the lab settings that the arm asks for.
 
         Returns:
-            The run's result; for a flow run that broke off the result of the history that it left.
+            The run's result; if the flow run broke off, the result of the history that it left.
 
         Raises:
-            ControlError: The lab does not take the arm's settings, or does not start with them.
+            ControlError: The lab refuses the arm's settings, or does not start with them.
         """
         result: object
         if lab and place.arm:

@@ -1,7 +1,7 @@
-"""Seasons on several clusters at the same time: start each in its own work pool, wait for all, one page.
+"""Seasons on several clusters at the same time: start each in its own work pool, wait for all, show one page.
 
-Each season is an ordinary one, of the cluster's own deployment, on the cluster's own workers. Whatever becomes of one,
-the others go on.
+Each season is an ordinary one, of the cluster's own deployment, on the cluster's own workers. If one fails, the
+others go on.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def seasons(
     end_within: Duration | None = None,
     approved_by: str | None = None,
 ) -> State[SeasonResult]:
-    """Play a season on each of several clusters at the same time, and show them in one page with a row per cluster.
+    """Play a season on several clusters at the same time, and show them on one page with a row per cluster.
 
     Args:
         clusters: Names of the clusters, each with a season's deployment of its own.
@@ -70,7 +70,7 @@ def seasons(
         within: Leave out plans that may wait longer than this for a signal, like 90s or 4m. Empty: no limit.
         reports: Folder that the folder of the page is made in.
         begin_within: Longest time until a worker begins each season, like 10m; a later one is cancelled. Empty: 5m.
-        end_within: Longest time until all seasons have ended, like 4h; the page then has those that have. Empty: 8h.
+        end_within: Longest time until all seasons have ended, like 4h; the page shows those that have. Empty: 8h.
         approved_by: Your name, if you approve now what these seasons will break. Empty: each cluster's season asks for
             it on its own page before anything is broken, unless a schedule started this.
     """

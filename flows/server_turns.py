@@ -1,7 +1,7 @@
 """Turns at the Prefect server, for a process with many flow runs at the same time.
 
-Prefect 3.8 on SQLite answers 503 (`database is locked`) to some of many flow runs that begin or end at once, and its
-client waits 2, 4, 8 s and more before it asks again. Measured without a cluster, on the server of
+When many flow runs begin or end at once, Prefect 3.8 on SQLite answers some of them with 503 (`database is locked`),
+and its client waits 2, 4, 8 s and more before it tries again. Measured without a cluster, on the server of
 `gameday.rehearsal.prefect_app`: 40 flow runs of one process end in 35 to 41 s, and with turns in 20 s.
 """
 
@@ -34,7 +34,7 @@ class Turns:
 
     @contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Leave this thread's turn to others for the length of a block: the flow's own work. Without one do nothing."""
+        """Give up this thread's turn, if it has one, for the length of a block: the flow's own work."""
         if not getattr(self._own, "held", False):
             yield
             return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gameday.checks.verdict import Status, Verdict
     from gameday.cluster.profile import ClusterProfile, load_profile
     from gameday.detectors.resolve import load_complete_plan
+    from gameday.documents.fields import Bound
     from gameday.errors import (
         AbortedError,
         AdapterError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         StepFailedError,
         StopRunError,
     )
+    from gameday.expect.base import Expectation, PodSignal, Sighting, Signal, since_fault
     from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
     from gameday.flows.approval import approve
     from gameday.flows.hooks import reap_flow_run
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
     from gameday.lifecycle.undo import undo_at_the_end
     from gameday.observe.injected_fault import InjectedFault
     from gameday.plan.catalogue import find_plan
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import LoadedPlan
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.models import Plan
     from gameday.remediations.base import Remediation
     from gameday.report.figure import Figure
     from gameday.report.run_folder import RunFolder
@@ -64,6 +67,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AbortedError",
     "AdapterError",
+    "Bound",
     "CanaryJob",
     "ChosenTarget",
     "Claim",
@@ -71,6 +75,7 @@ __all__ = [
     "ClusterProfile",
     "DocumentError",
     "Evidence",
+    "Expectation",
     "Fault",
     "FaultParameters",
     "Figure",
@@ -89,6 +94,7 @@ __all__ = [
     "Observation",
     "Plan",
     "PodSecurity",
+    "PodSignal",
     "ProfileError",
     "ProgramResult",
     "Reach",
@@ -100,6 +106,8 @@ __all__ = [
     "RunOutcome",
     "RunRecord",
     "RunResult",
+    "Sighting",
+    "Signal",
     "Status",
     "Step",
     "StepFailedError",
@@ -119,6 +127,7 @@ __all__ = [
     "qa_node",
     "reap_flow_run",
     "recover",
+    "since_fault",
     "start_record",
     "under_guardrails",
     "undo_at_the_end",
@@ -131,7 +140,9 @@ _HOLDS = {
     "checks.verdict": ("Status", "Verdict"),
     "cluster.profile": ("ClusterProfile", "load_profile"),
     "detectors.resolve": ("load_complete_plan",),
+    "documents.fields": ("Bound",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "expect.base": ("Expectation", "PodSignal", "Sighting", "Signal", "since_fault"),
     "faults.base": ("CanaryJob", "Claim", "Evidence", "Fault", "Layer", "Reach"),
     "flows.approval": ("approve",),
     "flows.hooks": ("reap_flow_run",),
@@ -147,8 +158,9 @@ _HOLDS = {
     "lifecycle.undo": ("undo_at_the_end",),
     "observe.injected_fault": ("InjectedFault",),
     "plan.catalogue": ("find_plan",),
+    "plan.fault": ("FaultParameters",),
     "plan.load": ("LoadedPlan",),
-    "plan.models": ("FaultParameters", "Plan"),
+    "plan.models": ("Plan",),
     "remediations.base": ("Remediation",),
     "report.figure": ("Figure",),
     "report.run_folder": ("RunFolder",),

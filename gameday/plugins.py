@@ -33,6 +33,7 @@ class Group(StrEnum):
     FAULTS = "gameday.faults"
     REMEDIATIONS = "gameday.remediations"
     CHECKS = "gameday.checks"
+    EXPECTATIONS = "gameday.expectations"
     GUARDRAILS = "gameday.guardrails"
     REPORT_SECTIONS = "gameday.report_sections"
     DETECTORS = "gameday.detectors"

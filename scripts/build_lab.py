@@ -1,10 +1,8 @@
 """Build the lab's programs with Go: the real control plane, etcd, and kwok to compare with.
 
-Run by the Makefile with whatever Python 3.11+ the system has; imports only
-the standard library. Each folder of `lab/` is a Go module that pins what it
-builds; the version of Kubernetes is in `lab/kubernetes/go.mod` and nowhere
-else. Programs of the user's own that fit are left to do their work, and what
-was built from the same module files is not built again.
+The Makefile runs this with the system's Python, 3.11 or newer; it imports only the standard library. Each folder of
+`lab/` is a Go module that pins what it builds; the version of Kubernetes is only in `lab/kubernetes/go.mod`. Programs
+of the user's own are used if they fit, and what was built from the same module files is not built again.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ LAB = ROOT / "lab"
 BIN = TOOLS / "bin"
 FETCHED_GO = TOOLS / "go" / "go" / "bin" / "go"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "lab"
-"""Programs that other checkouts of this user built, by the digest of their module files."""
-# sysexits.h: CI distinguishes "no Go here" from a build that failed.
+"""Programs that this user's other checkouts built, by the digest of their module files."""
+# sysexits.h; CI has to tell "no Go here" from a build that failed.
 EX_UNAVAILABLE = 69
 _INTERRUPTED = 130
 
@@ -61,7 +59,7 @@ _LINKER_BYTES = 3 * 1024**3
 _TRIES = 3
 _PAUSE_S = 5.0
 _OF_NETWORK = 'Get "'
-"""Text that marks a failed download in the messages of Go, whatever its reason."""
+"""Text that marks a failed download in Go's messages, for any reason."""
 _CACHES = "set GOCACHE and GOMODCACHE to folders that may be written"
 _LINES = 12
 """The most lines of Go's complaints: an unreachable proxy makes one for each of a hundred modules."""
@@ -81,7 +79,7 @@ class GoMissingError(LabError):
 
 @dataclass(frozen=True)
 class Product:
-    """The product of `go build` for a module: the package, the file, and the names it also goes by."""
+    """The product of `go build` for a module: the package, the file, and its other names."""
 
     package: str
     file: str
@@ -98,7 +96,7 @@ PRODUCTS = {
 OTHER_RELEASES = {
     folder.name.removeprefix("kube-apiserver-"): folder.name for folder in sorted(LAB.glob("kube-apiserver-*"))
 }
-"""The modules of API servers of other releases by their release, which are built only when asked for."""
+"""The modules of API servers of other releases, by release; they are built only when asked for."""
 PRODUCTS |= {module: Product(".", module) for module in OTHER_RELEASES.values()}
 BY_DEFAULT = tuple(module for module in MODULES if module not in BUILD_BY)
 
@@ -147,7 +145,7 @@ def module_of(release: str) -> str:
 
 
 def build(modules: Iterable[str] = BY_DEFAULT) -> None:
-    """Build those of the modules whose programs are missing or outdated; raises LabError, OSError."""
+    """Build those of the modules with missing or outdated programs. Raises LabError and OSError."""
     go = _go_here()
     outdated = _outdated(modules, go)
     if not outdated:
@@ -185,7 +183,7 @@ class Go:
 
 
 def _go_here() -> Go | None:
-    """Return the Go on PATH, else the one that was fetched before; None where neither is new enough."""
+    """Return the Go on PATH, else the one that was fetched before; None if neither is new enough."""
     for path in filter(None, (shutil.which("go"), str(FETCHED_GO) if FETCHED_GO.exists() else None)):
         go = _versioned(path)
         if _numbers(go.version) >= _numbers(_go_needed()):
@@ -216,7 +214,7 @@ def _versioned(path: str) -> Go:
 
 
 def _go_needed() -> str:
-    """The highest of the modules' `go` lines."""
+    """Return the highest of the modules' `go` lines."""
     lines = [re.search(r"^go (\S+)$", _go_mod(module), re.MULTILINE) for module in MODULES]
     return max((line[1] for line in lines if line), key=_numbers)
 
@@ -238,7 +236,7 @@ def _users_own(module: str) -> bool:
 
 
 def _is_built(module: str, go: Go | None) -> bool:
-    """Return whether the programs were built from these module files, and by this Go if there is one."""
+    """Return True if the programs were built from these module files, and by this Go if there is one."""
     product = PRODUCTS[module]
     try:
         digest, built_by = _stamp(module).read_text(encoding="utf-8").split()
@@ -302,7 +300,7 @@ def _shared(module: str, go: Go) -> Path:
 
 
 def _share(program: Path, shared: Path) -> None:
-    """Keep a program for the user's other checkouts, and drop its older builds; without a cache nothing is lost."""
+    """Keep a program for the user's other checkouts and drop its older builds. A missing cache is no error."""
     part = shared.with_name(f".{shared.name}.{os.getpid()}")
     with suppress(OSError):
         shared.parent.mkdir(parents=True, exist_ok=True)
@@ -314,7 +312,7 @@ def _share(program: Path, shared: Path) -> None:
 
 
 def _fetch(go: Go, package: str, folder: Path) -> None:
-    """A step of its own, because it is the one that fails for others' reasons; Go keeps what it has got."""
+    """Fetch the modules in a separate step, because it may fail for others' reasons; Go keeps what it has."""
     for tries_left in reversed(range(_TRIES)):
         try:
             _go(go, ["list", "-deps", package], folder)
@@ -323,9 +321,7 @@ def _fetch(go: Go, package: str, folder: Path) -> None:
             if _OF_NETWORK not in str(error):
                 raise
             if not tries_left:
-                raise LabError(
-                    f"{error}\nwhat was fetched is kept: a second try goes on where this one stopped"
-                ) from None
+                raise LabError(f"{error}\nwhat was fetched is kept: a second try goes on from there") from None
             say(f"  again after {_PAUSE_S:g} s, because {str(error).splitlines()[-1]}")
             time.sleep(_PAUSE_S)
 
@@ -353,13 +349,13 @@ def _parallel() -> int:
 
 
 def _free_bytes() -> int:
-    """proc(5) MemAvailable and SwapFree, or what is left in our control group (v2) where that is less."""
+    """Return the free bytes: proc(5) MemAvailable and SwapFree, or what our control group (v2) has left if less."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
         free = sizes["MemAvailable"] + sizes["SwapFree"]
     except (OSError, KeyError):
-        return sys.maxsize  # no Linux: Go will see
+        return sys.maxsize  # no Linux: Go will find out
     try:
         group = Path("/sys/fs/cgroup")
         limit, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
@@ -369,7 +365,7 @@ def _free_bytes() -> int:
 
 
 def pinned_version(module: str = "kubernetes") -> str:
-    """The Kubernetes release of a module's go.mod, such as v1.38.0."""
+    """Return the Kubernetes release of a module's go.mod, such as v1.38.0."""
     found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)$", _go_mod(module), re.MULTILINE)
     if found is None:
         raise LabError(f"{LAB / module / 'go.mod'} requires no k8s.io/kubernetes")
@@ -377,9 +373,9 @@ def pinned_version(module: str = "kubernetes") -> str:
 
 
 def pin_version(version: str) -> None:
-    """Write go.mod and go.sum of lab/kubernetes anew for a release of Kubernetes; raises LabError, OSError."""
+    """Rewrite go.mod and go.sum of lab/kubernetes for a release of Kubernetes. Raises LabError and OSError."""
     if not re.fullmatch(r"v1\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?", version):
-        raise LabError(f"{version!r} is no release of Kubernetes; they look like v1.38.0")
+        raise LabError(f"{version!r} is not a release of Kubernetes; they look like v1.38.0")
     go = _go_here() or _fetched_go()
     folder = LAB / "kubernetes"
     with tempfile.TemporaryDirectory(prefix=".pin-", dir=LAB) as name:
@@ -397,9 +393,9 @@ def pin_version(version: str) -> None:
 
 
 def go_mod_for(version: str, upstream: str) -> str:
-    """A go.mod that requires this release and, as the release's own does, its staging modules beside it.
+    """Return a go.mod that requires this release and, like the release's own, its staging modules.
 
-    Those are published as v0.MINOR.PATCH; a replace directive counts in the main module only, so ours repeats them.
+    Those are published as v0.MINOR.PATCH; a replace directive counts only in the main module, so ours repeats them.
     """
     staging = re.findall(r"^\s*(?:replace )?(\S+) => \./staging/src/\1$", upstream, re.MULTILINE)
     needs = re.search(r"^go (\S+)$", upstream, re.MULTILINE)
@@ -418,7 +414,7 @@ def _go_mod(module: str) -> str:
 
 
 def _go(go: Go, arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run Go to its end and return what it printed; raises LabError with what it complained of."""
+    """Run Go to its end and return its output. Raises LabError with its complaint."""
     process = subprocess.Popen(
         [go.path, *arguments],
         cwd=folder,
@@ -428,7 +424,7 @@ def _go(go: Go, arguments: Sequence[str], folder: Path, environment: Mapping[str
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # its compilers and linker are ended with it
+        start_new_session=True,  # its compilers and linker end with it
         preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock and loads nothing
     )
     try:
@@ -438,7 +434,7 @@ def _go(go: Go, arguments: Sequence[str], folder: Path, environment: Mapping[str
         process.wait()
         raise
     if process.returncode != 0:
-        # Progress is no complaint; with -json, errors are on stdout.
+        # Progress is not a complaint; with -json, errors are on stdout.
         lines = [line for line in (complaint or out).splitlines() if not line.startswith("go: downloading")]
         said = "\n".join(lines[-_LINES:])
         raise LabError(f"`go {' '.join(arguments[:2])}` failed: {said}{_advice(complaint)}")

@@ -1,7 +1,7 @@
-"""A check that kubesim and its tests are as they were when the whole suite last passed.
+"""Check that kubesim and its tests are as they were when the whole suite last passed.
 
-`check` exits with 0 where they are, and with 1 where something changed; `record` writes the digest of today's files.
-`make test-kubesim` records it after the suite has passed, and `.ci/run` runs that suite where `check` exits with 1.
+`check` exits with 0 if they are, and with 1 if something changed; `record` writes the digest of the present files.
+`make test-kubesim` records it after the suite has passed, and `.ci/run` runs that suite if `check` exits with 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "tests" / "kubesim" / "tested.sha256"
-# The locked packages and the suite's fixtures decide with the code what the tests find.
+# Together with the code, the locked packages and the suite's fixtures decide what the tests find.
 FOLDERS = ("kubesim", "tests/kubesim")
 FILES = ("requirements.lock", "tests/conftest.py")
 

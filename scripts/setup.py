@@ -1,10 +1,8 @@
-"""Make a fresh checkout ready: the virtual environment, and the programs of others, without root.
+"""Make a fresh checkout ready: the virtual environment, and third-party programs, without root.
 
-Run by the Makefile with whatever Python 3.11+ the system has; imports only
-the standard library. Every part is skipped when nothing it depends on has
-changed. Programs come from the system's own Debian archive through apt on a
-state folder of our own: apt checks the archive's signatures as it always
-does, dpkg-deb unpacks into `.tools`, no service is started.
+The Makefile runs this with the system's Python, 3.11 or newer; it imports only the standard library. A part is skipped
+if nothing that it depends on has changed. Programs come from the system's own Debian archive, through apt with a state
+folder of our own: apt checks the archive's signatures as always, dpkg-deb unpacks into `.tools`, no service starts.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-ga
 # Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
 LISTS_LAST_S = 86_400
 SAID_EVERY_S = 20.0
-"""Longest silence of a step that goes on. Our own figure: people begin to wonder after half a minute."""
+"""Longest silence of a running step. Our own figure: people begin to wonder after half a minute."""
 DPKG_STATUS = Path("/var/lib/dpkg/status")
 # Drawn text needs a font; chromium only recommends some.
 BROWSER_PACKAGES = ("chromium", "fonts-dejavu-core")
@@ -67,7 +65,7 @@ def main(parts: Sequence[str]) -> int:
     if unknown := [part for part in parts if part not in steps]:
         print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
         return 64
-    # Each waits for the network most of its time, and none needs another's result.
+    # Each waits for the network most of the time, and none needs another's result.
     with ThreadPoolExecutor() as pool:
         jobs = [pool.submit(steps[part]) for part in parts]
     failed = 0
@@ -85,7 +83,7 @@ def make_venv() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 - this runs before anything else has checked it
         raise SetupError(f"Python 3.11 or newer is needed, {sys.executable} is {sys.version.split()[0]}")
     stamp = VENV / ".setup-stamp"
-    # The interpreter and the path are in it because a venv survives neither's change.
+    # Interpreter and path are part of it, because a venv survives no change of either.
     wanted = _digest(LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version, sys.base_prefix, str(VENV))
     if VENV_PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
@@ -97,7 +95,7 @@ def make_venv() -> None:
         run([uv, "--quiet", "venv", "--clear", "--no-python-downloads", "--python", python, VENV])
         pip: list[str | Path] = [uv, "--quiet", "pip", "install", "--python", VENV_PYTHON, "--no-deps"]
         # --no-deps: the lock is complete, so nothing is left to resolve.
-        # Compiled here, or every worker of the first test run compiles the same modules for itself.
+        # Compiled here; otherwise every worker of the first test run compiles the same modules for itself.
         run([*pip, "--require-hashes", "--compile-bytecode", "--requirement", LOCK])
         run([*pip, "--no-build-isolation", "--editable", ROOT])
     stamp.write_text(wanted)
@@ -137,13 +135,13 @@ def fetch_go() -> Path:
 
 
 def fetch_compiler() -> None:
-    """A C compiler for the tests' mock of NVML, into `.tools/zig`, unless the system has one. Raises SetupError."""
+    """Fetch a C compiler for the tests' mock of NVML into `.tools/zig`, if the system has none. Raises SetupError."""
     if shutil.which("cc") is None:
         _fetch_wheels("Zig", CC_LOCK, TOOLS / "zig", "ziglang/zig")
 
 
 def fetch_postgres() -> None:
-    """A PostgreSQL server for the tests of Prefect on one, into `.tools/postgres`, unless the system has one."""
+    """Fetch a PostgreSQL server for the tests of Prefect on one into `.tools/postgres`, unless the system has one."""
     if shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
         return
     try:
@@ -153,7 +151,7 @@ def fetch_postgres() -> None:
 
 
 def fetch_kubernetes_worker() -> None:
-    """Prefect's worker for Kubernetes, for the lab's test, into a folder that goes beside `.venv`'s packages.
+    """Fetch Prefect's worker for Kubernetes, for the lab's test, into a folder beside `.venv`'s packages.
 
     Raises SetupError.
     """
@@ -162,7 +160,7 @@ def fetch_kubernetes_worker() -> None:
 
 
 def install_gpu() -> None:
-    """CuPy with CUDA's libraries, into `.venv`, where this machine has a GPU; it takes gigabytes. Raises SetupError."""
+    """Install CuPy with CUDA's libraries into `.venv`, if this machine has a GPU; gigabytes. Raises SetupError."""
     stamp = VENV / ".gpu-stamp"
     wanted = _digest(GPU_LOCK.read_bytes())
     if not GPU_DEVICE.exists() or (stamp.exists() and stamp.read_text() == wanted):
@@ -175,7 +173,7 @@ def install_gpu() -> None:
 
 
 def _fetch_wheels(name: str, lock: Path, folder: Path, program: str) -> Path:
-    """Install a lock's packages into a folder, unless they are there, and return a file of them. Raises SetupError."""
+    """Install a lock's packages into a folder, unless they are there; return one of their files. Raises SetupError."""
     stamp = folder / ".setup-stamp"
     wanted = _digest(lock.read_bytes())
     if (folder / program).exists() and stamp.exists() and stamp.read_text() == wanted:
@@ -203,7 +201,7 @@ def _pip(folder: Path) -> list[str | Path]:
 
 
 def fetch_tools() -> None:
-    """Prometheus, Alertmanager and kubectl into `.tools`, unless they are on PATH or there already."""
+    """Fetch Prometheus, Alertmanager and kubectl into `.tools`, unless they are on PATH or there already."""
     names = ("prometheus", "promtool", "alertmanager", "amtool", "kubectl")
     missing = [name for name in names if search(name) is None]
     if not missing:
@@ -223,7 +221,7 @@ def fetch_tools() -> None:
 
 
 def fetch_browser() -> None:
-    """Chromium for the tests that look at the report; without it they skip and say so."""
+    """Fetch Chromium for the tests that look at the report; without it they skip and say so."""
     if search("chromium") is not None:
         return
     try:
@@ -237,7 +235,7 @@ def fetch_browser() -> None:
 
 
 def fetch_haproxy() -> None:
-    """HAProxy for a lab of several API servers; without it a lab has one, and says what to do for more."""
+    """Fetch HAProxy for a lab of several API servers; without it a lab has one, and says what to do for more."""
     if search("haproxy") is not None:
         return
     try:
@@ -251,10 +249,10 @@ def fetch_haproxy() -> None:
 
 
 def _relocate(program: Path) -> None:
-    """Debian's Alertmanager does not start without the templates of its package, which it seeks in /usr/share.
+    """Make Debian's Alertmanager start without the templates of its package, which it looks for in /usr/share.
 
-    The path is compiled in and no flag changes it. A copy of the program gets a path of the same length without
-    the leading slash, and a wrapper that starts it where that path leads: the unpacked package.
+    The path is compiled in and no flag changes it. A copy of the program gets a path of the same length without the
+    leading slash, and a wrapper that starts it where that path leads: the unpacked package.
     """
     copy = program.with_name(f"{program.name}.relocated")
     copy.write_bytes(program.read_bytes().replace(b"/usr/share/prometheus", b"usr//share/prometheus"))
@@ -274,9 +272,9 @@ def _wrap_chromium(root: Path) -> None:
 
 
 def _wrap(program: Path, root: Path, asks_version: str, exports: str = "") -> None:
-    """Link an unpacked program into the tool folder by a script that names the libraries unpacked beside it.
+    """Link an unpacked program into the tool folder, by a script that names the libraries unpacked beside it.
 
-    Raises SetupError where the program does not start.
+    Raises SetupError if the program does not start.
     """
     if not program.exists():
         raise SetupError(f"Debian's {program.name} brought no {program}: {install_hint(program.name)}")
@@ -297,7 +295,7 @@ def download(packages: Sequence[str], *, resolve: bool) -> list[Path]:
     """
     apt = ["apt-get", "-qq", *_apt_options()]
     act = ["--yes", "--no-install-recommends", "--download-only", "install"] if resolve else ["download"]
-    # Another checkout's set-up may be at work in the same folder.
+    # Another checkout's set-up may be using the same folder.
     with (APT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _update_lists(apt)
@@ -330,7 +328,7 @@ def _update_lists(apt: Sequence[str]) -> None:
     if fresh.exists() and time.time() - fresh.stat().st_mtime < LISTS_LAST_S:
         return
     # Some images' hooks clean root's own cache after an update and fail without root; apt has done its work by
-    # then, so what counts is whether there are lists.
+    # then, so what counts is that there are lists.
     done = subprocess.run([*map(str, apt), "update"], capture_output=True, text=True, check=False)
     if not list((APT / "state/lists").glob("*Packages*")):
         raise SetupError(f"apt-get update brought no package lists: {done.stderr.strip()[-500:]}")
@@ -345,7 +343,7 @@ def unpack(archives: Sequence[Path], folder: Path) -> None:
 
 
 def run(argv: Sequence[str | Path], *, cwd: Path = ROOT, quiet: bool = False) -> str:
-    """Run a program to its end and return what it printed where it is `quiet`; raises SetupError when it fails."""
+    """Run a program to its end and return its output if `quiet`. Raises SetupError when it fails."""
     done = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,
@@ -367,7 +365,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def step(says: Callable[[str], None], what: str) -> Iterator[None]:
-    """Say what begins, every 20 seconds that it goes on, and how long it took."""
+    """Say what begins, every 20 seconds that it still runs, and how long it took."""
     began, ended = time.monotonic(), threading.Event()
 
     def go_on() -> None:
@@ -386,7 +384,7 @@ def step(says: Callable[[str], None], what: str) -> Iterator[None]:
 
 
 def _locked(lock: Path) -> int:
-    """Return the number of packages of a lock."""
+    """Return the number of packages in a lock."""
     return sum("==" in line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith(" "))
 
 

@@ -32,9 +32,9 @@ def step_task(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
 
 
 class JudgedStep(Generic[P, R]):
-    """A step whose task is *Failed* in Prefect if it found an expectation broken, with the sentence that says which.
+    """A step with a task that is *Failed* in Prefect if it found an expectation broken, and says which.
 
-    The flow goes on all the same: a call returns what the step returns, and raises what it raises.
+    The flow continues in any case: a call returns what the step returns, and raises what it raises.
     """
 
     def __init__(self, name: str, fn: Callable[Concatenate[Run, P], R]) -> None:

@@ -1,4 +1,4 @@
-"""Artifacts in the Prefect UI, which are optional: a step's own work is done by then, also without Prefect's server."""
+"""Artifacts in the Prefect UI. They are optional: a step's own work is done by then, even without Prefect's server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from gameday.report.markdown import escaped
 
 SERVED_FOLDER_VARIABLE = "GAMEDAY_SERVED_PAGES_FOLDER"
-"""The folder whose pages `gameday up` serves; set in its worker's environment."""
+"""Folder with the pages that `gameday up` serves; set in its worker's environment."""
 SERVED_URL_VARIABLE = "GAMEDAY_SERVED_PAGES_URL"
 """The base URL of these pages."""
 
 
 @contextmanager
 def where_prefect_answers() -> Iterator[None]:
-    """Go on without the artifacts of the block where Prefect's server does not answer at two attempts.
+    """Continue without the block's artifacts if Prefect's server does not answer at two attempts.
 
     Prefect's own six attempts take 75 s for each artifact, while a person waits for the result.
     """
@@ -34,7 +34,7 @@ def where_prefect_answers() -> Iterator[None]:
 
 
 def served_url(page: Path) -> str | None:
-    """Return the URL at which the worker's `gameday up` serves a page; None where there is none, or it does not."""
+    """Return the URL at which the worker's `gameday up` serves a page; None if it does not, or there is none."""
     base, folder = os.environ.get(SERVED_URL_VARIABLE), os.environ.get(SERVED_FOLDER_VARIABLE)
     if not base or not folder or not page.is_relative_to(folder):
         return None
@@ -42,14 +42,14 @@ def served_url(page: Path) -> str | None:
 
 
 def show_page(key: str, words: str, url: str, why: str) -> None:
-    """Show a page in the Prefect UI, if there is one: a link if a browser can open the page, and its words as Markdown.
+    """Show a page in the Prefect UI, if there is one: as a link if a browser can open it, and its text as Markdown.
 
-    A browser opens no `file://` link from a web page, so a file's path is written below the words. Where `gameday up`
-    serves the file, the link is to it.
+    A browser opens no `file://` link from a web page, so a file's path is written below the text. If `gameday up`
+    serves the file, the link leads there.
 
     Args:
         key: The artifact's key.
-        words: Markdown, whose values are escaped.
+        words: Markdown with escaped values.
         url: The page's URL.
         why: One line for lists of artifacts.
     """
@@ -65,11 +65,11 @@ def show_page(key: str, words: str, url: str, why: str) -> None:
 
 
 def show_markdown(key: str, markdown: str, why: str) -> None:
-    """Show Markdown as an artifact of the flow run: Prefect's page shows those of its tasks below the fold.
+    """Show Markdown as an artifact of the flow run; Prefect's page shows those of its tasks below the fold.
 
     Args:
         key: The artifact's key.
-        markdown: What it shows, with every value escaped.
+        markdown: Its text, with every value escaped.
         why: One line for lists of artifacts.
     """
     context = FlowRunContext.get()

@@ -1,4 +1,4 @@
-"""Step 3: wait for the expected alerts of the targets, and time every hop on the way."""
+"""Step 3: wait for the targets' expected alerts, and time every hop on the way."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from gameday.checks.alerts import first_firing
-from gameday.checks.deadlines import Sighting
 from gameday.errors import AdapterError
+from gameday.expect.alerts import ExpectedAlert
+from gameday.expect.base import Sighting
 from gameday.observe.alerts import active_alerts, note_active_alerts, note_missed_alerts, note_notified
 from gameday.observe.chain import note_rule_hops
 from gameday.observe.deadline import first_seen, judge
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.prometheus_pace import note_if_behind
-from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.tasks import judged_step
 from gameday.values.results import Hop, Step
 
-# Prometheus dates what fires by itself; the last poll without it bounds that from below, and tells of a wrong clock.
+# Prometheus dates firing alerts itself; the last poll without it bounds that from below, and shows a wrong clock.
 _POLL_S = 0.25
-# From firing in Prometheus to active in Alertmanager: one notifier flush, which is immediate for a new alert.
+# From firing in Prometheus to active in Alertmanager: one flush of the notifier, immediate for a new alert.
 _NOTIFICATION_TIMEOUT = timedelta(seconds=5)
 
 
 @judged_step("await alert")
 def await_alert(run: Run, faults: Sequence[InjectedFault]) -> None:
-    """Wait for each expected alert of each target within its bound. A missing one breaks the step, not the run.
+    """Wait for each expected alert of each target within its bound. A missing one fails the step, not the run.
 
     Raises:
         StopRunError: The run was stopped, or a server that the step needs does not answer.
@@ -82,7 +82,7 @@ def _await_alert(
 def _fired_between_looks(
     run: Run, expected: ExpectedAlert, fault: InjectedFault, nodes: Sequence[str]
 ) -> Sighting | None:
-    """Return how an alert fired that began and ended between two looks, as Prometheus stored it."""
+    """Return how Prometheus stored the firing of an alert that began and ended between two looks."""
     now = run.clock.now()
     firing = f'ALERTS{{alertname={json.dumps(expected.name)},alertstate="firing"}}'
     note_missed_alerts(run, nodes, run.servers.prometheus.stored_samples(firing, now - fault.written_at, now))

@@ -22,14 +22,14 @@ def await_cluster_repairs(run: Run, result: StepResult, faults: Sequence[Injecte
         faults: The faults, each with the watch of its target's repair.
 
     Returns:
-        Each target's repair, with the node that is in its place now. QA is left out where the cluster did not finish,
-        and where the plan wants the node to stay out of service.
+        Each target's repair, with the node that is in its place now. QA is left out if the cluster did not finish, or
+        if the plan wants the node to stay out of service.
     """
     return tuple(_await(run, result, fault.cluster_repair) for fault in faults if fault.cluster_repair)
 
 
 def is_back(run: Run, fault: InjectedFault) -> bool:
-    """Return True where the cluster took every hop and gave the node back, so that alerts and signals must end."""
+    """Return True if the cluster took every hop and gave the node back, so that alerts and signals must end."""
     ended = fault.cluster_repair.watch.ended if fault.cluster_repair else None
     return run.plan.recover.gives_node_back and ended is not None and ended.stopped_at is None
 
@@ -50,7 +50,7 @@ def _await(run: Run, result: StepResult, repair: ClusterRepair) -> Repair:
 
 
 def _in_its_place(repair: ClusterRepair) -> ChosenTarget:
-    """Return the target, or the node that has taken its place, with the state that the target had before the fault."""
+    """Return the target, or the node that replaced it, with the target's state before the fault."""
     target, name = repair.target, repair.watch.name
     if name == target.node:
         return target
@@ -59,7 +59,7 @@ def _in_its_place(repair: ClusterRepair) -> ChosenTarget:
 
 
 def _why_not_ours(run: Run, target: ChosenTarget) -> str:
-    """Return why our QA may not be sent to a node; empty where it may."""
+    """Return why our QA must not be sent to a node; empty if it may."""
     now, wanted = run.nodes.now(target.node), opt_in_labels(run)
     missing = [f"{key}={value}" for key, value in wanted.items() if not now or now.labels.get(key) != value]
     return f"{target.node} does not carry {', '.join(missing)}" if missing else ""

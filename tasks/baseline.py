@@ -1,6 +1,6 @@
 """Step 1: choose the targets, and check that the cluster is in the state that the plan assumes.
 
-Nothing is broken yet, so that everything amiss is a refusal, not a failure.
+Nothing is broken yet, so every problem is a refusal, not a failure.
 """
 
 from __future__ import annotations
@@ -39,15 +39,12 @@ from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets, choose_targets
 from gameday.tasks import judged_step
-from gameday.tasks.api_canary import start_api_canary
-from gameday.tasks.canary import measure_before_fault
-from gameday.tasks.job_recovery import follow_job
-from gameday.tasks.probes import ask_before_fault
+from gameday.tasks.moments import Moment, happen
 from gameday.values.nodes import NodeRole, NodeSnapshot
 from gameday.values.results import Cleanliness, Step
 
-# Two samples prove that a series is being scraped and not merely left over. Our own choice of patience: enough for
-# two scrapes at a pace of 15 s, the rehearsal's at 1,000 nodes.
+# Two samples prove that a series is being scraped and is not a leftover. Our own choice of time: enough for two scrapes
+# at a pace of 15 s, the rehearsal's at 1,000 nodes.
 _SAMPLES = 2
 _SAMPLING_TIMEOUT = timedelta(seconds=45)
 
@@ -60,7 +57,7 @@ def baseline(run: Run) -> Targets:
         The chosen nodes, each with its GPU and its state before the run.
 
     Raises:
-        RefusedError: Something is amiss; nothing was changed.
+        RefusedError: Something is wrong; nothing was changed.
         AbortedError: The run was stopped.
     """
     with step(run, Step.BASELINE):
@@ -82,14 +79,11 @@ def baseline(run: Run) -> Targets:
             _refuse_early_alerts(run, targets, rules)
             gpu_pods = dict[str, list[GpuPodsNote]]()
             for target in targets:
-                if run.plan.fault.runs_on is NodeRole.API_CLIENT:
-                    start_api_canary(run, target)
-                else:
+                if run.plan.fault.runs_on is NodeRole.GPU:
                     gpu_pods[target.node] = notes_in(_check_log_path(run, target), GpuPodsNote)
                     start_sampler(run, target)
-                    measure_before_fault(run, target)
-            ask_before_fault(run, targets)
-            follow_job(run, targets, gpu_pods)
+                happen(Moment.BEFORE_FAULT_ON, run, target)
+            happen(Moment.BEFORE_FAULT, run, targets, gpu_pods)
             _await_baseline_window(run, targets[0].node)
             return targets
         except StepFailedError as error:
@@ -99,7 +93,7 @@ def baseline(run: Run) -> Targets:
 
 
 def _expected_rules(run: Run) -> dict[str, AlertingRule]:
-    """Return the expected alerts' rules by name. Raises RefusedError where one is missing or does not evaluate."""
+    """Return the expected alerts' rules by name. Raises RefusedError if one is missing or does not evaluate."""
     rules: dict[str, AlertingRule] = {}
     for expected in run.plan.expect.alerts:
         rule = run.servers.prometheus.rule(expected.name)
@@ -131,13 +125,13 @@ def _lock_node(run: Run, lease: str, duration: timedelta) -> None:
     except LeaseHeldError:
         if run.member is not None:
             raise
-        # We hold the cluster's lease, so the run that holds the node's is dead, and left nothing else.
+        # We hold the cluster's lease, so the run that holds the node's lease is dead, and has left nothing else.
         reap_under(run.kubernetes, run.id)
         run.leases.acquire(lease, duration)
 
 
 def _refuse_early_alerts(run: Run, targets: Targets, rules: dict[str, AlertingRule]) -> None:
-    """Note the alerts that fire already, and refuse where an expected one does."""
+    """Note the alerts that are already firing, and refuse if an expected one is."""
     nodes = {target.node for target in targets}
     active = note_active_alerts(run, nodes, at_baseline=True)
     held = run.servers.alertmanager.silences() if rules else []
@@ -183,7 +177,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> str:
     """Send a harmless marker line through the kernel log and find it in the log store.
 
     Returns:
-        What the agent printed of the node beside it; empty where it was not asked for anything.
+        The agent's further output about the node; empty if it was not asked for any.
 
     Raises:
         RefusedError: The line does not arrive, or the agent saw why the plan cannot be played there.
@@ -242,7 +236,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> str:
 
 
 def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
-    """Refuse where the repair would fail, and a healthy node would stay out of service."""
+    """Refuse if the repair would fail, so that a healthy node would stay out of service."""
     if users:
         raise RefusedError(
             f"GPU {target.gpu} of {target.node} could not be reset: {'; '.join(users)} has it open, and does not leave "
@@ -252,13 +246,13 @@ def _refuse_reset_with_users(target: ChosenTarget, users: list[str]) -> None:
 
 
 def _refuse_blind_readers(target: ChosenTarget, engines: DcgmEnginesNote) -> None:
-    """Refuse where the program that is to see the fault asks another DCGM engine than the one it goes into."""
+    """Refuse if the reader that has to see the fault asks another DCGM engine than the one it goes into."""
     if engines.blind:
         raise RefusedError(f"{target.node}: {'; '.join(engines.blind)}", ENGINES_HINT)
 
 
 def _await_baseline_window(run: Run, node: str) -> None:
-    """Wait until the fault's aim is sampled and the window is over: charts need a steady state to compare with."""
+    """Wait until the fault's target is sampled and the window is over: charts need a steady state to compare with."""
     series, of, scraper = _sampled_series(run, node)
 
     def scrapes(since: str) -> float:
@@ -282,7 +276,7 @@ def _await_baseline_window(run: Run, node: str) -> None:
     )
     since = max(1, round((run.clock.now() - run.record.started + window).total_seconds()))
     held = scrapes(f"{since}s")
-    # Bands and robust z are of a GPU's metrics.
+    # Bands and robust z are those of a GPU's metrics.
     if 0 < held < FEWEST_BASELINE_SCRAPES and run.plan.fault.runs_on is NodeRole.GPU:
         run.problem(
             f"{held:g} scrapes of {of} in the {since} s before the fault: fewer than {FEWEST_BASELINE_SCRAPES} do "
@@ -292,7 +286,7 @@ def _await_baseline_window(run: Run, node: str) -> None:
 
 
 def _sampled_series(run: Run, node: str) -> tuple[str, str, str]:
-    """Return a series that shows the fault's aim in steady state, what it is of, and what Prometheus scrapes for it."""
+    """Return a series that shows the fault's target in steady state, what it is of, and what scrapes it."""
     if run.plan.fault.runs_on is NodeRole.API_CLIENT:
         return NOMINAL_SEATS.name, "the API servers", "the API servers"
     label = run.profile.prometheus_node_label

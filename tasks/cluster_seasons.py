@@ -1,4 +1,4 @@
-"""The seasons of several clusters as flow runs of their deployments: start, wait for, cancel and show them."""
+"""The seasons of several clusters as flow runs of their deployments: start them, wait, cancel, show them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOOK_EVERY_S = 2.0
 # Prefect's runner kills the process of a cancelled flow run 30 s after it has asked it to end; the page takes a moment.
 _CANCELLED_WITHIN = timedelta(seconds=20)
 _PAGE = 200
-"""Flow runs that Prefect's server returns at once, at most."""
+"""The most flow runs that Prefect's server returns at once."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class StartedSeason:
 
 @dataclass(frozen=True)
 class Patience:
-    """Times that seasons are waited for."""
+    """The longest waits for seasons."""
 
     begin: timedelta
-    """Time until a worker has begun a season; one that has not begun by then is cancelled."""
+    """Time until a worker has begun a season; a season that has not begun by then is cancelled."""
     end: timedelta
-    """Time until all have ended."""
+    """Time until all seasons have ended."""
 
 
 def deployment_of(cluster: str) -> str:
-    """Return the name of the deployment of a cluster's seasons, as `gameday deploy --pool-per-cluster` makes it."""
+    """Return the name of the deployment for a cluster's seasons, as `gameday deploy --pool-per-cluster` makes it."""
     return f"season/on-{cluster} (breaks GPUs)"
 
 
@@ -68,12 +68,12 @@ def pool_of(cluster: str) -> str:
 
 @step_task(name="start seasons")
 def start_seasons(clusters: Sequence[str], parameters: Mapping[str, Any], id: str) -> list[StartedSeason]:
-    """Start a season on each cluster; one that cannot be started stops no other.
+    """Start a season on each cluster; a failure to start one stops no other.
 
     Args:
         clusters: The clusters' names.
         parameters: The seasons' parameters.
-        id: Begins the seasons' names.
+        id: Prefix of the seasons' names.
     """
     return [_started(one, {**parameters, "season_id": f"{id}-{one}"}) for one in dict.fromkeys(clusters)]
 
@@ -81,7 +81,7 @@ def start_seasons(clusters: Sequence[str], parameters: Mapping[str, Any], id: st
 def _started(cluster: str, parameters: dict[str, Any]) -> StartedSeason:
     name = deployment_of(cluster)
     try:
-        # A coroutine only where an event loop runs, which this is not called in.
+        # It is a coroutine only in a running event loop, and this is not called in one.
         run = cast("FlowRun", run_deployment(name, parameters=parameters, timeout=0, tags=[cluster]))
     except ObjectNotFound:
         why = f"Prefect has no deployment {name}: `gameday deploy --pool-per-cluster --profile …` makes it"
@@ -105,8 +105,8 @@ def _said(response: httpx.Response) -> str:
 def await_seasons(started: Sequence[StartedSeason], patience: Patience, abort: Abort) -> list[ClusterSeason]:
     """Wait until every season has ended, and return how.
 
-    A season that no worker begins in time is cancelled. All are cancelled once an abort is requested. While Prefect
-    does not answer, it is asked again.
+    A season that no worker begins in time is cancelled. An abort cancels all of them. While Prefect does not answer, it
+    is asked again.
 
     Args:
         started: The seasons.
@@ -134,7 +134,7 @@ def _pause(abort: Abort) -> None:
 
 
 class _Waiting:
-    """The flow runs that are waited for, as Prefect's server showed them last."""
+    """The awaited flow runs, as Prefect's server last showed them."""
 
     def __init__(self, ids: set[UUID], begin_by: datetime) -> None:
         self.runs: dict[UUID, FlowRun] = {}
@@ -206,7 +206,7 @@ def _row(client: SyncPrefectClient, one: StartedSeason, waiting: _Waiting, patie
 
 
 def _game_days(client: SyncPrefectClient, season: UUID) -> dict[str, int] | None:
-    """Return how many of a season's game-days ended how; None where Prefect does not answer."""
+    """Return how many of a season's game-days had each outcome; None if Prefect does not answer."""
     children = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[season]))
     with suppress(httpx.HTTPError):
         return dict(Counter(_end_of(run) for run in _all(client, children)))

@@ -23,9 +23,9 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
     """Render comparison.html and comparison.json, publish them, and show them in the Prefect UI.
 
     Args:
-        profile: The cluster's profile, whose `publish_to` gets the comparison's folder.
+        profile: The cluster's profile; its `publish_to` gets the comparison's folder.
         folder: The comparison's folder.
-        died: Folders of game-days that died, whose reports are rendered again with what the comparison undid.
+        died: Folders of game-days that died; their reports are rendered again with what the comparison undid.
 
     Raises:
         OSError: The folder cannot be written.
@@ -42,10 +42,10 @@ def compare(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) ->
 def publish_comparison(profile: ClusterProfile, folder: Path) -> tuple[RenderedPage[Comparison], str]:
     """Render a comparison's page, and copy it with its game-days where the profile's `publish_to` says.
 
-    The game-days are copied once more because the reports of those that died are newer than their own copies.
+    The game-days are copied once more, because the reports of those that died are newer than their copies.
 
     Returns:
-        The page, and its URL: the copy's, or this machine's where there is none.
+        The page, and its URL: the copy's, or this machine's if there is none.
 
     Raises:
         OSError: The folder cannot be written.

@@ -1,4 +1,4 @@
-"""The season's last step: the coverage matrix of its runs' folders, and its artifacts in the Prefect UI."""
+"""The season's last step: the coverage matrix of its runs' folders, shown in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def coverage(profile: ClusterProfile, folder: Path, died: Iterable[Path] = ()) -
     """Render coverage.html and coverage.json, render and publish the season's comparisons, show the matrix in Prefect.
 
     Args:
-        profile: The cluster's profile, whose `publish_to` gets the comparisons' folders.
+        profile: The cluster's profile; its `publish_to` gets the comparisons' folders.
         folder: The season's folder.
-        died: Folders of runs that died, whose reports are rendered again with what the season undid.
+        died: Folders of runs that died; their reports are rendered again with what the season undid.
 
     Raises:
         OSError: The folder cannot be written.

@@ -27,7 +27,7 @@ from gameday.values.results import Cleanliness
 def probe_fleet(
     season: OpenSeason, record: FleetRecord, nodes: Sequence[str], header: Header, permission: Permission, folder: Path
 ) -> Cleanliness:
-    """Probe the nodes' idle GPUs, and write down what each shows; return how clean that leaves the cluster.
+    """Probe the nodes' idle GPUs, and store the figures of each; return how clean that leaves the cluster.
 
     Raises:
         AdapterError: The cluster does not answer before the first probe.
@@ -52,9 +52,9 @@ def probe_fleet(
 
 @step_task(name="label the nodes")
 def label_nodes(season: OpenSeason, header: Header, folder: Path) -> Labelled:
-    """Write the class of each node that was measured whole as its label; all of them or none.
+    """Write the class of each completely measured node as its label: all of them or none.
 
-    Raises OSError where the folder cannot be read.
+    Raises OSError if the folder cannot be read.
     """
     record, probes = FleetRecord.load(folder), load_probes(folder)
     classes = judge_fleet(record, probes.gpus, probes.left_out, None).classes
@@ -71,7 +71,7 @@ def label_nodes(season: OpenSeason, header: Header, folder: Path) -> Labelled:
 
 @step_task(name="judge the fleet")
 def judge_probes(folder: Path) -> RenderedFleet:
-    """Render the fleet's page, and show it in the Prefect UI. Raises OSError where the folder cannot be written."""
+    """Render the fleet's page, and show it in the Prefect UI. Raises OSError if the folder cannot be written."""
     rendered = render_fleet(folder, datetime.now(UTC))
     show_page("fleet", rendered.markdown, rendered.html.resolve().as_uri(), rendered.fleet.headline)
     return rendered

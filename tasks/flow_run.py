@@ -1,4 +1,4 @@
-"""The state of a flow run that died or never began, which nobody ends in Prefect."""
+"""The state of a flow run that died or never began: nobody else ends it in Prefect."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gameday.values.results import Cleanliness
 
 
 def settle_flow_run(flow_run: str | None, result: RunResult) -> None:
-    """Give the flow run of a game-day that died the tags and the sentence that its report has after the reap.
+    """Give the flow run of a dead game-day the tags and the sentence of its report after the reap.
 
-    A flow run whose process was killed stays *Running* in Prefect, or says only that it crashed. One that ended by
-    itself, or was cancelled, keeps its state. Nothing happens where the settings name no server, or one that does not
-    know the flow run.
+    After its process was killed, a flow run stays *Running* in Prefect, or says only that it crashed. One that ended by
+    itself or was cancelled keeps its state. Nothing happens if the settings name no server, or one that does not know
+    the flow run.
 
     Args:
-        flow_run: Its id; None for a game-day that ran without Prefect.
+        flow_run: Its id; None for a game-day without Prefect.
         result: The result after the reap.
     """
     if flow_run is None or not PREFECT_API_URL.value():
@@ -41,7 +41,7 @@ def settle_flow_run(flow_run: str | None, result: RunResult) -> None:
 
 
 def refuse_flow_run(flow_run: UUID, why: str) -> None:
-    """Give a flow run that could not begin the state *Failed*, with the reason, and the tags of a refusal.
+    """Give a flow run that could not begin the state *Failed*, with the reason, and a refusal's tags.
 
     Args:
         flow_run: Its id.

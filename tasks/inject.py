@@ -8,22 +8,18 @@ from gameday.errors import StepFailedError
 from gameday.faults.registry import fault_for
 from gameday.history.events import FaultInjected
 from gameday.ledger.entries import BringBackOperands, RestoreNode
-from gameday.observe.api_server_load import injector_pod
 from gameday.observe.cluster_repair import ClusterRepair
-from gameday.observe.device_taints import watch_devices
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.kernel_log import KernelLogTail
-from gameday.observe.node_states import note_nodes_and_pods
+from gameday.observe.signals import watch_signals
 from gameday.reaper.late_quarantine import detector_bound
-from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault
+from gameday.run.agents import AGENT_START_TIMEOUT, inject_fault, injector_pod
 from gameday.run.run import Run
 from gameday.run.steps import step
 from gameday.run.targets import ChosenTarget, Targets
 from gameday.tasks import judged_step
-from gameday.tasks.control_plane_settings import put_in_settings, start_held_servers
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.move_operands import GONE_WITHIN, send_operands_away
-from gameday.tasks.probes import keep_asking
-from gameday.tasks.restart_api_servers import refuse_restart_without_lab
 from gameday.tasks.running_pods import pods_before_fault
 from gameday.values.nodes import NodeRole
 from gameday.values.results import Cleanliness, Hop, Step
@@ -39,12 +35,9 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
     fault = run.plan.fault
     operands_leave = GONE_WITHIN if fault_for(fault).needs_operands_away(fault) else timedelta()
     with step(run, Step.INJECT, operands_leave + AGENT_START_TIMEOUT + fault.longest_injection):
-        refuse_restart_without_lab(run)
-        put_in_settings(run)
-        note_nodes_and_pods(run, "before")
-        keep_asking(run, targets)
+        happen(Moment.FAULT_GOES_IN, run, targets)
         faults = tuple(_inject(run, target) for target in targets)
-        start_held_servers(run)
+        happen(Moment.FAULT_IS_IN, run)
         return faults
 
 
@@ -55,7 +48,7 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
         _intend_return(run, target)
     tail = KernelLogTail(run, target.node)
     run.background.callback(tail.stop)
-    watch_devices(run, target.node)
+    watch_signals(run, target.node)
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
     operands, to_undo = None, tuple[str, ...]()
@@ -89,7 +82,7 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
 
 
 def _intend_return(run: Run, target: ChosenTarget) -> None:
-    """Write down, with the injector's own intent, that the node is to be given back: its quarantine is our doing."""
+    """Record, with the injector's own intent, that the node must be given back: its quarantine is our doing."""
     run.intend(
         id=f"quarantine-{target.index}" if target.index else "quarantine",
         act="let the detector quarantine the node",

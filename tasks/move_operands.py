@@ -1,4 +1,4 @@
-"""Send the GPU operator's operands off a node before its GPU is reset or removed, and bring them back after that."""
+"""Send the GPU operator's operands off a node before its GPU is reset or removed, and bring them back afterwards."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gameday.run.targets import ChosenTarget
 from gameday.values.results import Cleanliness
 
 GONE_WITHIN = timedelta(seconds=120)
-"""Their grace period is the default of 30 s, and the DaemonSet controller may be behind."""
+"""Time for them to go: their grace period is the default of 30 s, and the DaemonSet controller may be behind."""
 
 
 def require_operands_to_return(run: Run, node: str) -> None:
-    """Check that the taints of a followed node, those of others too, let its operands return.
+    """Check that the taints of a followed node, including those of others, let its operands return.
 
     Raises:
-        StepFailedError: One does not, which its hint mends; or somebody else has sent an operand away.
+        StepFailedError: A taint does not, and the hint says how to change that; or somebody else sent an operand away.
     """
     now = run.nodes.now(node)
     try:
@@ -41,10 +41,10 @@ def send_operands_away(run: Run, target: ChosenTarget, name: str, work: timedelt
         run: The run.
         target: The node.
         name: Name of the entry in the ledger.
-        work: The time that repair or injection may then take.
+        work: Time that the repair or injection may then take.
 
     Returns:
-        The entry whose undo brings them back; None where the operator has none on this node.
+        The entry that brings them back when it is undone; None if the operator has none on this node.
 
     Raises:
         StepFailedError: Somebody else has sent one away, or a pod stays.
@@ -73,7 +73,7 @@ def send_operands_away(run: Run, target: ChosenTarget, name: str, work: timedelt
 
 
 def bring_operands_back(run: Run, result: StepResult, target: ChosenTarget, entry: Entry) -> None:
-    """Bring the operands back, and wait until all are Ready again and the node offers its GPUs as before."""
+    """Bring the operands back; wait until all are Ready and the node offers its GPUs as before."""
     assert isinstance(entry.undo, BringBackOperands)
     node, labels = target.node, entry.undo.labels
     if run.undo(entry) is not Cleanliness.CLEAN:

@@ -1,6 +1,6 @@
-"""The outcome of a flow run on its page in Prefect, whose states have Prefect's own names: in words, and as tags.
+"""The outcome of a flow run on its page in Prefect, as text and as tags: Prefect's states have names of their own.
 
-Prefect's automations match the words, since the tags of an event are those that its flow run had minutes ago (3.8,
+Prefect's automations match the text, because an event has the tags that its flow run had minutes ago (3.8,
 PREFECT_API_EVENTS_RELATED_RESOURCE_CACHE_TTL). Pages filter by tags.
 """
 
@@ -17,12 +17,12 @@ _CLUSTERS = {f"cluster:{one}": one for one in Cleanliness}
 
 
 def verdict(outcome: RunOutcome, cluster: Cleanliness, why: str) -> str:
-    """Return the sentence of a state's message, such as "Passed, cluster clean. All 14 expectations held."."""
+    """Return a state's message, such as "Passed, cluster clean. All 14 expectations held."."""
     return f"{outcome.capitalize()}, cluster {cluster}. {why}"
 
 
 def begins_with(outcome: RunOutcome) -> str:
-    """Return the pattern of Prefect's automations that matches the verdicts with this outcome."""
+    """Return the pattern for Prefect's automations that matches messages with this outcome."""
     return f"{outcome.capitalize()}, cluster *"
 
 
@@ -32,7 +32,7 @@ def with_outcome(tags: Collection[str], outcome: RunOutcome, cluster: Cleanlines
 
 
 def code_of(tags: Collection[str]) -> ExitCode | None:
-    """Return the exit code that a flow run's tags stand for; None for a flow run that was not judged."""
+    """Return the exit code that a flow run's tags stand for, or None if it was not judged."""
     outcome = next((_OUTCOMES[tag] for tag in tags if tag in _OUTCOMES), None)
     cluster = next((_CLUSTERS[tag] for tag in tags if tag in _CLUSTERS), None)
     return ExitCode(exit_code(outcome, cluster)) if outcome and cluster else None

@@ -18,7 +18,7 @@ from gameday.tasks.publish import copy_out
 
 @step_task(name="render")
 def render_incident(folder: Path, publish_to: str | None) -> PostMortem:
-    """Render an incident's folder, and publish it where asked.
+    """Render an incident's folder, and publish it if asked.
 
     Args:
         folder: The incident's own folder.

@@ -1,6 +1,6 @@
 """Publish a finished run: copy its report, send its trace, notify people. Nothing here changes an outcome.
 
-A failure is logged and passed over: a chat that is down is no reason to call a passed game-day failed.
+A failure is logged and skipped: a chat that is down is no reason to call a passed game-day failed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OUTSIDE_PREFECT.addHandler(logging.NullHandler())
 
 
 def warn(text: str, *values: object) -> None:
-    """Log a warning, also where no flow runs: a hook and the command line publish too."""
+    """Log a warning, even if no flow runs: a hook and the command line publish, too."""
     try:
         get_run_logger().warning(text, *values)
     except MissingContextError:
@@ -56,14 +56,14 @@ def publish_run(profile: ClusterProfile, folder: Path) -> None:
 
 
 def safe_words(error: Exception, folder: Path) -> str:
-    """Return what a disk says that takes nothing more; of any other error, whose text may hold a secret, its name."""
+    """Return a full disk's message; for any other error, which may contain a secret, only its name."""
     if isinstance(error, OSError) and error.errno in NO_PLACE:
         return not_written(error, folder)
     return type(error).__name__
 
 
 def publish_folder(profile: ClusterProfile, folder: Path) -> None:
-    """Publish any rendered run's folder as `publish_run` does; an error of Prefect's client passes through."""
+    """Publish any rendered run's folder as `publish_run` does; an error of Prefect's client is raised."""
     link = (folder / "report.html").resolve().as_uri()
     if profile.publish_to:
         link = copy_out(folder, profile.publish_to, "report.html") or link
@@ -87,7 +87,7 @@ def copy_out(folder: Path, url: str, page: str) -> str | None:
         page: Name of the page in the folder.
 
     Returns:
-        The copied page's URL; None where it could not be copied.
+        The copied page's URL; None if it could not be copied.
     """
     try:
         link = f"{publish(folder, url)}/{page}"

@@ -1,6 +1,6 @@
 """Step 6: prove the node good; only then remove taint and cordon, so that it takes work again.
 
-Of a node that the cluster repaired and gave back itself, QA only reads, and no taint is touched.
+On a node that the cluster repaired and gave back itself, QA only reads, and touches no taint.
 """
 
 from __future__ import annotations
@@ -19,30 +19,28 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import judged_step
-from gameday.tasks.api_canary import judge_after_fault
-from gameday.tasks.canary import measure_after_fault
-from gameday.tasks.job_recovery import await_job
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.return_to_service import check_takes_work, intend_return, void_return
 from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeRole, Taint
 from gameday.values.results import Cleanliness, Step
 
-# A controller that re-taints does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
+# A controller that taints again does so within its own loop; Konduktor's is 5 s (docs/sources.md, Konduktor), ours
 # reacts to new lines only. Medik8s lost such a race (https://github.com/medik8s/self-node-remediation/pull/30).
 _STAYS_CLEAN_FOR = timedelta(seconds=2)
 
 
 @judged_step("qa node")
 def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
-    """Prove each node good, return it, and see a GPU pod run there; one that fails stays out of service.
+    """Prove each node good, return it, and see a GPU pod run there; a node that fails stays out of service.
 
     Raises:
         StopRunError: The run was stopped, or a server that the step needs does not answer.
     """
     with step(run, Step.QA_NODE, run.plan.qa.longest) as result:
         for repair in repairs:
-            judge_after_fault(run, result, repair.target)
-            if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+            happen(Moment.QA_BEGINS, run, result, repair.target)
+            if run.plan.fault.runs_on is not NodeRole.GPU:
                 continue
             target, why = repair.target, repair.left_out_because
             if why and repair.cluster_repairs:
@@ -57,12 +55,12 @@ def qa_node(run: Run, repairs: Sequence[Repair]) -> None:
                     check_takes_work(run, result, target, existing_uids, in_service=True)
                 elif _return(run, result, target):
                     _await_alerts_of_quarantine(run, result, target.node, [one.target.node for one in repairs])
-        await_job(run, result)
+        happen(Moment.RETURNED, run, result)
         note_nodes_after(run, [repair.target.node for repair in repairs])
 
 
 def _leave_out(run: Run, result: StepResult, node: str, why: str) -> None:
-    """Leave out QA of a node that the cluster repairs; a plan that keeps it out of service asks for none."""
+    """Leave out QA of a node that the cluster repairs; a plan that keeps it out of service wants none."""
     run.note(QaLeftOut(node=node, why=why))
     if run.plan.recover.gives_node_back:
         result.mark_unknown(f"QA of {node} is left out: {why}")
@@ -77,7 +75,8 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
         run.note(QaChecked(node=target.node, **check.model_dump()))
     run.undo(entry)
     failed = [f"{c.check}{'' if c.gpu is None else f' of GPU {c.gpu}'}" for c in checked if not c.ok]
-    failed += [measured.check for measured in measure_after_fault(run, target) if not measured.ok]
+    further = [check for checks in happen(Moment.QA_CHECKS, run, target) for check in checks]
+    failed += [check.check for check in further if not check.ok]
     if outcome.ok and checked and not failed:
         return True
     why = f"QA of {target.node} failed: {', '.join(failed[:5]) or outcome.error or 'no results'}"
@@ -88,7 +87,7 @@ def _passes(run: Run, result: StepResult, target: ChosenTarget) -> bool:
 
 
 def _return(run: Run, result: StepResult, target: ChosenTarget) -> bool:
-    """Take the quarantine off and check that the node works; return whether it is off."""
+    """Take the quarantine off and check that the node works; return True if it is off."""
     tainted = run.nodes.now(target.node)
     existing_uids = frozenset(pod.uid for pod in run.nodes.gpu_pods_on(target.node))
     for quarantine in run.ledger.quarantines_of(target.node):

@@ -13,8 +13,8 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget, pool_labels
 
-# The scheduler decides about a new pod within this, on a cluster that schedules at all; one that lost its API server
-# comes back to it after client-go's longest back-off, 30 s with jitter on top.
+# Time in which a working scheduler decides about a new pod; one that lost its API server comes back to it after
+# client-go's longest back-off, 30 s with jitter on top.
 _SCHEDULING_TIMEOUT = timedelta(seconds=60)
 
 
@@ -118,7 +118,7 @@ def _check_resubmitted_job(run: Run, result: StepResult, entry: Entry, broken: C
 
 
 def _why_not_running(run: Run, job: str, pool: dict[str, str], broken: Collection[str]) -> tuple[bool | None, str]:
-    """Return False and why the job ran nowhere; None where no other node could have taken it."""
+    """Return False and why the job ran nowhere; None if no other node could have taken it."""
     messages = [pod.why_not_running for pod in run.pods.present() if pod.owner_job == job and pod.why_not_running]
     why = messages[0] if messages else "no pod of it was seen"
     if f"Insufficient {GPU_RESOURCE}" in why:

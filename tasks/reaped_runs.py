@@ -27,7 +27,7 @@ from gameday.values.results import Cleanliness
 def report_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> list[str]:
     """Write what a reap changed into each dead run's history, then render, publish and notify as runs do.
 
-    A failure is logged and passed over.
+    A failure is logged and skipped.
 
     Args:
         profile: The cluster's profile.
@@ -35,12 +35,12 @@ def report_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) ->
         reports: Folder of the runs' own folders.
 
     Returns:
-        The runs whose histories are not in this folder.
+        The runs with no history in this folder.
     """
     elsewhere = []
     for run_id in result.changed:
         folder = folder_of_run(reports, run_id)
-        if (folder / ARMS_FILE).is_file():  # the comparison's own ledger, which has the lab's settings
+        if (folder / ARMS_FILE).is_file():  # the comparison's own ledger, for the lab's settings
             _publish_again(profile, folder)
             continue
         try:
@@ -72,7 +72,7 @@ def _render_again(profile: ClusterProfile, folder: Path) -> None:
         if rendered.run.started:
             settle_flow_run(rendered.run.started.flow_run_id, rendered.result)
         publish_folder(profile, folder)
-    except Exception as error:  # one run's folder must not cost the others theirs; the text may hold a secret
+    except Exception as error:  # one run's folder must not cost the others theirs; the text may contain a secret
         warn("the report of run %s could not be rendered again: %s", folder.name, safe_words(error, folder))
     if (folder.parent / ARMS_FILE).is_file():
         _publish_again(profile, folder.parent)
@@ -87,7 +87,7 @@ def _publish_again(profile: ClusterProfile, comparison: Path) -> None:
 
 
 def notify_reaped(profile: ClusterProfile, result: ReapResult, reports: Path) -> None:
-    """Report as `report_reaped` does, and notify people about the runs whose histories are not in this folder."""
+    """Report as `report_reaped` does, and notify people about the runs with no history in this folder."""
     for run_id in report_reaped(profile, result, reports):
         changed = result.changed[run_id]
         states = {one.cleanliness for one in changed}

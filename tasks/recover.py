@@ -14,10 +14,9 @@ from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
 from gameday.observe.alerts import await_resolved
-from gameday.observe.device_taints import await_device_taints_gone
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.nvml import end_samplers
-from gameday.observe.signals import await_cleared
+from gameday.observe.signals import await_ends
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import AGENT_START_TIMEOUT, agent_act, inject_fault, intent_id, run_agent
 from gameday.run.drain import pods_to_drain
@@ -27,9 +26,8 @@ from gameday.run.steps import StepResult, step
 from gameday.run.targets import ChosenTarget
 from gameday.tasks import judged_step
 from gameday.tasks.await_repair import await_cluster_repairs, is_back
+from gameday.tasks.moments import Moment, happen
 from gameday.tasks.move_operands import bring_operands_back, require_operands_to_return, send_operands_away
-from gameday.tasks.probes import await_probes_back
-from gameday.tasks.restart_api_servers import restart_with_load_gone
 from gameday.tasks.return_to_service import intend_qa_and_return
 from gameday.values.alert_families import fires_until_returned
 from gameday.values.nodes import NodeSnapshot
@@ -61,16 +59,15 @@ def recover(run: Run, faults: Sequence[InjectedFault]) -> tuple[Repair, ...]:
             _await_nodes_that_went_down(run, targets)
             _take_out_faults(run, result, targets)
             end_samplers(run)
-            restart_with_load_gone(run)
+            happen(Moment.FAULT_IS_OUT, run)
             repairs, back = tuple(_remediate(run, result, target) for target in targets), targets
         for target in back:
             for expected in run.plan.expect.alerts:
                 if recovery.is_hands_off or not fires_until_returned(expected.name):
                     await_resolved(run, result, expected, target.node, [other.node for other in targets])
             if run.nodes.now(target.node):
-                await_cleared(run, result, target)
-                await_device_taints_gone(run, result, target.node)
-        await_probes_back(run, result)
+                await_ends(run, result, target.node)
+        happen(Moment.RECOVERED, run, result)
         return repairs
 
 
@@ -88,7 +85,7 @@ def _take_out_faults(run: Run, result: StepResult, targets: Sequence[ChosenTarge
 
 
 def _send_operands_away(run: Run, result: StepResult, target: ChosenTarget) -> Entry | None:
-    """Send away the operands that keep the fault from being taken out; if they stay, the undo is tried all the same."""
+    """Send away the operands that keep the fault from being undone; if they stay, the undo is tried anyway."""
     try:
         return send_operands_away(run, target, "operands-undo", AGENT_START_TIMEOUT)
     except StepFailedError as error:
@@ -97,7 +94,7 @@ def _send_operands_away(run: Run, result: StepResult, target: ChosenTarget) -> E
 
 
 def _await_nodes_that_went_down(run: Run, targets: Sequence[ChosenTarget]) -> None:
-    """Wait for nodes that their fault takes down: before they are back no agent there can undo it."""
+    """Wait for nodes that their fault takes down: no agent there can undo it before they are back."""
     if not takes_node_down(run.plan.fault):
         return
     for target in targets:
@@ -109,9 +106,9 @@ def _is_ready(run: Run, target: ChosenTarget) -> bool | None:
 
 
 def _has_its_gpus(run: Run, target: ChosenTarget, now: NodeSnapshot | None) -> bool:
-    """Return True where the node is Ready with all GPUs that it offered before.
+    """Return True if the node is Ready with all GPUs that it offered before.
 
-    Its device plugin is back later than its kubelet. GPUs that only a person brings back are not waited for.
+    Its device plugin is back later than its kubelet. GPUs that only a person brings back are not awaited.
     """
     falls = run.plan.expect.allocatable_falls
     if now is None or now.conditions.get("Ready") != "True":
@@ -169,7 +166,7 @@ def _repair_with_agent(
 
 
 def _leave_out(run: Run, result: StepResult, target: ChosenTarget, why: str, seconds: float) -> Repair:
-    """Leave the repair out because it would kill a pod that is still there; the node stays out of service."""
+    """Leave the repair out, because it would kill a pod that is still there; the node stays out of service."""
     action = run.plan.recover.remediation
     run.note(Remediated(node=target.node, action=action, ok=False, detail=why, seconds=seconds))
     result.mark_broken(f"{action} of {target.node} was left out: {why}")
@@ -177,7 +174,7 @@ def _leave_out(run: Run, result: StepResult, target: ChosenTarget, why: str, sec
 
 
 def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
-    """Inject the plan's second fault, where it has one, and return its entry, whether or not it went in."""
+    """Inject the plan's second fault, if it has one, and return its entry, even if the fault did not go in."""
     fault = run.plan.recover.fault_during
     if fault is None:
         return None
@@ -203,7 +200,7 @@ def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
 
 
 def _check_held_to_the_end(run: Run, second: Entry) -> None:
-    """Note where the second fault ended by itself and disturbed only a part of the repair."""
+    """Note whether the second fault ended by itself, so that it disturbed only part of the repair."""
     assert isinstance(second.undo, TakeOutFault)
     pod = run.pods.seen(second.undo.pod)
     if pod is None or pod.ended:
@@ -214,13 +211,13 @@ def _check_held_to_the_end(run: Run, second: Entry) -> None:
 
 
 def _drain(run: Run, node: str) -> list[str]:
-    """Cordon the node, and evict through the eviction API, so that PodDisruptionBudgets are asked.
+    """Cordon the node, and evict through the eviction API, so that PodDisruptionBudgets are respected.
 
-    A node that no detector tainted would otherwise get its pods back immediately.
+    Without the cordon, a node that no detector tainted would get its pods back immediately.
 
     Returns:
-        The pods that have not left, as `namespace/name`: after the longest grace period of one of them, or at the end
-        of the recovery's own time.
+        The pods that have not left, as `namespace/name`: after the longest of their grace periods, or at the end of the
+        recovery's own time.
     """
     _cordon(run, node)
     longest = timedelta(seconds=max((pod.grace_s for pod in pods_to_drain(run, node)), default=0))
@@ -240,7 +237,7 @@ def _drain(run: Run, node: str) -> list[str]:
 
 
 def _cordon(run: Run, node: str) -> None:
-    """Cordon a node that is not cordoned yet; the ledger records first that the cordon is ours to lift."""
+    """Cordon a node that is not cordoned yet; before that, the ledger records that the cordon is ours to lift."""
     now = run.nodes.now(node)
     if now and now.unschedulable:
         return
@@ -250,7 +247,7 @@ def _cordon(run: Run, node: str) -> None:
 
 
 def _await_reboot(run: Run, target: ChosenTarget) -> tuple[bool, str]:
-    """Wait for the node to be back from a reboot; return whether it is, and the boot ids or what is missing."""
+    """Wait for the node to come back from a reboot; return True if it did, with the boot ids or what is missing."""
     node, boot_before = target.node, target.before.boot_id
 
     def new_boot_id() -> str | None:

@@ -15,10 +15,10 @@ def _carry_out(work: EpisodeWork, step: Step) -> str:
 
 
 def remediate(work: EpisodeWork, step: Step) -> str:
-    """Carry out a step as a task run of its own name; return how it went, in words.
+    """Carry out a step as a task run of its own name; return in words how it went.
 
     Raises:
-        LeaseLostError: Another process may work on the episode by now.
+        LeaseLostError: Another process may be working on the episode.
         KubernetesError: The API server refuses or does not answer.
     """
     done: str = _carry_out.with_options(name=describe(step))(work, step)

@@ -1,4 +1,4 @@
-"""Render the report from the run's folder, whatever happened, and link it in the Prefect UI."""
+"""Render the report from the run's folder, however the run ended, and link it in the Prefect UI."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gameday.tasks.artifacts import served_url, show_markdown
 
 @step_task(name="report")
 def report(record: RunRecord) -> RunResult:
-    """Render report.html, leave the form for people's notes beside it, and show the run in short in Prefect.
+    """Render report.html, leave the form for people's notes beside it, and show a summary of the run in Prefect.
 
     If the folder cannot be written, or drawing fails by a bug of ours, the result comes from the history in memory:
     neither must hide a dirty cluster.
     """
-    if not record.journal.is_whole:  # what is on the disk would call it killed
+    if not record.journal.is_whole:  # the disk's version would call it killed
         result = _result_in_memory(
             record, "There is no report: the history on the disk stops before its end.", Frames()
         )

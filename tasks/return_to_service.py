@@ -1,4 +1,4 @@
-"""Step 6 checks that a returned node runs a GPU pod; the intents of that pod and of QA's are written here as well."""
+"""Step 6 checks that a returned node runs a GPU pod; the intents of that pod and of QA's pod are written here, too."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 from gameday.values.results import Cleanliness
 
-# A GPU pod runs within this on a node that takes work. Our own choice of patience.
+# Time for a GPU pod to run on a node that takes work. Our own choice.
 _RETURN_TIMEOUT = timedelta(seconds=60)
 
 
 def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -> None:
     """Write the intents of QA's pod and of the return pod, together with the next intent.
 
-    An undo of a pod that was never created finds nothing to delete.
+    Undoing a pod that was never created finds nothing to delete.
 
     Args:
         run: The run.
@@ -39,7 +39,7 @@ def intend_qa_and_return(run: Run, target: ChosenTarget, *, repair: timedelta) -
 def intend_return(
     run: Run, target: ChosenTarget, duration: timedelta = _RETURN_TIMEOUT, *, defer_write: bool = False
 ) -> Entry:
-    """Write the intent of the return pod; return its entry where it was written before."""
+    """Write the intent of the return pod and return its entry, or the existing one."""
     name = run.record.object_name("return", target.index)
     act, undo = f"create canary pod {name}", DeletePod(pod=name)
     return run.intend(f"return-{target.index}", act, undo, target.node, duration, defer_write=defer_write)
@@ -57,9 +57,9 @@ def check_takes_work(
 ) -> None:
     """Check that a returned node runs a GPU pod.
 
-    The pod is a new one, not the canary that was kept off, which may sit in the scheduler's back-off for 10 s. Where
-    other pods took the GPUs first, they prove the same. Where the pods of before hold every GPU, as the scheduler
-    confirms, a node that never was out of service is at work; of a node that came back nothing is proved.
+    The pod is a new one, because the canary that was kept off may be in the scheduler's back-off for 10 s. If other
+    pods took the GPUs first, they prove the same. If earlier pods hold every GPU, as the scheduler confirms, a node
+    that was never out of service is at work; for a node that came back this proves nothing.
 
     Args:
         run: The run.
@@ -107,7 +107,7 @@ def check_takes_work(
 
 
 def _is_only_full(run: Run, target: ChosenTarget, name: str) -> bool:
-    """Return True where the scheduler lacks nothing but room, and pods hold all GPUs that the node had before."""
+    """Return True if the scheduler lacks nothing but room, and pods hold all GPUs that the node had before."""
     pod, now = run.pods.seen(name), run.nodes.now(target.node)
     refused = (pod.unschedulable if pod else None) or ""
     offered = now is not None and now.allocatable_gpus == target.before.allocatable_gpus

@@ -1,4 +1,4 @@
-"""The GPU pods that ran on a target right before the fault, and what step 4 judges of their fate."""
+"""The GPU pods that ran on a target right before the fault, and how step 4 judges what happened to them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _END_MARGIN = timedelta(seconds=10)
 
 
 def pods_before_fault(run: Run, target: ChosenTarget) -> tuple[GpuPod, ...]:
-    """Return the GPU pods on a target now, without those that are ending already."""
+    """Return the GPU pods on a target now, without those that are already ending."""
     now = run.nodes.gpu_pods_on(target.node)
     return tuple(pod for pod in now if pod.run != run.id and not pod.terminating)
 
 
 def note_running_pods(run: Run, fault: InjectedFault) -> None:
-    """Note the fates of the pods that ran before the fault; evicted ones get their grace periods to end."""
+    """Note the fates of the pods that ran before the fault. Evicted pods get their grace periods to end."""
     wanted, ran, node = run.plan.expect.workloads.running_pods, fault.pods_before, fault.node
     pod_states = run.nodes.pod_states
     if wanted == "evicted" and ran:
@@ -49,7 +49,7 @@ def note_running_pods(run: Run, fault: InjectedFault) -> None:
 
 
 def _as_wanted(fate: PodFate, wanted: str) -> bool | None:
-    """Return True where the fate is the wanted one; None for a pod that ended by itself before it could be evicted."""
+    """Return True if the fate is the wanted one; None for a pod that ended by itself before it could be evicted."""
     if wanted == "kept":
         return fate.is_kept or fate.ended_by_itself
     return None if fate.ended_by_itself else fate.has_left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,21 +17,30 @@ from gameday.checks import run as checks
 from gameday.checks.verdict import Status
 from gameday.detectors import load as detectors
 from gameday.errors import DocumentError
+from gameday.expect.registry import found_expectations
 from gameday.faults import registry as faults
 from gameday.guard import check as guard_check
 from gameday.guard import registry as guardrails
 from gameday.guard.observation import Observation
 from gameday.history.frames import Frames
 from gameday.history.journal import History
+from gameday.plan.expectations import every_expectation
+from gameday.plan.load import parse_plan
+from gameday.plan.models import Plan
 from gameday.plugins import Group, find
 from gameday.report import figure
 from gameday.report.figure import Figure
+from gameday.tasks import moments
 from tests.guard.observations import FakeRun, node, plan, profile
+from tests.support.plans import QUICK, changed
 
 # The package's attribute of this name is the function.
 render = import_module("gameday.report.render")
 CACHES = (
     plugins._installed,
+    found_expectations,
+    every_expectation,
+    moments._acts,
     faults.found_faults,
     checks._found,
     guardrails.guardrails,
@@ -41,7 +51,7 @@ CACHES = (
 FAULT = """
 from typing import ClassVar, Literal
 from gameday.faults.base import Evidence, Fault, Layer
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 class P(FaultParameters):
     type: Literal["{name}"] = "{name}"
@@ -221,6 +231,50 @@ def test_a_figure_of_another_package_is_asked_for(site: Site) -> None:
     site.install(Group.FIGURES, "acme.power", {"acme/power.py": FIGURE})
     found = figure.figures_of(None, History(()), None)  # type: ignore[arg-type]
     assert Figure(name="power drawn", unit="kWh", value=1.5) in found.figures
+
+
+EXPECTATION = """
+from typing import ClassVar
+from gameday.documents.fields import Bound
+from gameday.expect.base import Expectation, PodSignal
+class ExpectedDisruption(PodSignal):
+    check: ClassVar = "pod-disrupted"
+    within: Bound
+class Disruption(Expectation):
+    {key}: ExpectedDisruption | None = None
+"""
+
+
+def quick_plan(key: str) -> Plan:
+    text = json.dumps(changed(QUICK, f"expect.{key}", {"within": "5s"}))
+    return parse_plan(text.encode(), "quick.yaml", faults.parameter_models()).plan
+
+
+def test_an_expectation_of_another_package_is_a_key_of_a_plan(site: Site) -> None:
+    site.install(Group.EXPECTATIONS, "acme.disruption", {"acme/disruption.py": EXPECTATION.format(key="disruption")})
+    assert quick_plan("disruption").expect.signals_awaited()[-1].check == "pod-disrupted"
+    with pytest.raises(DocumentError, match=r"suggestion: did you mean `disruption`\?"):
+        quick_plan("disrupton")
+
+
+def test_its_module_acts_at_the_moments_that_it_names(site: Site) -> None:
+    source = EXPECTATION.format(key="disruption") + "def contained(run, result):\n    result.append(run)\n"
+    site.install(Group.EXPECTATIONS, "acme.disruption", {"acme/disruption.py": source})
+    (act,) = [one for one in moments._acts()[moments.Moment.CONTAINED] if one.__module__ == "acme.disruption"]
+    act("run", seen := [])
+    assert seen == ["run"]
+
+
+def test_without_its_package_a_key_is_refused(site: Site) -> None:
+    with pytest.raises(DocumentError, match=r"expect\.disruption: this key is not known here"):
+        quick_plan("disruption")
+
+
+def test_a_key_of_ours_stays_ours(site: Site) -> None:
+    site.install(Group.EXPECTATIONS, "acme.taints", {"acme/taints.py": EXPECTATION.format(key="taints")})
+    (broken,) = found_expectations().broken
+    assert "'taints' is defined twice: in gameday.expect.taints and in acme.taints" in broken.why
+    assert quick_plan("resource_health").expect.taints
 
 
 PROFILE = """

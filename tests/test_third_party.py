@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from gameday.checks.run import run_checks
 from gameday.detectors.load import load_detector
+from gameday.expect.registry import found_expectations
 from gameday.faults.registry import found_faults, known_faults
 from gameday.guard.registry import guardrails
 from gameday.history.frames import Frames
@@ -38,6 +39,7 @@ print(json.dumps({
     "fault": known_faults()["devkmsg_off"].summary,
     "fault's package": found_faults().packages,
     "remediation": found_remediations().packages,
+    "expectation": found_expectations().packages,
     "check": [v.check for v in run_checks(run.plan, run.history, Frames())],
     "guardrail": [one.name for one in guardrails()],
     "detector": load_detector("acme-watch").title,
@@ -85,6 +87,7 @@ def test_each_part_is_seen(installed: dict[str, str], tmp_path: Path) -> None:
     assert found["fault"] == "Mutes everybody who writes to /dev/kmsg"
     assert found["fault's package"] == {"devkmsg_off": "acme-gameday 1.0"}
     assert found["remediation"] == {"pci-rescan": "acme-gameday 1.0"}
+    assert found["expectation"] == {"disruption": "acme-gameday 1.0"}
     assert "acme-severity" in found["check"]
     assert "weekend" in found["guardrail"]
     assert found["detector"] == "Acme's watch, which reads kernel logs"
@@ -93,10 +96,11 @@ def test_each_part_is_seen(installed: dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_validate_takes_a_plan_with_the_fault_the_remediation_and_the_detector(
+def test_validate_takes_a_plan_with_the_fault_the_expectation_the_remediation_and_the_detector(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     shipped = (EXAMPLE / "devkmsg-off.yaml").read_text(encoding="utf-8")
+    shipped = shipped.replace("expect:\n", "expect:\n  disruption: {within: 5s}\n")
     plan = tmp_path / "devkmsg-off.yaml"
     plan.write_text(
         shipped.replace("remediation: none", "remediation: pci-rescan") + "detector: acme-watch\n", encoding="utf-8"
@@ -115,9 +119,10 @@ def test_without_the_package_the_same_plan_is_refused_with_what_is_known() -> No
 
 
 @pytest.mark.slow
-def test_the_schema_for_editors_has_the_fault(installed: dict[str, str]) -> None:
+def test_the_schema_for_editors_has_the_fault_and_the_expectation(installed: dict[str, str]) -> None:
     ended = run(installed, "-m", "gameday.cli", "schema")
     assert '"devkmsg_off"' in ended.stdout
+    assert '"ExpectedDisruption"' in ended.stdout
 
 
 @pytest.mark.slow

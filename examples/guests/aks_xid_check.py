@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def when(stamp: str, now: datetime) -> datetime:
-    """Return a stamp's time. It has no year: one that would lie ahead is of the year before."""
+    """Return a stamp's time. A stamp has no year: if it would be in the future, it is from the year before."""
     at = datetime.strptime(f"{now.year} {stamp}", "%Y %b %d %H:%M:%S").astimezone()
     return at if at <= now + timedelta(days=1) else at.replace(year=at.year - 1)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Copy a node's kernel log into several pipes, for a detector whose parts each open it: SOURCE COPY...
+"""Copy a node's kernel log into several pipes, for a detector with parts that each open it: SOURCE COPY...
 
-One read is one record, as of /dev/kmsg, and so is one write: the copies are pipes in packet mode (O_DIRECT).
+One read is one record, as with /dev/kmsg, and so is one write: the copies are pipes in packet mode (O_DIRECT).
 """
 
 import fcntl
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def made(copy: Path) -> int:
-    """Make a pipe and open it, for reading too: nobody else may have opened it yet."""
+    """Make a pipe and open it, for reading too, because nobody else may have opened it yet."""
     copy.unlink(missing_ok=True)
     os.mkfifo(copy, 0o600)
     pipe = os.open(copy, os.O_RDWR)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Print a node's kernel log in the journal's export format, for systemd-journal-remote: KMSG.
 
-Like journald, it takes the first word of a line that a user wrote for an identifier where the word ends in a colon, and
-cuts it off (docs/sources.md, Who reads which line).
+Like journald, it takes the first word of a user's line for an identifier if the word ends in a colon, and cuts it off
+(docs/sources.md, Who reads which line).
 """
 
 import re

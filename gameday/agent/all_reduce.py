@@ -34,7 +34,7 @@ from gameday.agent.ring import Done, Ring, Rounds
 from gameday.agent.task import AgentResult, AllReduceNote, AllReduceTask
 from gameday.errors import HostError, LinkError
 from gameday.host.base import Host, Listener
-from gameday.plan.canary import Backend
+from gameday.values.measures import Backend
 from gameday.values.results import Cleanliness
 
 _LATENCY_ROUNDS = 10

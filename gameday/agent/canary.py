@@ -15,7 +15,7 @@ from gameday.errors import HostError
 from gameday.faults.network import query
 from gameday.faults.numa import NumaParameters, alignment
 from gameday.host.base import CopyToGpu, Host, ProbeMemory, ProgramResult
-from gameday.plan.canary import Measure
+from gameday.values.measures import Measure
 from gameday.values.memory import MemoryBlocks
 from gameday.values.results import Cleanliness
 

@@ -16,7 +16,7 @@ from gameday.errors import HostError
 from gameday.faults.base import Fault
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.results import Cleanliness
 
 _PAUSES_S = (0.2, 1.0)

@@ -18,8 +18,8 @@ from gameday.agent.task import (
 )
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
-from gameday.plan.canary import Backend, Measure
 from gameday.remediations.registry import remediation_for
+from gameday.values.measures import Backend, Measure
 
 _PINGS = PodSecurity(
     host_pid=True,

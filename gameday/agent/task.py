@@ -14,9 +14,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from gameday.faults.dcgm_engines import EnginesSeen
 from gameday.host.base import GpuSample, GpuUser
-from gameday.plan.canary import HCA_NAME, INTERFACE_NAME, Backend, Measure
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
 from gameday.values.api_requests import ApiCanarySample
+from gameday.values.measures import HCA_NAME, INTERFACE_NAME, Backend, Measure
 from gameday.values.memory import MemoryBlocks
 from gameday.values.results import Cleanliness
 

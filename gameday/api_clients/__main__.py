@@ -1,7 +1,7 @@
 """`python -m gameday.api_clients`: a process with some clients of a storm.
 
 The first line on standard input is a ClientsOrder; the clients begin at the second line. When standard input ends, the
-agent is dead or ends the storm: the clients then end in mid-request. Every line on standard output is a ClientsLine.
+agent has died or ends the storm, and the clients end in mid-request. Every line on standard output is a ClientsLine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     ]
     for thread in threads:
         thread.start()
-    # A daemon: it would otherwise keep a process alive whose clients are done.
+    # A daemon thread: otherwise it would keep the process alive after its clients are done.
     threading.Thread(target=_end_with_standard_input, args=(clients,), daemon=True).start()
     for thread in threads:
         thread.join()
@@ -41,12 +41,12 @@ def main() -> int:
 
 
 def start_after_s(client: int, over_s: float) -> float:
-    """Return the seconds after which a client begins: at random within a time, and the same in every run."""
+    """Return the seconds after which a client begins: random within a time, but the same in every run."""
     return random.Random(client).uniform(0, over_s)  # noqa: S311 - jitter, and no secret
 
 
 def own_cost() -> OwnCost:
-    """Return what this process has cost up to now."""
+    """Return the cost of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     # Linux gives the most resident memory in KiB (man 2 getrusage).
     return OwnCost(cpu_seconds=round(used.ru_utime + used.ru_stime, 3), rss_bytes=used.ru_maxrss * 1024)

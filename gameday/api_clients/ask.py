@@ -1,4 +1,4 @@
-"""A request of the agent itself, which is no part of a measurement: it is sent until the server answers."""
+"""A request of the agent itself, which is not measured: it is sent until the server answers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import httpx
 
 RESTART_S = 30.0
-"""About the time that an API server takes to restart."""
+"""About the time in which an API server restarts."""
 _PAUSE_S = 0.5
 _TOO_MANY = 429
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer; `size` is the bytes of its body, whether they were kept or not."""
+    """An answer; `size` is the bytes of its body, even if that was not kept."""
 
     status: int
     body: bytes
@@ -45,17 +45,17 @@ async def ask(
     keep: bool = False,
     within_s: float = RESTART_S,
 ) -> Answered:
-    """Send a request, again and again while the server is away or asks to wait. Every one of them may be sent twice.
+    """Send a request, again and again while the server is away or asks to wait. So it may arrive twice.
 
     Args:
         http: The connection.
         method: The HTTP verb.
         path: The URL's path.
         params: The query.
-        headers: Headers beside the connection's own.
+        headers: Further headers.
         content: The body, as JSON.
-        fine: Statuses that are as good as a 2xx.
-        keep: Keep the answer's body; it is counted and dropped otherwise.
+        fine: Statuses that count like a 2xx.
+        keep: Keep the answer's body; otherwise it is counted and dropped.
         within_s: Seconds after which no further request is sent.
 
     Raises:

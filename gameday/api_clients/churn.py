@@ -1,6 +1,6 @@
-"""The ordinary life of a busy cluster, made by one process: writes at a steady rate, open watches, a LIST now and then.
+"""The ordinary life of a busy cluster, made by one process: steady writes, open watches, and now and then a LIST.
 
-One thread with an event loop does it all: at 50 writes a second and ten watches it takes a tenth of a core.
+One thread with an event loop does it all; 50 writes a second and ten watches take a tenth of a core.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _WRITER, _LISTER = 0, 1
 
 @dataclass(frozen=True)
 class ChurnOrder:
-    """The load: what there is, and how often what is done to it."""
+    """The load: the number of objects, and how often they are written."""
 
     server: ApiServer
     resource: str
     load: str
-    """Value of the objects' label, and the start of their names."""
+    """Value of the objects' label, and the beginning of their names."""
     objects: int
     """Objects that stay, and are updated in turn."""
     object_size: int
@@ -47,7 +47,7 @@ class ChurnOrder:
 
 
 class Churn:
-    """A load that has been started, and goes on until its end is asked for."""
+    """A load that has been started, and runs until its `end`."""
 
     def __init__(self, order: ChurnOrder) -> None:
         self._order = order
@@ -57,14 +57,14 @@ class Churn:
         self._taken = 0
         self._watching = 0
         self.ended_watches = 0
-        """Watches that the server ended, each of which was opened again."""
+        """Number of watches that the server ended; each was opened again."""
         self._all_watch = threading.Event()
         self._end = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="churn", daemon=True)
         self._thread.start()
 
     def wait_until_watching(self, timeout_s: float) -> bool:
-        """Wait until every watch has been answered; return whether all were within the time."""
+        """Wait until every watch has been answered; return True if that was in time."""
         return self._all_watch.wait(timeout_s)
 
     @property
@@ -84,7 +84,7 @@ class Churn:
         return not self._thread.is_alive()
 
     def end(self) -> None:
-        """End the load, in mid-request where it is in one; idempotent. Raises HostError where it does not end."""
+        """End the load, even in mid-request; idempotent. Raises HostError if it does not end."""
         self._end.set()
         self._thread.join(_END_TIMEOUT_S)
         if self._thread.is_alive():
@@ -106,7 +106,7 @@ class Churn:
     async def _write(self, http: httpx.AsyncClient) -> None:
         order, due = self._order, time.monotonic()
         for number in range(1 << 62):
-            # One that is late is not caught up on: a storm of writes would follow a server's restart.
+            # A late write is not made up for: otherwise a server's restart would be followed by a storm of writes.
             due = max(due + 1 / order.rate, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             turn, kind = divmod(number, 3)

@@ -1,8 +1,8 @@
-"""A simulated client: it asks for the same LIST round by round, and backs off when the server asks it to.
+"""A simulated client: it sends the same LIST round by round, and backs off when the server asks it to.
 
-It reads with the standard library's http.client in a thread of its own: on one core that takes 420 MB/s off a TLS
-connection, where httpx (h11) takes 130 and aiohttp 110 (measured with 54 MB LISTs of a real API server), and what the
-clients take on their machine is taken from a server beside them.
+It reads with the standard library's http.client in a thread of its own. On one core that takes 420 MB/s off a TLS
+connection; httpx (h11) takes 130 and aiohttp 110 (measured with 54 MB LISTs of a real API server). What the clients
+use of their machine is missing for a server beside them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from gameday.host.base import ApiServer
 from gameday.values.api_requests import ApiRequest, ErrorWord
 
 MOST_ATTEMPTS = 10
-"""Number of refusals after which a LIST is given up, as by client-go (docs/sources.md, API server: LISTs)."""
+"""Refusals after which a LIST is given up, as by client-go (docs/sources.md, API server: LISTs)."""
 LONGEST_PAUSE_S = 32.0
-"""The longest Retry-After that API Priority and Fairness gives, and that a client obeys (docs/sources.md, API server:
-LISTs)."""
+"""The longest Retry-After of API Priority and Fairness that a client obeys (docs/sources.md, API server: LISTs)."""
 TIMEOUT_S = 90.0
-"""Time-out of each read, longer than the server's limit of 60 s for a request: the server is seen to give up first."""
+"""Time-out of each read, longer than the server's limit of 60 s for a request, so that the server gives up first."""
 _CHUNK_BYTES = 1 << 18
 _END_OF_INITIAL_EVENTS = b"k8s.io/initial-events-end"
 
@@ -56,8 +55,8 @@ class StormClient:
             tls: Trusts the server's authority.
             request: The LIST.
             headers: Headers beside the client's own.
-            sent: Is called with the client's number each time a request is wholly sent.
-            log: Is called with each request that is over.
+            sent: Called with the client's number each time a request is fully sent.
+            log: Called with each request that has ended.
         """
         parts = urlsplit(server.url)
         assert parts.hostname
@@ -74,7 +73,7 @@ class StormClient:
         self._ended = threading.Event()
 
     def run(self, rounds: int, start_after_s: float = 0.0) -> None:
-        """Wait, and ask `rounds` times, one after the other, or until `end` is called."""
+        """Wait `start_after_s`, then ask `rounds` times, one after the other, or until `end` is called."""
         self._ended.wait(start_after_s)
         for number in range(rounds):
             for attempt in range(1, MOST_ATTEMPTS + 1):
@@ -87,12 +86,12 @@ class StormClient:
         self._connection.close()
 
     def end(self) -> None:
-        """End the client in mid-request, where it is in one."""
+        """End the client, even in mid-request."""
         self._ended.set()
         connected = self._connection.sock
         if connected:
-            # close() would break the thread that reads, and SSLSocket.shutdown() would let it take what is still to be
-            # decrypted for the answer.
+            # close() would break the thread that reads, and SSLSocket.shutdown() would hand it still encrypted bytes as
+            # the answer.
             with suppress(OSError):
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
@@ -124,7 +123,7 @@ class StormClient:
         self._connection.putrequest("GET", self._url, skip_accept_encoding=True)
         for name, value in (
             ("Accept", self._accept),
-            # The server compresses what is above 128 KiB: that would be its CPU, and not the LIST's.
+            # The server compresses what is above 128 KiB: that would cost its CPU, beside the LIST's own.
             ("Accept-Encoding", "identity"),
             ("Authorization", f"Bearer {read_token(self._server)}"),
             ("User-Agent", f"gameday-api-client/{__version__}"),
@@ -148,7 +147,7 @@ class StormClient:
                 raise ConnectionResetError(f"{response.length} bytes of the answer are missing")
 
     def _read_initial_events(self, response: HTTPResponse, answer: _Answer) -> None:
-        """Read a watch up to the bookmark after its initial events. Raises ConnectionResetError where none comes."""
+        """Read a watch up to the bookmark after its initial events. Raises ConnectionResetError if none comes."""
         tail = b""
         while chunk := response.read1(_CHUNK_BYTES):
             answer.bytes += len(chunk)
@@ -159,7 +158,7 @@ class StormClient:
 
 
 class _Answer:
-    """An answer as far as it is known."""
+    """An answer as far as it was read."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -171,7 +170,7 @@ class _Answer:
         self._response = response
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of ApiRequest that the answer fills."""
+        """Return the fields of ApiRequest that come from the answer."""
         if self._response is None or self._first_byte is None:
             return {"first_byte": None, "status": 0, "bytes": 0}
         headers = self._response.headers
@@ -186,9 +185,9 @@ class _Answer:
 
 
 def asked_to_wait(request: ApiRequest) -> float | None:
-    """Return the pause before the same LIST is asked for again; None where it is not.
+    """Return the pause before the same LIST is sent again, or None if it is not.
 
-    As client-go: again only after a 429 or a 5xx that says when; every other failure is the round's end.
+    As in client-go: it is sent again only after a 429 or a 5xx with a Retry-After; any other failure ends the round.
     """
     again = request.status == 429 or request.status >= 500
     if not again or request.retry_after_s is None or request.error:

@@ -1,4 +1,4 @@
-"""The event loop that many clients of a load share, until they are asked to end."""
+"""The event loop that many clients of a load share until they are asked to end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClientLoop:
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _clients(self) -> Iterable[Coroutine[None, None, None]]:
-        """Return what is to run, each until it is cancelled."""
+        """Return what runs, each until it is cancelled."""
         raise NotImplementedError
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The way to the API server, without anything that hides a failure."""
+"""The connection to the API server, with nothing that hides a failure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gameday.values.api_requests import ErrorWord
 if TYPE_CHECKING:
     import httpx
 
-# httpx is imported where it is used: it takes long to load, and every command reads the faults.
+# httpx is imported where it is used: it loads slowly, and every command reads the faults.
 
 Headers = Sequence[tuple[str, str]]
 
 
 def read_token(server: ApiServer) -> str:
-    """Return the pod's token, read anew each time: the kubelet renews it in place. Raises OSError."""
+    """Return the pod's token, read each time because the kubelet renews it in place. Raises OSError."""
     return server.token_file.read_text(encoding="utf-8").strip()
 
 
@@ -30,7 +30,7 @@ def tls_context(server: ApiServer) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=server.ca_file)
     except OSError as error:  # ssl.SSLError is one
-        raise HostError(f"{server.ca_file} is no certificate authority: {error.strerror}") from None
+        raise HostError(f"{server.ca_file} is not a certificate authority: {error.strerror}") from None
 
 
 def open_connection(server: ApiServer, timeout: httpx.Timeout, connections: int = 1) -> httpx.AsyncClient:
@@ -53,7 +53,7 @@ def open_connection(server: ApiServer, timeout: httpx.Timeout, connections: int 
 
 
 def error_word(error: Exception) -> ErrorWord:
-    """Return a failure's word for the log."""
+    """Return the log's word for a failure."""
     import httpx  # noqa: PLC0415
 
     cause: BaseException | None = error
@@ -74,5 +74,5 @@ def error_word(error: Exception) -> ErrorWord:
 
 
 def retry_after(text: str) -> float | None:
-    """Return the pause that a Retry-After asks for, seconds; None where it asks for none that can be read."""
+    """Return the pause that a Retry-After asks for, seconds; None if it cannot be read."""
     return float(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None

@@ -1,4 +1,4 @@
-"""Pods whose owners let their CUDA calls fail: found by label, switched by an annotation, heard by their log."""
+"""Pods with CUDA calls that their owners allow to fail: found by label, switched by annotation, heard by their log."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gameday.values.wanted_pods import WantedPods
 
 _NOT_FOUND, _CONFLICT = 404, 409
 _GONE = (_NOT_FOUND, _CONFLICT)
-"""Answers to a patch that names a UID, where the pod is gone or another has its name."""
+"""Answers to a patch with a UID if the pod is gone or another one has its name."""
 _MOST_PODS = 50
 _MOST_CONTAINERS = 8
 _NO_LOG = (400, _NOT_FOUND)
-"""Answers for a container that has not begun yet, or that has taken no other's place."""
+"""Answers for a container that has not begun yet, or that replaced no other."""
 _FIRST_BYTES = 256 << 10
 _LAST_LINES = 1000
 
@@ -44,7 +44,7 @@ class CudaPod:
 
 
 class CudaPods:
-    """The pods of one node that a fault may switch. Every method raises HostError where the API server refuses."""
+    """The pods of one node that a fault may switch. Every method raises HostError if the API server refuses."""
 
     def __init__(self, server: ApiServer, wanted: WantedPods) -> None:
         """Connect with the account of the agent's pod. Raises HostError."""
@@ -55,10 +55,10 @@ class CudaPods:
         self._exchange = Exchange(server, tls_context(server))
 
     def only_one(self) -> CudaPod:
-        """Return the only pod on this node that runs and goes by the labels.
+        """Return the only running pod on this node with the labels.
 
         Raises:
-            HostError: There is none, or there are several, or it is switched on already.
+            HostError: There is none, there are several, or it is switched on already.
         """
         found = [pod for pod in self._listed() if (pod.get("status") or {}).get("phase") == "Running"]
         where = f"in namespace {self._wanted.namespace} on {self._node} with the labels {self._wanted.selector}"
@@ -76,27 +76,27 @@ class CudaPods:
         return pod
 
     def switched_on(self) -> list[CudaPod]:
-        """Return the pods on this node that go by the labels and have a value."""
+        """Return the pods on this node that have the labels and a value."""
         return [_pod(pod) for pod in self._listed() if _value(pod)]
 
     def is_on(self, pod: CudaPod) -> bool:
-        """Return whether the pod has a value; a pod that is gone has none."""
+        """Return True if the pod has a value; a pod that is gone has none."""
         found = self._ask("GET", pod.path, fine=_GONE)
         return found is not None and found["metadata"]["uid"] == pod.uid and bool(_value(found))
 
     def switch(self, pod: CudaPod, value: CudaSwitch | None) -> bool:
-        """Give the pod this value, or none; return False where the pod is gone."""
-        # The UID makes the server refuse where another pod has taken the name.
+        """Give the pod this value, or none; return False if the pod is gone."""
+        # The UID makes the server refuse if another pod has taken the name.
         annotations = {ANNOTATION: str(value) if value else None}
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         return self._ask("PATCH", pod.path, body=body, fine=_GONE) is not None
 
     def first_lines(self, pod: CudaPod) -> Iterator[str]:
-        """Yield the first lines of the pod's running containers, in which their processes say what they have loaded."""
+        """Yield the first lines of the pod's running containers, where their processes say what they have loaded."""
         yield from self._log(pod, {"limitBytes": str(_FIRST_BYTES)})
 
     def last_lines(self, pod: CudaPod) -> Iterator[str]:
-        """Yield the last lines of the pod's containers, and of those in whose places they were started."""
+        """Yield the last lines of the pod's containers, and of those that they replaced."""
         yield from self._log(pod, {"tailLines": str(_LAST_LINES)})
         yield from self._log(pod, {"tailLines": str(_LAST_LINES), "previous": "true"})
 
@@ -144,7 +144,7 @@ class CudaPods:
             hint = f"; is deploy/cuda-error applied in {self._wanted.namespace}?" if error.status == 403 else ""
             raise HostError(f"{method} {path}: {error}{hint}") from None
         except ValueError as error:
-            raise HostError(f"{method} {path}: the answer is no JSON: {error}") from None
+            raise HostError(f"{method} {path}: the answer is not JSON: {error}") from None
 
 
 def _pod(pod: dict[str, Any]) -> CudaPod:

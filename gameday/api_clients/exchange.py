@@ -1,4 +1,4 @@
-"""The connection of a simulated client, which sends each request once and hides no failure."""
+"""The connection of a simulated client; it sends each request once and hides no failure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from gameday.host.base import ApiServer
 
 TIMEOUT_S = 90.0
 """Time-out of each read: longer than the server's limit of 60 s for a request, and than the minute between a watch's
-bookmarks."""
+bookmarks.
+"""
 
 
 class Failed(Exception):
-    """The request has no whole answer, or one that is no success; `status` is 0 for the first."""
+    """The request has no complete answer (`status` 0), or one that is not a success."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -28,7 +29,7 @@ class Failed(Exception):
 
 
 class Exchange:
-    """A connection, made with its first request and again after a failure. Only `end` may be called from elsewhere."""
+    """A connection, made with its first request and again after a failure. Only `end` is for other threads."""
 
     def __init__(self, server: ApiServer, tls: ssl.SSLContext) -> None:
         parts = urlsplit(server.url)
@@ -59,7 +60,7 @@ class Exchange:
         self._ended.set()
         connected = self._connection.sock
         if connected:
-            # As in gameday/api_clients/client.py: below TLS, so that the thread that reads is not broken.
+            # As in gameday/api_clients/client.py: below TLS, so that the reading thread is not broken.
             with suppress(OSError):
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
@@ -78,7 +79,7 @@ class Exchange:
             raise Failed(0, "ended")
         headers = {
             "Accept": accept,
-            # The server compresses what is above 128 KiB: that would be its CPU, and not the request's.
+            # The server compresses what is above 128 KiB: that would cost its CPU, beside the request's own.
             "Accept-Encoding": "identity",
             "User-Agent": f"gameday-api-client/{__version__}",
         }

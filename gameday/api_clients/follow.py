@@ -1,7 +1,7 @@
 """`python -m gameday.api_clients.follow`: a process with one client that follows many objects.
 
-The first line on standard input is a FollowOrder; the client begins at the second line, and ends with standard input:
-its agent is dead, or ends it. Every line on standard output is a FollowerLine.
+The first line on standard input is a FollowOrder; the client begins at the second line, and ends when standard input
+does, because its agent has died or ends it. Every line on standard output is a FollowerLine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A client that keeps up with many objects, by asking for all of them again and again or by a watch.
+"""A client that keeps up with many objects, by repeated LISTs or by a watch.
 
-It holds what a controller would hold: every object, decoded, by its name. In the mode `metadata` it holds the metadata
-alone, and reads an object when that has changed.
+It holds what a controller would hold: every object, decoded, by its name. In the mode `metadata` it holds only the
+metadata, and reads an object when that has changed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gameday.values.api_loads import FollowMode, Sighting, Traffic
 from gameday.values.api_requests import LoadModel
 
 _PAGE = 500
-"""Objects in a page, as client-go's pager and kubectl ask for."""
+"""Objects in a page, the same as client-go's pager and kubectl ask for."""
 _PAUSE_S = 1.0
 """Pause after a failed request; client-go's reflector begins at 0.8 s."""
 _WATCH_S = 300
-"""Seconds after which the server is to end a watch; client-go's reflector asks for 5 to 10 minutes."""
+"""Seconds after which the server ends a watch; client-go's reflector asks for 5 to 10 minutes."""
 _METADATA_ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
@@ -62,7 +62,7 @@ class Follower:
 
         Args:
             order: What it follows.
-            tell: Is called with what is new in its view, and once when it has seen every object.
+            tell: Called with what is new in its view, and once when it has seen every object.
 
         Raises:
             HostError: The authority of the API server cannot be read.
@@ -103,7 +103,7 @@ class Follower:
                 self._ended.wait(max(0.0, began + self._order.interval_s - time.monotonic()))
 
     def end(self) -> None:
-        """End the client in mid-request, where it is in one."""
+        """End the client, even in mid-request."""
         self._ended.set()
         self._asks.end()
         self._watches.end()
@@ -133,7 +133,7 @@ class Follower:
         return str(page["metadata"]["resourceVersion"])
 
     def _watch(self, version: str) -> str:
-        """Follow the changes since a version; return the last one seen, empty where all must be listed again.
+        """Follow the changes since a version; return the last one seen, empty if everything must be listed again.
 
         Raises:
             Failed: The watch cannot be opened, or was cut off.
@@ -141,7 +141,7 @@ class Follower:
         for event in self._events(version):
             kind, changed = event["type"], event["object"]
             if kind == "ERROR":
-                return ""  # 410: the server does not know that version any more
+                return ""  # 410: the server no longer knows that version
             version = str(changed["metadata"]["resourceVersion"])
             if kind == "BOOKMARK":
                 continue
@@ -174,7 +174,7 @@ class Follower:
         return _decoded(body)
 
     def _tell_new(self, objects: dict[str, Any]) -> None:
-        """Tell of objects in another version than that in the view; the first view of all is no news."""
+        """Report objects in another version than the view's. The first view of all objects is not reported."""
         if not self._is_synced:
             return
         at = time.monotonic()
@@ -195,11 +195,11 @@ def _decoded(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise Failed(0, "the answer is no JSON") from None
+        raise Failed(0, "the answer is not JSON") from None
 
 
 def _version(one: Any) -> int:
-    """Return an object's resourceVersion, a number by which the versions of one object are ordered."""
+    """Return an object's resourceVersion, a number that orders the versions of one object."""
     return int(one["metadata"]["resourceVersion"])
 
 

@@ -1,4 +1,4 @@
-"""A following client in a process of its own, whose CPU is that of nobody else, and what it saw."""
+"""A following client in a process of its own, so that its CPU is counted alone, and what it saw."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Following(MeasuredClients[FollowerLine]):
         super().__init__("gameday.api_clients.follow", order, FollowerLine)
 
     def wait_synced(self, timeout_s: float) -> bool:
-        """Wait until it has seen every object; return whether it has."""
+        """Wait until it has seen every object; return True if it has."""
         return self.wait_for(self._synced, timeout_s)
 
     def wait_seen(self, writes: Sequence[Write], timeout_s: float, ended: threading.Event) -> None:
-        """Wait until it has seen every write, at most so long, or until `ended`."""
+        """Wait until it has seen every write, or for `timeout_s`, or until `ended`."""
         deadline = time.monotonic() + timeout_s
         while None in self._lags(writes) and not self.is_over and time.monotonic() < deadline:
             if ended.wait(_LOOK_EVERY_S):
@@ -44,9 +44,9 @@ class Following(MeasuredClients[FollowerLine]):
         """Return what was measured, once it has ended.
 
         Args:
-            objects: Number of the objects that it followed.
+            objects: Number of objects that it followed.
             writes: The changes.
-            failed_writes: Number of those that were not made.
+            failed_writes: Number of changes that could not be made.
         """
         found = self._lags(writes)
         return Followed(

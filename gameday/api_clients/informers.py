@@ -1,12 +1,12 @@
 """`python -m gameday.api_clients.informers`: a process with many clients that each keep up with all objects of a kind.
 
-Each does what a reflector of client-go does (docs/sources.md, API server: LISTs): a LIST, then a watch from the
-version that it saw last. After a failure it comes again with a growing pause, or when the server said so by
-Retry-After; only a server that does not know its version any more (410) makes it LIST again. One that keeps up by LISTs
-asks for everything at each interval. They hold the last version and no objects.
+Each does what a reflector of client-go does (docs/sources.md, API server: LISTs): a LIST, then a watch from the version
+that it saw last. After a failure it tries again after a growing pause, or after the server's Retry-After. It LISTs
+again only if the server no longer knows its version (410). A client that keeps up by LISTs asks for everything at each
+interval. The clients hold the last version and no objects.
 
-The first line on standard input is an InformersOrder; the clients begin at the second line, and end with standard
-input. Every line on standard output is an InformersLine.
+The first line on standard input is an InformersOrder; the clients begin at the second line, and end when standard input
+does. Every line on standard output is an InformersLine.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from gameday.api_clients.steady_clients import cpu_seconds
 from gameday.values.api_loads import Happening, Outcome
 
 _TIMEOUT = httpx.Timeout(30.0)
-"""Time-out of each part of a request, the connection included: half of the 60 s after which an API server gives up
-itself. Our own choice of what is to wait in vain."""
+"""Time-out of each part of a request, the connection included: half of the 60 s after which an API server itself gives
+up. Our own choice.
+"""
 _SILENT_WATCH = httpx.Timeout(30.0, read=None)
-"""An open watch may be silent for long."""
+"""No time-out: an open watch may be silent for long."""
 _WATCH_S = 3600
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.8, 30.0
-"""Pauses of client-go's reflector, each twice the one before, and with up to as much again by chance."""
+"""Pauses of client-go's reflector: each is twice the one before, plus up to as much again at random."""
 
 
 class Informers(ClientLoop):
@@ -46,7 +47,7 @@ class Informers(ClientLoop):
 
         Args:
             order: What they do.
-            tell: Is called with everything that happens to a client.
+            tell: Called with everything that happens to a client.
         """
         super().__init__()
         self._order = order
@@ -81,7 +82,7 @@ class Informers(ClientLoop):
                 except (httpx.HTTPError, OSError) as error:
                     timed_out = isinstance(error, httpx.TimeoutException)
                     self._note(number, Outcome.TIMEOUT if timed_out else Outcome.NO_CONNECTION)
-                await asyncio.sleep(pause_s * (1 + random.random()))  # noqa: S311 - it spreads clients, and is no secret
+                await asyncio.sleep(pause_s * (1 + random.random()))  # noqa: S311 - it spreads clients, and is not a secret
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _list(self, number: int, http: httpx.AsyncClient, params: dict[str, str]) -> str:
@@ -130,7 +131,7 @@ class _Refused(Exception):
 
 _OUTCOMES = {410: Outcome.GONE, 429: Outcome.THROTTLED}
 _SETTLED_S = 0.5
-"""Time for which an open watch has to be silent before it counts as open: an error comes as its first event."""
+"""Seconds that an open watch must be silent before it counts as open: an error comes as its first event."""
 
 
 def _refuse(response: httpx.Response) -> None:
@@ -142,7 +143,7 @@ def _refuse(response: httpx.Response) -> None:
 
 
 async def _lines_or_silence(response: httpx.Response) -> Any:
-    """Yield the answer's lines, and None once where none comes for a while at its beginning."""
+    """Yield the answer's lines, and None once if none comes for a while at its beginning."""
     lines = response.aiter_lines()
     following = asyncio.ensure_future(anext(lines, None))
     try:
@@ -160,7 +161,7 @@ def _decoded(body: bytes | str) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise httpx.DecodingError("the answer is no JSON") from None
+        raise httpx.DecodingError("the answer is not JSON") from None
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The order for a process of clients that keep up with many objects, and the lines that it answers with."""
+"""The order for a process of clients that keep up with many objects, and the lines of its answer."""
 
 from __future__ import annotations
 

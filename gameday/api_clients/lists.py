@@ -1,4 +1,4 @@
-"""The LISTs that a client can ask for: by their encoding, and by how fresh the answer must be."""
+"""The LISTs that a client can send, by their encoding and by how fresh the answer must be."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 NAMESPACE = "gameday-load"
-"""The namespace of every object that load and API canaries make."""
+"""The namespace of every object that loads and API canaries make."""
 LOAD_LABEL = "gameday.dev/load"
-"""The label of every object that a load makes: an undo after a killed run finds them by it."""
+"""The label of every object that a load makes; an undo after a killed run finds them by it."""
 _META = "g=meta.k8s.io;v=v1"
 
 
@@ -23,7 +23,7 @@ class Form(StrEnum):
 
 
 class Read(StrEnum):
-    """The way a LIST is read: how fresh it must be, and whether it comes as a watch."""
+    """The way to read a LIST: how fresh it must be, and whether it comes as a watch."""
 
     LATEST = "latest"
     ANY = "any"
@@ -53,7 +53,7 @@ _QUERY = {
 
 @dataclass(frozen=True)
 class ListRequest:
-    """A LIST as it goes over the wire."""
+    """A LIST as it is sent."""
 
     path: str
     query: dict[str, str]
@@ -67,7 +67,7 @@ def list_request(resource: str, form: Form, read: Read, resource_version: str) -
         resource: Plural of a resource of the core group.
         form: The answer's encoding; a watch-list answers with events, each in this encoding.
         read: How fresh the answer must be.
-        resource_version: The version that `Read.EXACT` asks for; the others do not use it.
+        resource_version: The version that `Read.EXACT` asks for; other reads ignore it.
     """
     query = dict(_QUERY[read])
     if read is Read.EXACT:

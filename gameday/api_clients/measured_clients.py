@@ -1,4 +1,4 @@
-"""A load's clients in a process of its own, from their beginning to their end."""
+"""A load's clients in a process of their own, from beginning to end."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ L = TypeVar("L", bound=Line)
 
 
 class MeasuredClients(ABC, Generic[L]):
-    """Base of the clients that are measured; they send nothing until `begin`.
+    """Base of the clients that are measured. They send nothing until `begin`.
 
-    A subclass makes its own state before it calls this `__init__`, because lines are heard from then on.
+    A subclass sets its own state before it calls this `__init__`, because lines may arrive from then on.
     """
 
     def __init__(self, module: str, order: BaseModel, line: type[L]) -> None:
-        """Start the process, and wait until it is ready; the arguments are those of ClientProcess. Raises HostError."""
+        """Start the process and wait until it is ready. The arguments are those of ClientProcess. Raises HostError."""
         self._ended_at: datetime | None = None
         self.began_at = datetime.now(UTC)
         self._process = ClientProcess(module, order, line, self._hear)
@@ -37,26 +37,26 @@ class MeasuredClients(ABC, Generic[L]):
 
     @property
     def is_over(self) -> bool:
-        """The process is gone."""
+        """True if the process is gone."""
         return self._process.is_over
 
     @property
     def has_failed(self) -> bool:
-        """The process ended in another way than by its own last line."""
+        """True if the process ended without its last line."""
         return self._process.has_failed
 
     @property
     def ended_at(self) -> datetime:
-        """The time of the first `end`; now where there was none."""
+        """The time of the first `end`; now if there was none."""
         return self._ended_at or datetime.now(UTC)
 
     def begin(self) -> None:
-        """Let the clients begin. Raises HostError where their process is gone."""
+        """Let the clients begin. Raises HostError if their process is gone."""
         self.began_at = datetime.now(UTC)
         self._process.go()
 
     def wait_for(self, happened: threading.Event, timeout_s: float) -> bool:
-        """Wait until something has happened, at most so long, or until the process is gone; return whether it has."""
+        """Wait for something to happen, for `timeout_s`, or until the process is gone; return True if it happened."""
         deadline = time.monotonic() + timeout_s
         while not happened.wait(_LOOK_EVERY_S):
             if self.is_over or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The notes of a load: lines of JSON in the pod's log, read by `notes_in` of gameday.agent.task."""
+"""The notes of a load: JSON lines in the pod's log, which `notes_in` of gameday.agent.task reads."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class StormNote(LoadModel):
 
 
 class RequestsNote(LoadModel):
-    """The note of requests that are over."""
+    """The note about requests that have ended."""
 
     note: Literal["requests"] = "requests"
     requests: tuple[ApiRequest, ...]
 
 
 class StageNote(LoadModel):
-    """The note of a stage that is over, its pause included."""
+    """The note about a stage that has ended, its pause included."""
 
     note: Literal["stage"] = "stage"
     stage: LoadStage
 
 
 class MeasuredNote(LoadModel):
-    """The note of what a load measured of itself, when it is over."""
+    """The note about what a load measured of itself, at its end."""
 
     note: Literal["measured"] = "measured"
     measured: Measured
@@ -61,7 +61,7 @@ class PodStepNote(LoadModel):
 
 
 class PodsPlacedNote(LoadModel):
-    """The note of where all pods are, before they are deleted."""
+    """The note that says where all pods are, before they are deleted."""
 
     note: Literal["pods-placed"] = "pods-placed"
     placed: PodsPlaced
@@ -80,6 +80,6 @@ class StormEndNote(LoadModel):
 
 
 def request_notes(requests: Sequence[ApiRequest]) -> Iterator[RequestsNote]:
-    """Yield the notes of requests, each of a size that a log line can have."""
+    """Yield the notes about requests, each short enough for a log line."""
     for first in range(0, len(requests), _MOST_IN_A_NOTE):
         yield RequestsNote(requests=tuple(requests[first : first + _MOST_IN_A_NOTE]))

@@ -1,4 +1,4 @@
-"""The objects of a load: made, counted and deleted by their label."""
+"""The objects of a load, which are made, counted and deleted by their label."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S, _CONNECT_TIMEOUT_S = 60.0, 10.0
 _PARALLEL = 8
-"""Objects made at the same time: enough to keep a server busy, too few to be a storm of its own."""
+"""Objects made at the same time: enough to keep a server busy, too few to be a storm."""
 _PAGE = 500
 _DELETED_AT_ONCE = 100
-"""Objects that one request deletes: of 0.2 MB each an answer of 27 MB, well within the timeout on a busy machine."""
+"""Objects that one request deletes: at 0.2 MB each the answer has 27 MB, well within the time-out on a busy machine."""
 _SEED = 20260101
 _VERSIONS = 1_000_003
 _KINDS = {"secrets": ("Secret", "data"), "configmaps": ("ConfigMap", "binaryData")}
-"""Kind and key of the bytes, by resource."""
+"""Kind, and key of the bytes, by resource."""
 _CONFLICT = 409
 
 
@@ -41,7 +41,7 @@ class Counted:
 
 
 class LoadObjects:
-    """The objects of one load. Its methods may each be called in a thread of their own."""
+    """The objects of one load. Each method may be called in a thread of its own."""
 
     def __init__(self, server: ApiServer, resource: str, load: str) -> None:
         """Name the objects.
@@ -49,7 +49,7 @@ class LoadObjects:
         Args:
             server: The API server.
             resource: Plural of the core group: secrets or configmaps.
-            load: The value of their label, and the start of their names.
+            load: The value of their label, and the beginning of their names.
         """
         self._server = server
         self._load = load
@@ -61,8 +61,8 @@ class LoadObjects:
         """Make objects of random, incompressible bytes, the same in every run.
 
         Args:
-            count: How many.
-            size: Bytes of each one's data, before Kubernetes encodes it.
+            count: Number of objects.
+            size: Bytes of each object's data, before Kubernetes encodes it.
 
         Raises:
             HostError: The server refuses one, or does not answer.
@@ -70,7 +70,7 @@ class LoadObjects:
         asyncio.run(self._make(count, size))
 
     def count(self) -> Counted:
-        """Return how many there are, by pages of metadata. Raises HostError."""
+        """Return how many there are, counted by pages of metadata. Raises HostError."""
         return asyncio.run(self._count())
 
     def list_bytes(self) -> int:
@@ -82,7 +82,7 @@ class LoadObjects:
         return asyncio.run(self._delete())
 
     def exist(self) -> bool:
-        """Return whether there is at least one. Raises HostError."""
+        """Return True if there is at least one. Raises HostError."""
         return asyncio.run(self._exist())
 
     async def _make(self, count: int, size: int) -> None:
@@ -122,7 +122,7 @@ class LoadObjects:
         return answer.size
 
     async def _delete(self) -> int:
-        """Delete page by page: an answer holds what it deleted, and one of all would be a LIST more."""
+        """Delete page by page: an answer contains what it deleted, and one for everything would be one more LIST."""
         before = (await self._count()).objects
         async with self._open() as http:
             params = {"labelSelector": self._selector, "limit": str(_DELETED_AT_ONCE)}
@@ -136,10 +136,10 @@ class LoadObjects:
         answer = await ask(http, "GET", request.path, params=params, headers={"Accept": request.accept}, keep=True)
         try:
             page = orjson.loads(answer.body)
-            # A real server writes null for a page without any, such as the last one of a selector.
+            # A real server writes null for a page without items, such as the last one of a selector.
             return page | {"items": page["items"] or []}
         except orjson.JSONDecodeError:
-            raise HostError(f"GET {self._path}: the answer is no JSON") from None
+            raise HostError(f"GET {self._path}: the answer is not JSON") from None
 
     def _open(self, connections: int = 1) -> httpx.AsyncClient:
         import httpx  # noqa: PLC0415
@@ -148,7 +148,7 @@ class LoadObjects:
 
 
 def object_name(load: str, number: int) -> str:
-    """Return the name of one of a load's objects, which count from 0."""
+    """Return the name of one of a load's objects, which are numbered from 0."""
     return f"{load}-{number:05}"
 
 
@@ -158,9 +158,9 @@ def load_object(resource: str, load: str, number: int, size: int, version: int =
     Args:
         resource: secrets or configmaps.
         load: The value of its label, and the start of its name.
-        number: The object's.
+        number: The object's number.
         size: Bytes of its data, before Kubernetes encodes it.
-        version: Another one has other bytes.
+        version: Each version has different bytes.
     """
     kind, data = _KINDS[resource]
     payload = random.Random(_SEED + number + version * _VERSIONS).randbytes(size)  # noqa: S311 - a payload, and no secret

@@ -13,7 +13,7 @@ from gameday.values.api_requests import ApiRequest, LoadModel
 
 
 class ListOrder(LoadModel):
-    """The LIST of a storm, and who asks for it how often."""
+    """The LIST of a storm, who sends it, and how often."""
 
     server: ApiServer
     resource: str
@@ -45,7 +45,7 @@ class OwnCost(LoadModel):
 
 
 def one_after_another(costs: Sequence[OwnCost]) -> OwnCost:
-    """Return the cost of groups of processes, of which each had ended when the next one began; at least one."""
+    """Return the cost of groups of processes that ran one after the other; at least one."""
     return OwnCost(
         cpu_seconds=round(sum(cost.cpu_seconds for cost in costs), 3), rss_bytes=max(cost.rss_bytes for cost in costs)
     )
@@ -54,7 +54,7 @@ def one_after_another(costs: Sequence[OwnCost]) -> OwnCost:
 class ClientsLine(Line):
     """A line of a process with some clients of a storm; one of its fields is set."""
 
-    sent: int | None = Field(default=None, description="a client whose request is wholly sent")
+    sent: int | None = Field(default=None, description="a client that has fully sent its request")
     request: ApiRequest | None = None
     cost: OwnCost | None = Field(default=None, description="the last line")
 

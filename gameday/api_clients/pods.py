@@ -1,4 +1,4 @@
-"""Pods of one GPU each: created at a steady rate, followed by a watch until they are bound, and deleted by label."""
+"""Pods of one GPU each: created at a steady rate, watched until they are bound, and deleted by label."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Batch:
 
     created: tuple[str, ...]
     deleted: tuple[str, ...] = ()
-    """Empty, or as many as are created: each is deleted right before the creation of one."""
+    """Empty, or as many as are created: each is deleted right before one is created."""
 
 
 def batches(steps: Sequence[int], churn: float) -> list[Batch]:
-    """Return the pods of each step, and of the churn that follows them.
+    """Return the pods of each step, and of the churn after the steps.
 
     Args:
         steps: Pods of each step.
@@ -69,14 +69,14 @@ def batches(steps: Sequence[int], churn: float) -> list[Batch]:
 
 @dataclass
 class Sightings:
-    """Times of the monotonic clock at which the watch showed each pod first, and bound first."""
+    """Times of the monotonic clock at which the watch first showed each pod, and first showed it bound."""
 
     seen: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    """Pods whose deletion is complete."""
+    """Pods that are completely deleted."""
     version: str = ""
-    """The resourceVersion of the newest event: a watch goes on from it."""
+    """The resourceVersion of the newest event, from which a watch continues."""
 
     def take(self, event: dict[str, Any], now: float) -> None:
         """Note an event of the watch."""
@@ -96,7 +96,7 @@ class Sightings:
         return all(name in self.bound for name in batch.created) and self.gone.issuperset(batch.deleted)
 
     def step(self, number: int, batch: Batch, began: float, began_at: datetime) -> PodStep:
-        """Return the step of this batch, which is over now."""
+        """Return the step of this batch, which has just ended."""
         bound = [name for name in batch.created if name in self.bound]
         took = [self.bound[name] - self.seen[name] for name in bound]
         last = max((self.bound[name] for name in bound), default=began)
@@ -114,14 +114,14 @@ class Sightings:
 
 
 class PodLoad:
-    """The pods of the load. Its methods may each be called in a thread of their own."""
+    """The pods of the load. Each method may be called in a thread of its own."""
 
     def __init__(self, server: ApiServer, allocation: Allocation, device_class: str, scheduler: str) -> None:
         """Name the pods.
 
         Args:
             server: The API server.
-            allocation: How they ask for a GPU.
+            allocation: How the pods ask for a GPU.
             device_class: The DeviceClass of their claims.
             scheduler: The `schedulerName` of topology-aware ones.
         """
@@ -131,7 +131,7 @@ class PodLoad:
         self._scheduler = scheduler
 
     def prepare(self) -> None:
-        """Make the template of the pods' claims, where they have any. Raises HostError."""
+        """Make the template of the pods' claims, if they have any. Raises HostError."""
         if self._allocation is Allocation.DRA:
             asyncio.run(self._make_template())
 
@@ -160,7 +160,7 @@ class PodLoad:
         asyncio.run(self._make_in_steps(steps, rate, patience_s, pause_s, ended, tell))
 
     def placed(self, wanted: int) -> PodsPlaced:
-        """Return where the pods are, from the objects. Raises HostError."""
+        """Return where the pods are, according to the objects. Raises HostError."""
         return asyncio.run(self._placed(wanted))
 
     def delete(self) -> int:
@@ -168,7 +168,7 @@ class PodLoad:
         return asyncio.run(self._delete())
 
     def exist(self) -> bool:
-        """Return whether there is at least one pod or template. Raises HostError."""
+        """Return True if there is at least one pod or template. Raises HostError."""
         return asyncio.run(self._exist())
 
     async def _make_template(self) -> None:
@@ -202,14 +202,14 @@ class PodLoad:
                     if ended.is_set():
                         return
                     if watching.done():
-                        watching.result()  # it ends by an error only
+                        watching.result()  # it ends only by an error
             finally:
                 watching.cancel()
                 with suppress(asyncio.CancelledError, HostError):
                     await watching
 
     async def _make(self, http: httpx.AsyncClient, batch: Batch, rate: float, ended: threading.Event) -> None:
-        """Make pods at the rate, of which as many are under way at once as the server's slowness asks for."""
+        """Make pods at the rate, with as many under way at once as the server's slowness needs."""
         began, slots = time.monotonic(), asyncio.Semaphore(_PARALLEL)
 
         async def make(name: str, replaced: str | None) -> None:
@@ -233,9 +233,9 @@ class PodLoad:
             raise group_of_errors.exceptions[0] from None
 
     async def _watch(self, sightings: Sightings) -> None:
-        """Follow the pods; a watch that ends, as one that a busy server cuts, goes on where it was.
+        """Follow the pods. A watch that ends, cut by a busy server for example, continues where it was.
 
-        Raises HostError where the server refuses it, or has forgotten what it should go on from.
+        Raises HostError if the server refuses it, or no longer knows where to continue.
         """
         async with open_connection(self._server, _WATCH_TIMEOUT) as http:
             while True:
@@ -294,7 +294,7 @@ async def _version(http: httpx.AsyncClient) -> str:
 
 
 async def _watch_once(http: httpx.AsyncClient, sightings: Sightings) -> None:
-    """Note the events of one watch; raises HTTPError for one that breaks, HostError for one that cannot go on."""
+    """Note the events of one watch. Raises HTTPError if it breaks, HostError if it cannot continue."""
     params = {**_SELECTED, "watch": "true", "resourceVersion": sightings.version}
     async with http.stream("GET", _PODS, params=params) as answer:
         if answer.is_client_error and answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
@@ -327,11 +327,11 @@ async def _all(
 
 
 def zones_placed(pods: Mapping[str, int], topologies: Iterable[dict[str, Any]]) -> ZonesPlaced:
-    """Return how the pods and the zones of their nodes go together.
+    """Return how well the pods and the zones of their nodes fit together.
 
     Args:
         pods: One-GPU pods by node.
-        topologies: The NodeResourceTopology objects. A node without one has no zone, and is behind.
+        topologies: The NodeResourceTopology objects. A node without one has no zone, and counts as behind.
     """
     of_node = {one["metadata"]["name"]: _gpus_by_zone(one) for one in topologies}
     zones = [zone for node in pods for zone in of_node.get(node, ())]
@@ -344,7 +344,7 @@ def zones_placed(pods: Mapping[str, int], topologies: Iterable[dict[str, Any]]) 
 
 
 def _gpus_by_zone(topology: dict[str, Any]) -> list[tuple[int, int]]:
-    """Return the GPUs in use and the GPUs there are of each zone."""
+    """Return the used GPUs and all GPUs of each zone."""
     found = []
     for zone in topology.get("zones") or ():
         for resource in zone.get("resources") or ():

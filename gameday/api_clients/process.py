@@ -1,4 +1,4 @@
-"""The processes of simulated clients, which take an order, begin at a second line, and die with the agent."""
+"""The processes of simulated clients: they take an order, begin at a second line, and die with the agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.errors import HostError
 from gameday.values.api_requests import LoadModel
 
 _READY_TIMEOUT_S = 60.0
-"""Python, httpx and the TLS context take half a second alone, and some seconds beside a busy server."""
+"""Seconds: Python, httpx and the TLS context take half a second alone, and some seconds beside a busy server."""
 
 
 class Line(LoadModel):
@@ -24,7 +24,7 @@ class Line(LoadModel):
 
     @property
     def is_last(self) -> bool:
-        """The process ends by itself after this line."""
+        """True if the process ends by itself after this line."""
         raise NotImplementedError
 
 
@@ -32,16 +32,16 @@ L = TypeVar("L", bound=Line)
 
 
 class ClientProcess(Generic[L]):
-    """A client process with the thread that reads its lines."""
+    """A client process, with the thread that reads its lines."""
 
     def __init__(self, module: str, order: BaseModel, line: type[L], hear: Callable[[L], None]) -> None:
         """Start the process; it begins when `go` is called.
 
         Args:
-            module: What `python -m` runs.
+            module: The module for `python -m`.
             order: The first line on its standard input.
             line: The model of its lines.
-            hear: Is called with each line, in this process's own thread.
+            hear: Called with each line, in a thread for this process.
 
         Raises:
             HostError: It cannot be started.
@@ -62,21 +62,21 @@ class ClientProcess(Generic[L]):
 
     @property
     def is_over(self) -> bool:
-        """It has ended, and all of its lines were heard."""
+        """True if it has ended and all of its lines were heard."""
         return not self._thread.is_alive()
 
     @property
     def has_failed(self) -> bool:
-        """It has ended without its last line."""
+        """True if it has ended without its last line."""
         return self.is_over and not self._is_whole
 
     def wait_ready(self) -> None:
-        """Wait until it can begin. Raises HostError where it does not get there."""
+        """Wait until it can begin. Raises HostError if it does not get there."""
         if not self._ready.wait(_READY_TIMEOUT_S) or self.is_over:
             raise HostError("a client process did not start; its own words are in this pod's log")
 
     def go(self) -> None:
-        """Let it begin. Raises HostError where it is gone."""
+        """Let it begin. Raises HostError if it is gone."""
         self._send("go")
 
     def ask_to_end(self) -> None:

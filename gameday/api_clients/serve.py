@@ -12,7 +12,7 @@ from gameday.api_clients.process import Line
 
 
 class Clients(Protocol):
-    """The clients of a process. `end` is called from another thread than `run`, and ends it."""
+    """The clients of a process. `end` is called from another thread than `run`, and makes it return."""
 
     def run(self) -> None: ...
 
@@ -29,9 +29,9 @@ def run_until_input_ends(clients: Clients, ready: Line, last: Callable[[], Line]
     """Run the clients from the next line of standard input until its end, and return the exit status.
 
     Args:
-        clients: They have their order already.
+        clients: The clients, which already have their order.
         ready: The line that says so.
-        last: Returns the line that is said when they have ended.
+        last: Returns the line to print once they have ended.
     """
     say(ready)
     sys.stdin.readline()

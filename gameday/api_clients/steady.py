@@ -1,7 +1,7 @@
 """`python -m gameday.api_clients.steady`: a process with clients that ask at a steady rate.
 
-The first line on standard input is a SteadyOrder; the clients begin at the second line, and end with standard input:
-their agent is dead, or ends them. Every line on standard output is a SteadyLine.
+The first line on standard input is a SteadyOrder; the clients begin at the second line, and end when standard input
+does, because their agent has died or ends them. Every line on standard output is a SteadyLine.
 """
 
 from __future__ import annotations

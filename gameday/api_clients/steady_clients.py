@@ -1,7 +1,7 @@
 """Many clients that each ask for a small object at a steady rate, one request at a time over one connection.
 
-One at a time, as httpx can lose a request that is under way beside another one when the server says goodbye (GOAWAY).
-A GET whose connection ends under it is sent once more, over a new connection, as client-go does.
+One at a time, because httpx can lose a request that is under way beside another one when the server says goodbye
+(GOAWAY). A GET that loses its connection is sent once more, over a new connection, as client-go does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SteadyClients(ClientLoop):
 
         Args:
             order: What they do.
-            tell: Is called once a second, and once when every client has had an answer.
+            tell: Called once a second, and once when every client has had an answer.
 
         Raises:
             HostError: The authority of the API server cannot be read.
@@ -48,7 +48,7 @@ class SteadyClients(ClientLoop):
         super().__init__()
 
     def run(self) -> None:
-        """Ask until `end` is called, and tell the last second."""
+        """Ask until `end` is called, and report the last second."""
         super().run()
         self._tell(SteadyLine(second=self._second))
 
@@ -81,7 +81,7 @@ class SteadyClients(ClientLoop):
                 due = max(due + spacing, time.monotonic())
 
     async def _ask(self, number: int, http: httpx.AsyncClient, before: object) -> object:
-        """Send a request, a second time where its connection ends under it; return what names the connection."""
+        """Send a request, and send it again if its connection ends; return what names the connection."""
         headers = {"Authorization": f"Bearer {read_token(self._order.server)}"}
         for attempt in (1, 2):
             try:
@@ -131,7 +131,7 @@ class SteadyClients(ClientLoop):
 
 
 def _name_of(response: httpx.Response) -> object:
-    """Return the name of an answer's connection: its address on this side."""
+    """Return a name for an answer's connection: its address on this side."""
     stream: Any = response.extensions.get("network_stream")
     return stream.get_extra_info("client_addr") if stream else None
 

@@ -1,4 +1,4 @@
-"""The order for a process of steady clients, and the lines that it answers with."""
+"""The order for a process of steady clients, and the lines of its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SteadyOrder(LoadModel):
     """The order for a process of steady clients."""
 
     server: ApiServer
-    path: str = Field(description="of the object that they ask for; of a collection, where they watch")
+    path: str = Field(description="of the object that they ask for; of a collection, if they watch")
     clients: int = Field(ge=1)
     rate: float = Field(gt=0, description="requests a second of each")
     protocol: Protocol

@@ -1,4 +1,4 @@
-"""Many clients that LIST at the same time, in processes of their own that die with the agent."""
+"""Many clients that LIST at the same time, in processes that die with the agent."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gameday.api_clients.process import ClientProcess
 from gameday.values.api_requests import ApiRequest
 
 CLIENTS_IN_A_PROCESS = 16
-"""Number that one process serves: it reads 420 MB/s on one core, and the server then holds them back first."""
+"""Clients that one process serves: it reads 420 MB/s on one core, so that the server is the first to hold them back."""
 _MODULE = "gameday.api_clients"
 _END_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
 
 
 class Storm:
-    """A storm that has been started, followed by one thread for each of its processes."""
+    """A running storm, with a thread for each of its processes."""
 
     def __init__(self, order: ListOrder, clients: int) -> None:
-        """Start the processes, and wait until all clients stand ready; they send nothing yet.
+        """Start the processes and wait until all clients are ready; they send nothing yet.
 
         Raises:
             HostError: A process cannot be started, or ends at once.
@@ -46,19 +46,19 @@ class Storm:
             raise
 
     def begin(self) -> None:
-        """Let all clients begin. Raises HostError where a process is gone."""
+        """Let all clients begin. Raises HostError if a process is gone."""
         for process in self._processes:
             process.go()
 
     @property
     def all_sent(self) -> bool:
-        """Every client has sent its first request, or has failed to."""
+        """True if every client has sent its first request, or has failed to."""
         with self._lock:
             return len(self._sent | {request.client for request in self._requests}) == self.clients
 
     @property
     def is_over(self) -> bool:
-        """Every process has ended by itself: all rounds are done."""
+        """True if every process has ended by itself, so that all rounds are done."""
         return all(process.is_over for process in self._processes)
 
     def take(self) -> Sequence[ApiRequest]:
@@ -75,17 +75,17 @@ class Storm:
 
     @property
     def cost(self) -> OwnCost:
-        """The cost of the ended processes; one that had to be killed is not in it."""
+        """The cost of the ended processes, without any that had to be killed."""
         with self._lock:
             return self._cost
 
     @property
     def failed(self) -> int:
-        """Number of processes that ended in another way than by their own last line."""
+        """Number of processes that ended without their last line."""
         return sum(process.has_failed for process in self._processes)
 
     def end(self) -> None:
-        """End all clients, in mid-request where they are; idempotent."""
+        """End all clients, even in mid-request; idempotent."""
         for process in self._processes:
             process.ask_to_end()
         deadline = time.monotonic() + _END_TIMEOUT_S
@@ -103,7 +103,7 @@ class Storm:
 
 
 def wait_until_sent(storm: Storm, timeout_s: float) -> bool:
-    """Wait until every client has sent a request; return whether all have within the time."""
+    """Wait until every client has sent a request; return True if all have in time."""
     deadline = time.monotonic() + timeout_s
     while not storm.all_sent:
         if time.monotonic() > deadline or storm.is_over:

@@ -1,4 +1,4 @@
-"""An admission webhook whose endpoint is gone, and the writes and Leases that show how far it reaches."""
+"""An admission webhook without an endpoint, and the writes and Leases that show how far its effect reaches."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gameday.host.base import ApiServer
 from gameday.values.api_loads import MatchedWrite, NodeLeases, WriteOutcome
 
 NAME = "gameday-unreachable"
-"""Name of the ValidatingWebhookConfiguration; the agent's account may delete no other."""
+"""Name of the ValidatingWebhookConfiguration, the only one that the agent's account may delete."""
 LOAD = "webhook-unreachable"
-"""The load's name: the value of its objects' label, and the start of their names."""
+"""The load's name: the value of its objects' label, and the beginning of their names."""
 LEASES = "leases.coordination.k8s.io"
 WRITE_EVERY_S = 0.5
 _WEBHOOK = "unreachable.gameday.dev"
@@ -30,7 +30,7 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfig
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-# Port 1 (tcpmux) of the API server's own loopback: nothing listens there, and no packet leaves the machine.
+# Port 1 (tcpmux) on the API server's own loopback: nothing listens there, and no packet leaves the machine.
 _REFUSES = "https://127.0.0.1:1/"
 _NO_LEASES = "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')"
 _MOST_NODES = 500
@@ -41,12 +41,12 @@ _END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Scope:
-    """The requests that the webhook matches, and what becomes of them."""
+    """The requests that the webhook matches, and what happens to them."""
 
     failure_policy: Literal["fail", "ignore"]
     operations: tuple[str, ...]
     resources: tuple[str, ...]
-    """Plurals, with `.GROUP` outside the core group; `*`: all."""
+    """Plurals, with `.GROUP` outside the core group; `*` for all."""
     namespaces: tuple[str, ...]
     timeout_s: int
     spares_leases: bool
@@ -63,7 +63,7 @@ class Asks(Protocol):
 def manifest(scope: Scope) -> dict[str, Any]:
     """Return the webhook's configuration, which matches nothing without a namespace.
 
-    docs/sources.md, Admission webhooks, says what each key bounds.
+    docs/sources.md, Admission webhooks, has the limit that each key sets.
     """
     webhook: dict[str, Any] = {
         "name": _WEBHOOK,
@@ -106,11 +106,11 @@ class WebhookObjects:
 
     @classmethod
     def of(cls, server: ApiServer) -> WebhookObjects:
-        """Return them, asked for over a connection of their own."""
+        """Return them, on a connection of their own."""
         return cls(Exchange(server, tls_context(server)))
 
     def put_in(self, scope: Scope) -> None:
-        """Create the configuration, and read back that the server keeps all that narrows it."""
+        """Create the configuration, and read back that the server keeps every key that narrows it."""
         wanted = manifest(scope)
         self._ask("POST", _CONFIGURATIONS, body=orjson.dumps(wanted))
         (kept,) = orjson.loads(self._ask("GET", f"{_CONFIGURATIONS}/{NAME}"))["webhooks"]
@@ -120,23 +120,23 @@ class WebhookObjects:
                 raise HostError(f"the API server did not keep the webhook's {key}: Kubernetes 1.30 or newer does")
 
     def is_in(self) -> bool:
-        """Return whether a configuration of this name exists, ours or not."""
+        """Return True if a configuration of this name exists, ours or not."""
         return self._found() is not None
 
     def is_ours(self) -> bool:
-        """Return whether the configuration is there, made by a run of this fault."""
+        """Return True if the configuration exists and a run of this fault made it."""
         found = self._found()
         return found is not None and found["metadata"].get("labels", {}).get(LOAD_LABEL) == LOAD
 
     def take_out(self) -> bool:
-        """Delete the configuration if it is ours; return whether it was there."""
+        """Delete the configuration if it is ours; return True if it was there."""
         if not self.is_ours():
             return False
         self._ask("DELETE", f"{_CONFIGURATIONS}/{NAME}")
         return True
 
     def delete_written(self) -> None:
-        """Delete the ConfigMaps that were written."""
+        """Delete the written ConfigMaps."""
         self._ask("DELETE", _CONFIG_MAPS, query={"labelSelector": f"{LOAD_LABEL}={LOAD}"})
 
     def _found(self) -> dict[str, Any] | None:
@@ -156,14 +156,14 @@ class WebhookObjects:
 
 
 class MatchedWriter:
-    """A client that creates small ConfigMaps, which the webhook matches, one after the other."""
+    """A client that creates small ConfigMaps one after the other, which the webhook matches."""
 
     def __init__(self, api: Asks) -> None:
         self._api = api
         self._written = 0
 
     def write(self) -> MatchedWrite:
-        """Create one, and return what became of it."""
+        """Create one; return the outcome."""
         body = load_object("configmaps", LOAD, self._written, 16)
         self._written += 1
         sent_at, start = datetime.now(UTC), time.monotonic()
@@ -177,7 +177,7 @@ class MatchedWriter:
 
 
 class LeaseWatcher:
-    """A look at the nodes' Leases every few seconds: how long each stays as it is."""
+    """Looks at the nodes' Leases every few seconds, to see how long each stays unchanged."""
 
     def __init__(self, api: Asks) -> None:
         self._api = api
@@ -209,7 +209,7 @@ class LeaseWatcher:
 
     @property
     def found(self) -> NodeLeases | None:
-        """The renewals; None where a LIST failed, or there was no Lease."""
+        """The renewals; None if a LIST failed, or if there was no Lease."""
         if self._failed or not self._seen:
             return None
         return NodeLeases(nodes=len(self._seen), longest_s=round(self._longest[0], 3), node=self._longest[1])
@@ -219,7 +219,7 @@ class LeaseThread:
     """A LeaseWatcher in a thread of its own, with a connection of its own."""
 
     def __init__(self, server: ApiServer) -> None:
-        """Begin to look. Raises HostError where the authority of the API server cannot be read."""
+        """Begin to look. Raises HostError if the API server's authority cannot be read."""
         self._exchange = Exchange(server, tls_context(server))
         self._watcher = LeaseWatcher(self._exchange)
         self._ended = threading.Event()
@@ -235,7 +235,7 @@ class LeaseThread:
 
 
 def outcomes(writes: Sequence[MatchedWrite]) -> str:
-    """Return how many writes had which outcome, for people."""
+    """Return the number of writes with each outcome, for people."""
     names = dict.fromkeys(write.outcome for write in writes)
     return ", ".join(f"{sum(one.outcome == name for one in writes)} {name}" for name in names) or "none"
 

@@ -1,4 +1,4 @@
-"""Somebody who changes a load's objects, one after the other at a steady rate."""
+"""A writer that changes a load's objects one after the other, at a steady rate."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gameday.values.api_loads import Write
 
 _ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _STRIDE = 7919
-"""A prime: successive writes change objects far from each other, and each once before any a second time."""
+"""A prime, so that successive writes change objects far apart, and each object once before any a second time."""
 
 
 class Writer:
-    """A writer. Only `end` may be called from another thread than `run`, and the results read after it."""
+    """A writer. Only `end` may be called from another thread than `run`; read the results after it."""
 
     def __init__(self, server: ApiServer, resource: str, load: str, objects: int, rate: float) -> None:
         """Prepare a writer.
@@ -30,8 +30,8 @@ class Writer:
             server: The API server.
             resource: Plural of a resource of the core group.
             load: The objects' load.
-            objects: How many there are.
-            rate: Changes a second; fewer where an answer takes longer than from one to the next.
+            objects: Their number.
+            rate: Changes a second; fewer if an answer takes longer than the time between two.
 
         Raises:
             HostError: The authority of the API server cannot be read.
@@ -46,7 +46,7 @@ class Writer:
         self.failed = 0
 
     def run(self, seconds: float) -> None:
-        """Change objects for so long, or until `end` is called."""
+        """Change objects for this long, or until `end` is called."""
         began = time.monotonic()
         for number in range(int(seconds * self._rate)):
             if self._ended.wait(max(0.0, began + number / self._rate - time.monotonic())):
@@ -56,7 +56,7 @@ class Writer:
             self._write(number)
 
     def end(self) -> None:
-        """End it, in mid-request where it is in one."""
+        """End it, even in mid-request."""
         self._ended.set()
         self._exchange.end()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.checks.deadlines import ClearingWords, Sighting, appears_within, as_expected, ends_within
+from gameday.checks.deadlines import ClearingWords, appears_within, as_expected, ends_within
 from gameday.checks.facts import (
     first_few,
     judge_absence,
@@ -12,10 +12,11 @@ from gameday.checks.facts import (
     why_alerts_may_be_missing,
 )
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.alerts import ExpectedAlert
+from gameday.expect.base import Sighting
 from gameday.history.events import AlertSeen, Record, RunEnded
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.expectations import ExpectedAlert
 from gameday.plan.models import Plan
 from gameday.values.alert_families import (
     FAULTY_TAINT,

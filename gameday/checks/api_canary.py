@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from gameday.checks.facts import at_most, first_fault, judge_absence, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedApiCanary, ExpectedOutage
 from gameday.history.events import ApiCanarySampled, ApiServersRestarted, FaultUndone, LoadLogged, LoadMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.control_plane import ExpectedApiCanary, ExpectedOutage
 from gameday.plan.models import Plan
 from gameday.values.api_requests import ApiCanarySample, percentile
 from gameday.values.results import Step

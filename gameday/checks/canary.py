@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gameday.checks.facts import first_fault, judge_absence, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.canary import ExpectedMeasurement
 from gameday.history.events import CanaryMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.canary import ExpectedMeasurement, Measure
 from gameday.plan.models import Plan
+from gameday.values.measures import Measure
 from gameday.values.results import Step
 
 ORDER = 58

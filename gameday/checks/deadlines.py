@@ -1,10 +1,10 @@
-"""Deadlines of alerts, taints, conditions, labels, Events, cordons and GPU counts: to arrive in time, and to go."""
+"""Deadlines of alerts and signals: to arrive in time, and to go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from gameday.checks.facts import (
     at_most,
@@ -20,20 +20,10 @@ from gameday.checks.facts import (
 )
 from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.base import Sighting
 from gameday.history.events import Record
 from gameday.history.journal import History
-from gameday.values.dated import CLOCK_TOLERANCE_S, Dated
 from gameday.values.results import Step
-
-
-@dataclass(frozen=True)
-class Sighting:
-    record: Record
-    at: datetime
-    amiss: str = ""
-    """The reason why the value is not the expected one, worded for the verdict; empty if it is."""
-    dated: Dated | None = None
-    """The accounts of `at`; None where only the sight dates it."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +38,6 @@ class ClearingWords:
 
 def as_expected(seen: Sequence[Sighting]) -> list[Sighting]:
     return [one for one in seen if not one.amiss]
-
-
-def since_fault(history: History, node: str | None, seen: Sequence[Sighting]) -> list[Sighting]:
-    """Return the sightings that are not older than the fault, by the clock that dated it."""
-    fault = first_fault(history, node)
-    begin = fault[1].written_at - timedelta(seconds=CLOCK_TOLERANCE_S) if fault else None
-    return [one for one in seen if begin and one.at >= begin]
 
 
 def appears_within(

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from gameday.checks.facts import stop_reason
 from gameday.checks.verdict import Status, Verdict
+from gameday.documents.percent import format_percent
 from gameday.history.events import FaultInjected, JobStepSeen, Record, StepStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.canary import format_percent
 from gameday.plan.models import Plan
 from gameday.values.results import Step
 

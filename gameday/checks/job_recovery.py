@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from gameday.checks.facts import at_most, judge_duration, seconds_text, stop_reason
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.job import ExpectedJob
 from gameday.history.events import FaultInjected, JobStepSeen, Record
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.job import ExpectedJob
 from gameday.plan.models import Plan
 from gameday.values.results import Step
 

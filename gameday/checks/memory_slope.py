@@ -17,10 +17,10 @@ import pandas as pd
 
 from gameday.checks.facts import first_fault, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedMemorySlope
 from gameday.history.events import LoadStaged, RunStarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.control_plane import ExpectedMemorySlope
 from gameday.plan.models import Plan
 from gameday.values.results import Step
 

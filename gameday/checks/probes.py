@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from gameday.checks.deadlines import Sighting, ends_within
+from gameday.checks.deadlines import ends_within
 from gameday.checks.facts import (
     at_most,
     judge_across_clocks,
@@ -20,11 +20,12 @@ from gameday.checks.facts import (
 )
 from gameday.checks.verdict import Status, Verdict
 from gameday.documents.fields import format_duration
+from gameday.expect.base import Sighting
+from gameday.expect.probes import ExpectedProbe
 from gameday.history.events import FaultInjected, ProbeAnswered, Record
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
-from gameday.plan.probes import ExpectedProbe
 from gameday.values.results import Step
 
 ORDER = 59

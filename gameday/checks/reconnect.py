@@ -5,10 +5,10 @@ from __future__ import annotations
 from gameday.checks.containment import containment_verdict
 from gameday.checks.facts import at_most, first_fault, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedReconnect
 from gameday.history.events import LoadMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.control_plane import ExpectedReconnect
 from gameday.plan.models import Plan
 from gameday.values.api_loads import Outcome, Reconnected
 

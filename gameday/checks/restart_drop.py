@@ -16,10 +16,10 @@ import pandas as pd
 from gameday.checks.containment import MEMORY, containment_verdict
 from gameday.checks.facts import first_fault, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedRestartDrop
 from gameday.history.events import ApiServersRestarted
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.control_plane import ExpectedRestartDrop
 from gameday.plan.models import Plan
 
 ORDER = 62

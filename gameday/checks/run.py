@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from types import ModuleType
 
 import gameday.checks
 from gameday.checks.facts import steps_left_out
+from gameday.checks.signals import they_come, they_end
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.base import NO_ORDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.plugins import BrokenPlugin, Found, Group, find, modules_of
 
-_LAST = 1000
-"""The place of a check that names none in its `ORDER`."""
+
+@dataclass(frozen=True)
+class Check:
+    """A check, or the judge of an expectation's signals."""
+
+    name: str
+    order: float
+    """Place of its verdicts in the report."""
+    judge: Callable[[Plan, History, Frames], Sequence[Verdict]]
 
 
-def check_modules() -> list[ModuleType]:
-    """Return the modules that define `check`, in the order of their `ORDER`, then their name."""
-    return sorted(_found().parts.values(), key=lambda module: (getattr(module, "ORDER", _LAST), module.__name__))
+def checks_of(plan: Plan) -> list[Check]:
+    """Return what judges the runs of a plan, in the order of the report; at one place, signals that come are first."""
+    found = []
+    for part in plan.expect.parts():
+        if any(part.signals(plan.expect)):
+            name = next(iter(part.model_fields)).replace("_", "-")
+            found.append(Check(name, part.order, partial(they_come, part)))
+            found.append(Check(name, part.order + 0.5, partial(they_end, part)))
+    for path in sorted(_found().parts):
+        module = _found().parts[path]
+        name = path.rpartition(".")[2].replace("_", "-")
+        found.append(Check(name, getattr(module, "ORDER", NO_ORDER), module.check))
+    return sorted(found, key=lambda check: check.order)
 
 
 @cache
@@ -38,8 +59,8 @@ def run_checks(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     raises is one UNKNOWN verdict.
     """
     verdicts: list[Verdict] = []
-    for module in check_modules():
-        verdicts += _run_one(module, plan, history, frames)
+    for check in checks_of(plan):
+        verdicts += _run_one(check, plan, history, frames)
     verdicts += map(_unloadable, _found().broken)
     left_out = steps_left_out(history)
     return [
@@ -53,15 +74,14 @@ def _not_asked(verdict: Verdict, why: str) -> Verdict:
     )
 
 
-def _run_one(module: ModuleType, plan: Plan, history: History, frames: Frames) -> list[Verdict]:
+def _run_one(check: Check, plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     try:
-        return list(module.check(plan, history, frames))
+        return list(check.judge(plan, history, frames))
     except Exception as error:  # a check's own bug must cost one verdict, not the run's report
-        name = module.__name__.rpartition(".")[2].replace("_", "-")
         return [
             Verdict(
-                check=name,
-                expectation=f"The check {name} can be run",
+                check=check.name,
+                expectation=f"The check {check.name} can be run",
                 status=Status.UNKNOWN,
                 why=f"the check raised {type(error).__name__}: {error}",
             )

@@ -8,11 +8,11 @@ from datetime import timedelta
 from gameday.checks.containment import containment_verdict
 from gameday.checks.facts import at_most, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.scheduling import ExpectedScheduling
 from gameday.history.events import PodStepsLogged
 from gameday.history.frames import Frames
 from gameday.history.journal import History
 from gameday.plan.models import Plan
-from gameday.plan.scheduling import ExpectedScheduling
 from gameday.values.pod_steps import PodStep, ZonesPlaced
 
 ORDER = 65

@@ -12,10 +12,10 @@ import pandas as pd
 from gameday.checks.containment import containment_verdict
 from gameday.checks.facts import first_fault, seconds_text, stop_reason, target_nodes
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedSkew
 from gameday.history.events import HeldServersStarted, LoadMeasured
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.control_plane import ExpectedSkew
 from gameday.plan.models import Plan
 from gameday.values.api_loads import SteadyLoad
 

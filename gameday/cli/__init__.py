@@ -1,8 +1,7 @@
-"""`gameday …`: the only place that turns outcomes into exit codes, and errors into words.
+"""`gameday …`: the only place that turns outcomes into exit codes, and errors into text.
 
-Command modules keep their imports of Prefect, pandas and clients inside the
-commands that need them, so that `gameday --help` and `gameday validate` answer
-at once.
+Command modules import Prefect, pandas and clients inside the commands that need them, so that `gameday --help` and
+`gameday validate` answer at once.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ COMMAND_MODULES = (
     "gameday.cli.export",
     "gameday.cli.lab",
 )
-"""Each has `register(app: typer.Typer) -> None`, which adds its commands or its sub-app."""
+"""Each has `register(app: typer.Typer) -> None`, which adds its commands."""
 _TYPER_INTERRUPTED = 130
 """Typer's exit status after Ctrl-C."""
 
@@ -72,7 +71,7 @@ def _gameday(
 
 
 def build_app() -> typer.Typer:
-    """The command line with every command module that is installed."""
+    """Build the command line from all installed command modules."""
     built = typer.Typer(
         name="gameday",
         cls=HelpGroup,
@@ -91,31 +90,31 @@ app = build_app()
 
 
 def main() -> None:
-    """Run this process's command line, and exit."""
+    """Run this process's command line and exit."""
     code: int = ExitCode.INTERNAL
 
     def end() -> NoReturn:
-        # Python gives SIGINT back to the kernel at its very end; a late Ctrl-C would then replace the exit code of what
-        # is done. CPython before 3.14 also unwinds the threads that still run then, and the Rust that some of them are
-        # in (pydantic's) answers with an abort.
+        # Python gives SIGINT back to the kernel at its very end, so a late Ctrl-C would replace the exit code of what
+        # is done. CPython before 3.14 also unwinds the threads that still run then, and the Rust code that some of them
+        # are in (pydantic's) answers with an abort.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
 
-    # Registered first, this runs last: until then Ctrl-C ends whatever still waits.
+    # Registered first, this runs last: until then Ctrl-C ends everything that still waits.
     atexit.register(end)
     code = run(sys.argv[1:])
     sys.exit(code)
 
 
 _command = cache(typer.main.get_command)
-"""The parser of an app: to build one takes as long as a short command."""
+"""The parser of an app; building one takes as long as a short command."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; says on stderr what went wrong."""
+    """Run one command line and return its exit code; errors go to stderr."""
     try:
         result = _command(app)(list(arguments), prog_name="gameday", standalone_mode=False)
         sys.stdout.flush()
@@ -157,11 +156,11 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _reader_gone() -> int:
-    """End without a word: the reader of our output (`| head`) has left.
+    """End silently, because the reader of our output (`| head`) has left.
 
-    typer makes the first such error a SystemExit; the last one reaches us.
+    typer turns the first such error into a SystemExit; the last one reaches us.
     """
-    # The interpreter flushes stdout once more at its end, and would complain there.
+    # The interpreter flushes stdout once more at its end, and would complain about it.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.ABORTED
 

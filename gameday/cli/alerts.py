@@ -1,4 +1,4 @@
-"""`gameday alerts`: the shipped alert rules as files of one's own, with links to runbooks that open there."""
+"""`gameday alerts`: write the shipped alert rules as your own files, with links to runbooks that open for you."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gameday.plain_file import not_written
 from gameday.text import shown
 
 PROMETHEUS_ITSELF = "{{ $externalURL }}/user/runbooks"
-"""The base of the shipped rules' links: Prometheus serves the folder of --web.user-assets there (docs/alerts.md)."""
+"""Base URL of the shipped rules' links: Prometheus serves the folder of --web.user-assets there (docs/alerts.md)."""
 
 
 def register(app: typer.Typer) -> None:
@@ -62,14 +62,16 @@ def alerts(
 
 
 def _checked(url: str) -> str:
-    """Return the URL without its last slash; it goes into a template and into YAML, so it has none of their marks."""
+    """Return the URL without its last slash. It goes into a template and into YAML, so it must not break these."""
     if not re.fullmatch(r"https?://[^\s\"'\\{}<>?#]+", url):
-        raise CommandError(f"--runbooks {shown(url)} is no http(s) URL of a folder, such as https://host/docs/runbooks")
+        raise CommandError(
+            f"--runbooks {shown(url)} is not the http(s) URL of a folder, such as https://host/docs/runbooks"
+        )
     return url.rstrip("/")
 
 
 def manifest_of(rules: Path) -> Path:
-    """Return where the PrometheusRule of a rule file is: beside it."""
+    """Return where a rule file's PrometheusRule is: beside it."""
     return rules.with_name(rules.name.replace(".rules.yaml", ".prometheusrule.yaml"))
 
 

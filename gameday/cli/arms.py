@@ -55,7 +55,7 @@ def play_arms(
 
 
 def draw(folder: Path, *, redact: bool = False) -> RenderedPage[Comparison]:
-    """Render a comparison's page, or the one without the site's names; raises CommandError where it cannot."""
+    """Render a comparison's page, or the one without the site's names; raises CommandError if it cannot."""
     from gameday.runs.comparison_page import render_comparison
 
     try:

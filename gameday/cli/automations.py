@@ -1,4 +1,4 @@
-"""The automations of Prefect that notify people: of a red game-day, and of a weekly season that did not come."""
+"""Prefect automations that notify people of a red game-day, and of a weekly season that did not come."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ BROKEN_SEASON = "gameday: season broken off"
 MISSED_SEASON = "gameday: weekly season missed"
 NAMES = (RED_GAME_DAY, BROKEN_SEASON, MISSED_SEASON)
 _BROKEN_OFF = (RunOutcome.REFUSED, RunOutcome.ABORTED)
-"""Outcomes of a failed season that is said; its red game-days have sent messages of their own."""
+"""Outcomes of a failed season that are reported; its red game-days have sent messages of their own."""
 _Labels = dict[str, str | list[str]]
 _PLAYED = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 SEASON_WITHIN = timedelta(days=8)
 """A week, and a day for a season that begins late or takes long."""
 _WEEKLY = "season/weekly (breaks GPUs)"
 _PAGE = 200
-"""The most blocks that Prefect answers at once."""
-# Text of plans and nodes is hostile: in a message it forges no link and no mention, and in a shell it is one word.
+"""The most blocks that Prefect returns at once."""
+# Text of plans and nodes is hostile: in a message it must forge no link and no mention, and in a shell it is one word.
 _MACROS = (
     "{% macro words(value) %}{{ value | string | replace('\\n', ' ') | replace('<', '(') | replace('>', ')')"
     " | replace('[', '(') | replace(']', ')') | replace('`', ' ') | replace('@', '(at)') | truncate(400) }}"
@@ -61,12 +61,12 @@ _SUBJECT = f"{_OUTCOME}: {{{{ words(flow_run.name) }}}}"
 def update_automations(block: str, reset: Sequence[str] = ()) -> Registered:
     """Create or update the automations, by name, at the Prefect server of the settings.
 
-    What people have changed stays: one that is switched off stays off, one that was deleted is not made again.
+    Changes by people stay: an automation that is switched off stays off, and one that was deleted is not made again.
 
     Args:
         block: The notification block that the messages go through: `TYPE/NAME`, such as slack-webhook/gpu-oncall, or
-            its name alone where no other has it.
-        reset: Names of automations that get what is shipped, also where people have set something else.
+            its name alone if no other block has it.
+        reset: Names of automations to reset to what is shipped, even if people have changed them.
 
     Returns:
         The automations' names, and what was kept.
@@ -94,9 +94,9 @@ def update_automations(block: str, reset: Sequence[str] = ()) -> Registered:
 
 
 def _update(client: SyncPrefectClient, one: AutomationCore, there: Automation, last: Mapping[str, str]) -> list[str]:
-    """Write what is shipped of an automation that is there, and return a line for each thing that is kept.
+    """Update an existing automation to what is shipped; return a line for each thing that is kept.
 
-    Each write starts the clock of the missed season again, so what is alike is not written.
+    Each write restarts the clock of the missed season, so nothing is written without a difference.
     """
     files, now = _settings(one), _settings(there)
     kept = changed_by_people(files, now, last)
@@ -107,7 +107,7 @@ def _update(client: SyncPrefectClient, one: AutomationCore, there: Automation, l
 
 
 def _settings(one: AutomationCore) -> dict[str, Any]:
-    """Return what a person may change of an automation."""
+    """Return the parts of an automation that people may change."""
     written = one.model_dump(mode="json", include={"description", "enabled", "trigger", "actions"})
     written["trigger"].pop("id", None)
     return written
@@ -116,8 +116,8 @@ def _settings(one: AutomationCore) -> dict[str, Any]:
 def season_trigger(within: timedelta = SEASON_WITHIN) -> EventTrigger:
     """Return the trigger that fires when no season has been played for this long.
 
-    Its clock begins anew with each season: an event that is both in `after` and in `expect` does that. Prefect starts
-    the first one when it learns of the automation.
+    Each season restarts its clock, because the event is in `after` and in `expect`. Prefect starts the clock when it
+    learns of the automation.
     """
     ended = {"prefect.flow-run.Completed", "prefect.flow-run.Failed"}
     return EventTrigger(
@@ -187,7 +187,7 @@ def _shipped(block: BlockDocument) -> Iterable[AutomationCore]:
 
 
 def _reached(flow: str, *states: str, match: _Labels = {}) -> EventTrigger:  # noqa: B006 - nobody changes it
-    """Return the trigger of a flow's runs that reach one of these states: Prefect names the event after the state."""
+    """Return the trigger of a flow's runs that reach one of these states; Prefect names the event after the state."""
     expect = {f"prefect.flow-run.{state}" for state in states}
     return EventTrigger(posture=Posture.Reactive, expect=expect, match=match, match_related=_of_flow(flow))
 
@@ -201,7 +201,7 @@ def _said(outcomes: Iterable[RunOutcome]) -> _Labels:
 
 
 def _notification_block(client: SyncPrefectClient, wanted: str) -> BlockDocument:
-    """Return the block of a name. Raises CommandError."""
+    """Return the block of this name. Raises CommandError."""
     slug, _, name = wanted.rpartition("/")
     found = [one for one in _all_blocks(client) if one.name == name and slug in ("", _slug(one))]
     lists = "`prefect block ls` lists those that there are, docs/prefect.md says how to make one"

@@ -1,4 +1,4 @@
-"""`gameday cluster save | list`: cluster profiles as blocks of a Prefect server, for workers anywhere to use."""
+"""`gameday cluster save | list`: cluster profiles stored as blocks at a Prefect server, for workers anywhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save(
     profile: Annotated[Path, typer.Option(help="File of the cluster profile.")],
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(help="Kubeconfig whose chosen context is stored, too; none: the one that the profile names."),
+        typer.Option(help="Kubeconfig with the context to store, too; none: the one that the profile names."),
     ] = None,
 ) -> int:
     """Store a cluster profile as a block, its secrets in encrypted fields, in place of one of the same name.

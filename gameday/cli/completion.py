@@ -1,4 +1,4 @@
-"""The words that a shell completes, once `gameday --install-completion` has been run."""
+"""Completions of the shell, once `gameday --install-completion` has been run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console of commands that meet a cluster: for a terminal, a pipe, and a reader that has left."""
+"""The console of commands that talk to a cluster: for a terminal, a pipe, and a reader that has left."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.segment import Segment
 from gameday.text import printable_lines
 
 _PIPE_WIDTH = 160
-"""A pipe has no width of its own; wide enough that tables fold little."""
+"""Width for a pipe, which has none: wide enough that tables fold little."""
 
 
 class GameDayConsole(Console):
-    """A console that outlives its reader: the undo and the exit code matter more than the words.
+    """A console that outlives its reader, because the undo and the exit code matter more than the output.
 
-    Whatever a cluster says of itself is printed as text: an escape sequence in it moves no cursor and renames no
+    Text that comes from a cluster is printed as plain text: an escape sequence in it moves no cursor and renames no
     window.
     """
 
@@ -31,12 +31,12 @@ class GameDayConsole(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        # The interpreter flushes stdout once more at its end, and would complain there.
+        # The interpreter flushes stdout once more at its end, and would complain about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def console() -> Console:
-    """Return the console for stdout, which takes nothing for markup and colours nothing by guess."""
+    """Return the console for stdout, which interprets no markup and highlights nothing."""
     made = GameDayConsole(highlight=False, markup=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _PIPE_WIDTH

@@ -1,4 +1,4 @@
-"""`gameday coverage`: a season of game-days, and the matrix of which faults were noticed by which signals, how fast."""
+"""`gameday coverage`: a season of game-days, and a matrix: which signals noticed which fault, and how fast."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _AT_ONCE = 4
-# The runs that two cores carry at the same time: docs/coverage.md has the figures.
+# The number of runs that two cores carry at the same time; docs/coverage.md has the figures.
 _REHEARSED_AT_ONCE, _REHEARSED_WITHIN = 12, "2m"
-# A quarter of the training work is left out: what many runs evict must not fill the room that canaries and QA need.
+# A quarter of the training work is left out: the pods that many runs evict must leave room for canaries and QA.
 _SPARE = 4
 # As many as have the pods of the GPU operator, which some plans freeze (`seed`); resubmitted jobs find a healthy one.
 _VIRTUAL_NODES = 32

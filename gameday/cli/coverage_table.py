@@ -1,4 +1,4 @@
-"""The last thing a season prints: its matrix, its gaps and where the page is."""
+"""The last output of a season: its matrix, its gaps and the page's path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHORT = {CellState.NOT_EXPECTED: "·"}
 
 
 def print_coverage(out: Console, rendered: RenderedPage[Coverage]) -> ExitCode:
-    """The matrix in as many columns as fit, the answer, and where the page is."""
+    """Print the matrix in as many columns as fit, the answer, and the page's path."""
     covered, matrix = rendered.content, rendered.content.matrix
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("fault", *matrix.signals):
@@ -56,7 +56,7 @@ def print_coverage(out: Console, rendered: RenderedPage[Coverage]) -> ExitCode:
 
 
 def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the names of what was not run, by the reason, from pairs of reason and name."""
+    """Return the names of what was not run, grouped by reason, from pairs of reason and name."""
     found: dict[str, list[str]] = {}
     for why, name in reasons:
         found.setdefault(why, []).append(name)

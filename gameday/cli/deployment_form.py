@@ -1,4 +1,4 @@
-"""The forms that Prefect draws of the deployments: plans in words, clusters by name, and nothing that programs set."""
+"""The forms that Prefect draws for deployments: plans in words, clusters by name, no parameters that programs set."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from gameday.plan.load import LoadedPlan, load_plan
 _SET_BY_PROGRAMS = frozenset(
     {"trigger", "run_id", "season_id", "fleet_id", "comparison_id", "command", "member", "given", "reports", "profiles"}
 )
-"""Parameters of flows that the command line, a season, a schedule or a deployment sets, and nobody by hand."""
+"""Parameters of flows that the command line, a season, a schedule or a deployment sets, but no person."""
 _PLAYS_ARMS = "comparison"
 """The flow that plays plans with arms."""
 ASKED = ("plan", "profile", "clusters", "at_once")
-"""Parameters that say what is broken, and where. Prefect's *Quick run* shows the form of a deployment that requires
-one, and calls the others optional."""
+"""Parameters that say what is broken, and where. Prefect's *Quick run* shows a deployment's form if it requires
+one of them, and calls the others optional.
+"""
 _TITLES = {
     "plan": ("Plan", "What breaks, and what must notice it."),
     "plans": ("Plans", "What breaks. Empty: every shipped plan that is not dangerous."),
     "profile": ("Cluster", "The cluster, by the name in its profile. Empty: the worker's `GAMEDAY_*` variables."),
 }
-"""Title and description of the parameters whose values the form offers."""
+"""Title and description of the parameters for which the form offers values."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +35,23 @@ class Choices:
     """The values that forms offer."""
 
     plans: Mapping[str, str]
-    """Shipped plans by name, and plan files by path, without arms: what the form says of each."""
+    """Shipped plans by name and plan files by path, all without arms; the value is the form's text about each."""
     with_arms: Mapping[str, str]
-    """The same of plans with arms, which are played together."""
+    """The same for plans with arms, which are played together."""
     profiles: Mapping[str, str]
-    """Paths and blocks of the clusters' profiles by the clusters' names; the first is chosen where nobody chooses.
+    """Paths and blocks of the clusters' profiles by the clusters' names; the first is the default.
 
-    Empty: the environment's.
+    Empty: the environment's profile.
     """
     sources: Mapping[str, str]
-    """The same of all clusters that are offered: these, then those that the server has blocks of."""
+    """The same for all clusters on offer: these, and then those that the server has blocks of."""
     reports: str
     """Folder of the runs' folders."""
     clusters: Sequence[str] = field(default=())
-    """Names of the clusters that have deployments and a work pool of their own."""
+    """Names of the clusters that have their own deployments and work pool."""
 
     def parameters(self, properties: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        """Return what a deployment's parameters are where its prefect.yaml says nothing."""
+        """Return a deployment's parameters for which its prefect.yaml has no value."""
         values = {
             "profile": next(iter(self.profiles), None),
             "profiles": dict(self.sources),
@@ -61,7 +62,7 @@ class Choices:
 
 
 def words_of(loaded: LoadedPlan, name: str) -> str:
-    """Return what the form shows of a plan: its name or path, title, layer, what it takes, and whether it is dangerous.
+    """Return the form's text about a plan: its name or path, title, layer, duration, and a warning if it is dangerous.
 
     Args:
         loaded: The plan.
@@ -82,9 +83,9 @@ def words_of(loaded: LoadedPlan, name: str) -> str:
 
 
 def offered(plans: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the form says of the plans without arms, and of those with arms.
+    """Return the form's texts about the plans without arms, and about those with arms.
 
-    A plan that cannot be read has no words, and counts as one without: its run says why it cannot be used.
+    A plan that cannot be read gets no text and counts as one without arms: its run says what is wrong.
 
     Args:
         plans: The files by the plans' names or paths.
@@ -104,7 +105,7 @@ def offered(plans: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
 def form(
     flow: str | None, properties: Mapping[str, dict[str, Any]], choices: Choices, defaults: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the parameters that a person sets, with the values to choose from where there are some.
+    """Yield the parameters that a person sets, with the values on offer if there are some.
 
     Args:
         flow: The flow's name.
@@ -147,14 +148,14 @@ def required(shown: Mapping[str, dict[str, Any]], of_flow: Sequence[str], *, bre
     Args:
         shown: The form's parameters.
         of_flow: Those that the flow itself requires.
-        breaks: The deployment breaks things: what says so much as what and where is not optional then.
+        breaks: The deployment breaks things; then what to break and where are not optional.
     """
     asked = [name for name in ASKED if breaks and "default" in shown.get(name, {})]
     return list(dict.fromkeys([*of_flow, *asked]))
 
 
 def _listed(shown: dict[str, Any], plans: Mapping[str, str]) -> dict[str, Any]:
-    """Return a parameter that takes plans with their words, which the form lists, and bare names, as programs give."""
+    """Return a parameter for plans: the form lists their texts, and programs may give bare names."""
 
     def one_of(values: Sequence[str], title: str) -> dict[str, Any]:
         one = {"type": "string", "enum": _with(values, shown)}
@@ -170,7 +171,7 @@ def _with(values: Sequence[str], shown: Mapping[str, Any]) -> list[str]:
 
 
 def _without_null(written: dict[str, Any]) -> dict[str, Any]:
-    """Return an optional parameter as one that may be left empty: the form would ask for its type first."""
+    """Return an optional parameter as one that may be left empty; otherwise the form would ask for its type first."""
     kinds = [kind for kind in written.get("anyOf", ()) if kind.get("type") != "null"]
     if len(kinds) != 1:
         return dict(written)

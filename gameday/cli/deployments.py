@@ -1,4 +1,4 @@
-"""The deployments of prefect.yaml, and those of each cluster, with the forms of their parameters."""
+"""The deployments of prefect.yaml and of each cluster, with the forms of their parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gameday.tasks.cluster_seasons import deployment_of, pool_of
 _POOL = "gameday"
 """The work pool of prefect.yaml."""
 _REAP_EVERY_S = 300
-"""The interval of the reaper in prefect.yaml."""
+"""The reaper's interval in prefect.yaml."""
 BREAKS = "breaks-things"
 """The tag of deployments that break things."""
 
@@ -37,11 +37,11 @@ class DeclaredSchedule(_Declared):
     """A schedule of prefect.yaml."""
 
     slug: str | None = None
-    """Its name, by which a later deploy finds it again. None: its place in the list."""
+    """Its name, by which a later deploy finds it again. None: its position in the list."""
     cron: str | None = None
     timezone: str | None = None
     interval: PositiveInt | None = None
-    """Seconds."""
+    """Seconds between two runs."""
     active: bool = True
 
     @model_validator(mode="after")
@@ -51,7 +51,7 @@ class DeclaredSchedule(_Declared):
         return self
 
     def built(self, place: int) -> Schedule:
-        """Return Prefect's own. `place` counts from 1."""
+        """Return Prefect's own schedule. `place` counts from 1."""
         slug = self.slug or str(place)
         if self.cron is not None:
             return Cron(self.cron, timezone=self.timezone, active=self.active, slug=slug)
@@ -65,7 +65,7 @@ class DeclaredPool(_Declared):
 
 
 class DeclaredDeployment(_Declared):
-    """A deployment of prefect.yaml, with the keys that this project uses."""
+    """A deployment of prefect.yaml, with the keys that we use."""
 
     name: str
     description: str
@@ -133,15 +133,15 @@ def per_cluster(clusters: Sequence[str]) -> Iterator[DeclaredDeployment]:
 
 
 def built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDeployment:
-    """Return a deployment, not registered yet, and without the form of its parameters (`fill_in`).
+    """Return a deployment that is not registered yet and has no form (`fill_in` adds it).
 
     Args:
         one: The deployment.
-        choices: The values that its form is to offer.
+        choices: The values that its form will offer.
         folder: The folder in which its worker runs it.
 
     Raises:
-        CommandError: Its entrypoint is no flow.
+        CommandError: Its entrypoint is not a flow.
     """
     try:
         made = RunnerDeployment.from_entrypoint(
@@ -155,8 +155,8 @@ def built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDepl
             version=__version__,
         )
     except (ImportError, MissingFlowError) as error:
-        raise CommandError(f"deployment {one.name}: entrypoint {one.entrypoint!r} is no flow: {error}") from None
-    # Without it the worker would copy the whole folder for each run.
+        raise CommandError(f"deployment {one.name}: entrypoint {one.entrypoint!r} is not a flow: {error}") from None
+    # Otherwise the worker would copy the whole folder for each run.
     made.storage = LocalStorage(str(folder))
     properties = made._parameter_openapi_schema.properties
     named = {name: properties[name].get("default") for name in ASKED if name in properties and BREAKS in one.tags}
@@ -166,7 +166,7 @@ def built(one: DeclaredDeployment, choices: Choices, folder: Path) -> RunnerDepl
 
 
 def fill_in(deployment: RunnerDeployment, choices: Choices) -> None:
-    """Give a deployment the form of its parameters, with the values that it has as defaults."""
+    """Give a deployment the form of its parameters, with its present values as defaults."""
     schema = deployment._parameter_openapi_schema
     schema.properties = dict(form(deployment.flow_name, schema.properties, choices, deployment.parameters))
     schema.required = required(schema.properties, schema.required, breaks=BREAKS in deployment.tags)

@@ -1,4 +1,4 @@
-"""`gameday detectors`: which detector profiles there are, and what one says of each fault."""
+"""`gameday detectors`: list the detector profiles, and show what one says about each fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile, Rule
 
 WIDE = 160
-"""A pipe has no width of its own; wide enough that little folds."""
+"""Width for a pipe, which has none: wide enough that little folds."""
 
 
 def register(app: typer.Typer) -> None:

@@ -103,8 +103,8 @@ def prune(
 ) -> int:
     """Delete old runs, comparisons and fleet runs. Evidence stays.
 
-    Evidence is whatever an unclean cluster left, open histories, and post-mortems. Only lists what would go unless
-    --delete is given. Pages that stay lose their links to what is gone.
+    Evidence is the runs of a cluster that was left unclean, open histories, and post-mortems. Only lists what would go
+    unless --delete is given. Pages that stay lose their links to what is gone.
     """
     from datetime import UTC, datetime, timedelta
 
@@ -135,7 +135,7 @@ def prune(
 
 
 def _pruned(out: Console, decision: RetentionDecision, *, delete: bool) -> str:
-    """Delete the folder where that was asked and decided, and print and return in a word what became of it."""
+    """Delete the folder if that was asked and decided; print and return in a word what happened to it."""
     from gameday.runs.retention import delete_folder
 
     word, why = ("deleted" if delete else "would go") if decision.deletable else "stays", decision.why

@@ -1,4 +1,4 @@
-"""`gameday doctor`: everything a game-day needs, looked at before anybody relies on it."""
+"""`gameday doctor`: check everything that a game-day needs, before anybody relies on it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def doctor(
         str,
         typer.Option(
             metavar="NAMESPACE/NAME",
-            help="With --control-plane: service account whose LISTs to follow.",
+            help="With --control-plane: follow the LISTs of this service account.",
         ),
     ] = "default/default",
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
@@ -127,7 +127,7 @@ def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisi
 
 
 def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisite]]:
-    """Return the checks with the granted rights of a plan as one line, as nobody has to act on them."""
+    """Return the checks with a plan's granted rights as one line, because nobody has to act on them."""
     from gameday.guard.doctor.prerequisite import Prerequisite
 
     folded: list[tuple[str, Prerequisite]] = []
@@ -144,7 +144,7 @@ def _folded(found: list[tuple[str, Prerequisite]]) -> list[tuple[str, Prerequisi
 
 
 def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool) -> None:
-    """Print a row for each check: first what is well, in the order in which a run asks; last what is to be mended."""
+    """Print a row for each check: first those that are fine, in a run's order, then those that need mending."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -171,7 +171,7 @@ def _print(out: Console, found: list[tuple[str, Prerequisite]], *, several: bool
 
 
 def _meaning(verdicts: list[bool | None]) -> str:
-    """Return what the exit code says."""
+    """Return the meaning of the exit code."""
     if False in verdicts:
         return ". A run would be refused, or could not be judged (exit code 5)"
     if None in verdicts:

@@ -1,4 +1,4 @@
-"""`gameday run --dry-run`: what a run would do, as YAML with comments, and not one write to the cluster."""
+"""`gameday run --dry-run`: print what a run would do, as YAML with comments, and write nothing to the cluster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
     from gameday.guard.check import GuardrailCheck
     from gameday.guard.preview import PlannedChange
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import LoadedPlan
-    from gameday.plan.models import FaultParameters
     from gameday.run.run import ReadOnlyRun
     from gameday.run.targets import ChosenTarget, Targets
 
@@ -28,7 +28,7 @@ _SAID = {True: "ok", False: "TRIPS", None: "UNKNOWN"}
 
 
 def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
-    """Print what each game-day would do to stdout. Exit code 0 where all would begin, 5 where one would be refused."""
+    """Print to stdout what each game-day would do. Exit code 0 if all would begin, 5 if one would be refused."""
     checks: list[list[GuardrailCheck]] = []
     for one in plans:
         checks.append(_print_game_day(one, profile, checks[-1] if checks else []))
@@ -37,7 +37,10 @@ def dry_run(plans: Sequence[LoadedPlan], profile: ClusterProfile) -> int:
 
 
 def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[GuardrailCheck]) -> list[GuardrailCheck]:
-    """Print one game-day, and return its guardrails; they are left out where they say what those `before` said."""
+    """Print one game-day, and return its guardrails.
+
+    Guardrails are left out if they say the same as those `before`.
+    """
     from gameday.errors import AdapterError, RefusedError
     from gameday.guard.check import check_all
     from gameday.guard.preview import planned_changes
@@ -66,13 +69,13 @@ def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[Gu
 
 
 def _verdict(checks: list[GuardrailCheck]) -> str:
-    """Return whether the game-day would begin, and which guardrails keep it from that."""
+    """Return a sentence: the game-day would begin, or which guardrails would refuse it."""
     against = [one.name for one in checks if not one.measurement.ok]
     return f"it would be refused, by: {', '.join(against)}" if against else "it would begin"
 
 
 def _comment(*lines: str) -> None:
-    """Print the lines as comments, so that all of stdout is YAML."""
+    """Print the block's lines as comments, so that all of stdout is YAML."""
     for text in lines:
         for line in text.split("\n"):
             typer.echo(f"# {printable(line)}".rstrip())
@@ -103,7 +106,7 @@ def _head(run: ReadOnlyRun, targets: Targets) -> str:
 
 
 def _guardrails(checks: list[GuardrailCheck], before: list[GuardrailCheck]) -> list[str]:
-    """Return the lines about the guardrails; one line where only what was measured may differ from those before."""
+    """Return the lines about the guardrails; one line if nothing but measurements can differ from those before."""
 
     def said(checks: list[GuardrailCheck]) -> list[tuple[object, ...]]:
         return [(one.name, one.limit, one.measurement.ok, one.measurement.why) for one in checks]
@@ -120,7 +123,7 @@ def _guardrail(checked: GuardrailCheck) -> str:
 
 
 def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
-    """Return the injector's commands on the node, as played on a model of it."""
+    """Return the injector's commands on the node, as played on a model node."""
     from gameday.rehearsal.nodes.in_process import play
 
     played = play(fault, target.gpu or 0, target.before.allocatable_gpus or 8)

@@ -1,4 +1,4 @@
-"""A virtual cluster for as long as a command runs: its start, its early end where it must not go on, and its logs."""
+"""A virtual cluster that runs as long as a command: its start, an early end if it cannot go on, and its logs."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from gameday.rehearsal.watch import Watch
 
 _LEAVES_NO_LOGS = (ExitCode.PASSED, ExitCode.FAILED, ExitCode.ABORTED)
-"""Exit codes after which the cluster's own logs are deleted. After any other they are the evidence that is left."""
+"""Exit codes after which the cluster's own logs are deleted. After any other code they are the evidence."""
 
 
 @dataclass
 class Embedded:
-    """A cluster that lasts one command."""
+    """A cluster that lasts for one command."""
 
     cluster: RehearsalCluster
     code: ExitCode = ExitCode.INTERNAL
     """The command's exit code, once it is known."""
 
     def end_with(self, code: ExitCode) -> ExitCode:
-        """Take the command's exit code, and return it."""
+        """Take the command's exit code and return it."""
         self.code = code
         return code
 
@@ -73,10 +73,10 @@ def embedded(
     guest: LoadedGuest | None = None,
     kube_state_metrics: bool | None = None,
 ) -> Iterator[Embedded]:
-    """Start a cluster for the block, with Prefect's settings and the flow's module loaded; its logs go with a good end.
+    """Start a cluster for the block, with Prefect's settings and the flow's module; delete its logs if all went well.
 
-    `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice nobody has, StartError for a cluster
-    that does not start.
+    `lab` is for the cluster `lab`; None: stock. Raises CommandError for a choice that does not exist, and StartError if
+    the cluster does not start.
     """
     from gameday.cluster.virtual_cluster import ENDED
     from gameday.rehearsal.blueprint import Blueprint, Size
@@ -124,7 +124,7 @@ def embedded(
     here = Embedded(running)
     try:
         _set_prefect(folder / "prefect-client", here.cluster.prefect_client)
-        # Prefect and pandas load for seconds, just as the cluster does.
+        # Prefect and pandas load for seconds, as the cluster does, so load them meanwhile.
         threading.Thread(target=_load, args=(flow,), name="import", daemon=True).start()
         with running_cluster(here.cluster, out), prefect_of(here.cluster):
             yield here
@@ -139,15 +139,15 @@ def embedded(
             out.print(f"the cluster's logs: {folder}", soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-            # Prefect makes its home while it is imported, which after Ctrl-C may be just now.
+            # Prefect makes its home while it is imported, which after a Ctrl-C may be now.
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 @contextmanager
 def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
-    """The cluster for as long as the block runs. Ctrl-C and SIGTERM break off its start; nothing breaks off its end.
+    """Run the cluster for the block. Ctrl-C and SIGTERM break off its start; nothing breaks off its end.
 
-    Yields the watch that ends it early where it must not go on. Raises CommandError where that was during the start.
+    Yields the watch that ends the cluster early if it cannot go on. Raises CommandError if that happens at the start.
     """
     from gameday.rehearsal.signals import broken_off_by_signals, ignore_signals
     from gameday.rehearsal.watch import Watch
@@ -172,7 +172,7 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
 
 @contextmanager
 def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
-    """Use the cluster's Prefect server, on another port than the one chosen first where that was taken meanwhile."""
+    """Use the cluster's Prefect server, on another port than the chosen one if that was taken meanwhile."""
     from gameday.cli.prefect_client import client_of, own_server
 
     with client_of(cluster.prefect_client), own_server(cluster.child("prefect")):
@@ -180,7 +180,7 @@ def prefect_of(cluster: RehearsalCluster) -> Iterator[None]:
 
 
 def cluster_ended(error: RehearsalError) -> CommandError:
-    """Return the end of a command whose cluster was ended for this reason."""
+    """Return the error for a command that lost its cluster for this reason."""
     from gameday.errors import MemoryShortError
 
     code = ExitCode.ABORTED if isinstance(error, MemoryShortError) else ExitCode.INTERNAL
@@ -188,7 +188,7 @@ def cluster_ended(error: RehearsalError) -> CommandError:
 
 
 def _load(module: str) -> None:
-    with suppress(Exception):  # the code that needs it imports it again and gets the error
+    with suppress(Exception):  # the code that needs it imports it again, and gets the error
         import_module(module)
 
 

@@ -1,4 +1,4 @@
-"""`gameday health explain`: the node-health controller's answer to a line."""
+"""`gameday health explain`: how the node-health controller answers a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gameday.xid.lines import KernelEvent
 
 _LONGEST_LINE_BYTES = 64 * 1024
-"""The most of a line from stdin; the controller reads 2,048 characters of it."""
+"""Longest line that is read from stdin; the controller reads 2,048 characters of it."""
 
 
 def explain(
@@ -125,7 +125,7 @@ def _form(event: KernelEvent) -> str:
         Kind.GPU_LOST: "a GPU that has fallen off the bus, in a line without an Xid",
         Kind.PEERMEM: "an invalid context that nvidia-peermem found",
         Kind.DRIVER: "a message of the driver without a code",
-        Kind.OTHER: "a line that is not recognised, of which a rule's pattern decides",
+        Kind.OTHER: "a line that is not recognised: a rule's pattern decides",
         Kind.GPU_RESET: "our agent's note of a GPU reset: it ends faults, and is never one",
     }
     details = [

@@ -1,4 +1,4 @@
-"""`gameday fleet`: measure every idle GPU, name the slow ones, and say what they cost a synchronous job."""
+"""`gameday fleet`: measure every idle GPU, name the slow ones, and show what they cost a synchronous job."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 20
 _LEAST_LOAD, _MOST_LOAD = timedelta(seconds=2), timedelta(hours=1)
 
-AtOnce = Annotated[
-    int, typer.Option(min=1, max=100, help="Nodes whose idle GPUs are measured at the same time, at most.")
-]
+AtOnce = Annotated[int, typer.Option(min=1, max=100, help="The most nodes to measure at the same time.")]
 Load = Annotated[str, typer.Option(help="Time for which each GPU computes before it is measured, 2s to 1h.")]
 Against = Annotated[
     Path | None,
@@ -145,7 +143,7 @@ def _check_earlier(folder: Path) -> None:
     try:
         FleetRecord.load(folder)
     except (OSError, ValueError):
-        raise CommandError(f"--against {folder}: that is no fleet run's folder: it has no fleet.json of ours") from None
+        raise CommandError(f"--against {folder} is not a fleet run's folder: it has no fleet.json of ours") from None
 
 
 def _probe(
@@ -158,7 +156,7 @@ def _probe(
     trigger: str,
     command: str,
 ) -> ExitCode:
-    """Run the flow in this thread, and show what it found."""
+    """Run the flow in this thread, and print its findings."""
     from gameday.cli.fleet_view import FleetView
     from gameday.cli.prefect_client import give_events_up_at_once, gone_message
     from gameday.fleet.page import render_fleet
@@ -199,7 +197,7 @@ def _probe(
 
 
 def _unlabel(out: Console, profile: str | None) -> ExitCode:
-    """Take the labels off under the cluster's lease, so that no fleet run writes them meanwhile."""
+    """Take the labels off under the cluster's lease, so that no fleet run writes labels meanwhile."""
     from gameday.fleet.labels import take_labels_off
     from gameday.run.record import new_run_id
     from gameday.runs.play import open_season
@@ -218,7 +216,7 @@ def _unlabel(out: Console, profile: str | None) -> ExitCode:
 
 
 def _print_labels(out: Console, fleet: Fleet) -> None:
-    """Show how many nodes each class has, and what became of the labels."""
+    """Print the number of nodes of each class, and what happened to the labels."""
     from gameday.values.gpu_class import GpuClass
 
     counts = Counter(str(one.gpu_class) for one in fleet.classes)
@@ -256,7 +254,7 @@ def _draw_again(out: Console, folder: Path) -> ExitCode:
         return _print(out, render_fleet(folder, datetime.now(UTC)))
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "fleet.json is damaged"
-        raise CommandError(f"{folder} is no fleet run's folder: {why}") from None
+        raise CommandError(f"{folder} is not a fleet run's folder: {why}") from None
     except OSError as error:
         raise CommandError(f"the fleet run's page cannot be drawn: {not_written(error, folder)}") from None
 

@@ -1,4 +1,4 @@
-"""Show a fleet run as it happens: a line for each node that is measured, or left out."""
+"""Show a fleet run live: a line for each node that is measured or left out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FleetView(BackgroundView):
     """Follows the figures of a run's folder."""
 
     def __init__(self, folder: Path, console: Console) -> None:
-        """`folder` may not be there yet."""
+        """Follow the folder, which may not exist yet."""
         super().__init__()
         self._folder = folder
         self._console = console
@@ -29,7 +29,7 @@ class FleetView(BackgroundView):
         self._began = time.monotonic()
         self._nodes: set[str] = set()
         self._of_nodes = 0
-        """Zero until the run's record is there."""
+        """Zero until the run's record exists."""
 
     def follow(self) -> None:
         for _ in self.looks(_LOOKS_EVERY_S):

@@ -56,7 +56,7 @@ def run(
     profile: Profile = None,
     reports: Reports = Path("reports"),
     approved_by: Annotated[
-        str | None, typer.Option(help="Your name. Approves the run where the plan or the cluster asks for approval.")
+        str | None, typer.Option(help="Your name. Approves the run if the plan or the cluster asks for approval.")
     ] = None,
     arm: Arm = None,
     dry_run: Annotated[
@@ -85,7 +85,7 @@ def run(
 
 
 def _check_approval(needed: bool, approved_by: str | None) -> None:
-    """A Prefect server that lasts a run has no page on which anybody could say yes."""
+    """Refuse a run that needs an approval nobody can give: a temporary Prefect server has no page to answer on."""
     from prefect.settings import PREFECT_API_URL
 
     if approved_by is not None and not approved_by.strip():
@@ -110,7 +110,7 @@ def play(
 ) -> int:
     """Run the flow in this thread with the live view beside it; print verdicts and the report's path.
 
-    `loaded` is the plan, or the one arm of it, to play; a plan that has arms is played as a comparison.
+    `loaded` is the plan to play, or one arm of it. A plan that has arms is played as a comparison.
     """
     from gameday.checks.outcome import RunOutcome, RunResult
     from gameday.cli.live import LiveView
@@ -161,7 +161,7 @@ def play(
 
 
 def _after(error: Exception, out: Console, folder: Path) -> int:
-    """Report what was done before `error`; raises it unless it is only Prefect's server that is gone."""
+    """Report what was done before `error`; raise it unless only Prefect's server is gone."""
     from datetime import UTC, datetime
 
     from gameday.cli.prefect_client import gone_message
@@ -203,7 +203,7 @@ def check_plan(plan: str, detector_profiles: Sequence[Path] = ()) -> Plan:
 
 
 def checked_plan(plan: str, detector_profiles: Sequence[Path] = (), watching: str | None = None) -> LoadedPlan:
-    """Return the plan with its file's bytes and the warnings of the detector that watches the cluster.
+    """Return the plan with its file's bytes and its warnings about the detector that watches the cluster.
 
     Raises DocumentError.
     """
@@ -234,14 +234,14 @@ def complete(loaded: LoadedPlan, detector_profiles: Sequence[Path], watching: st
 
 
 def check_reports(reports: Path) -> None:
-    """A run whose history cannot be written must not begin."""
+    """Refuse a run that could not write its history."""
     from gameday.history.durable import RESERVE_BYTES
     from gameday.history.room import room_in
 
     try:
         reports.mkdir(parents=True, exist_ok=True)
         room_in(reports).require()
-        with tempfile.TemporaryFile(dir=reports) as probe:  # the quota of a user shows only so
+        with tempfile.TemporaryFile(dir=reports) as probe:  # a user's quota shows only like this
             probe.write(b"\0" * RESERVE_BYTES)
             probe.flush()
             os.fsync(probe.fileno())

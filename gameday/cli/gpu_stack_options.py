@@ -10,7 +10,8 @@ import typer
 from gameday.errors import CommandError
 
 if TYPE_CHECKING:
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.fault import FaultParameters
+    from gameday.plan.models import Plan
     from gameday.rehearsal.nodes.exporter_release import ExporterRelease
     from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 
@@ -64,7 +65,7 @@ def exporter_for(name: str | None, plans: Sequence[Plan]) -> ExporterRelease:
 
 
 def _injected(fault: FaultParameters) -> Iterator[str]:
-    """Yield the DCGM fields that a fault injects, and those that it is made of."""
+    """Yield the DCGM fields that a fault and its parts inject."""
     from gameday.faults.compound import CompoundParameters
     from gameday.faults.dcgm_field import DcgmFieldParameters
     from gameday.faults.repeated import RepeatedParameters
@@ -79,7 +80,7 @@ def _injected(fault: FaultParameters) -> Iterator[str]:
 
 
 def operator_of(name: str) -> GpuOperator:
-    """Return the way of this name. Raises CommandError."""
+    """Return the GPU operator's way of this name. Raises CommandError."""
     from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 
     try:

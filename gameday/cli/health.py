@@ -1,4 +1,4 @@
-"""`gameday health explain | repair | status`: the node-health controller's decisions, and what follows the taint."""
+"""`gameday health explain | repair | status`: the node-health controller's decisions, and the repairs after a taint."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def repair(
                 return_state=True,
             )
         if state.result(raise_on_failure=False) not in ENDS:
-            state.result()  # raises what broke it off
+            state.result()  # raises the error that broke it off
 
     registry = CollectorRegistry()
     try:
@@ -97,7 +97,7 @@ def repair(
     ready = {"ready": True, "metrics": f"http://{metrics_address}:{port}/metrics"}
     try:
         with prefect_server(console()):
-            # Prefect loads for seconds, which the first episode must not have to wait for.
+            # Prefect loads for seconds; the first episode must not wait for that.
             threading.Thread(target=_load_flow, name="import", daemon=True).start()
             repairer.run(lambda: print(json.dumps(ready), flush=True))
     except AdapterError as error:

@@ -1,4 +1,4 @@
-"""The parts of a help page beside a command's own words: its panel in `gameday --help`, and examples to copy."""
+"""The parts of a help page that are not a command's own text: its panel in `gameday --help`, and examples to copy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _Row = tuple[str, str]
-"""An option or argument with its type, and what it does with its default and bounds."""
+"""A row about an option or argument: its type, and its text with default and bounds."""
 _NAMES_SHARE = 0.45
-"""Largest share of the width for the names: at 80 columns the longest name fits, and half a line is left for words."""
+"""Largest share of the width for the names: at 80 columns the longest name fits, and half a line is left for text."""
 
 
 class Panel(StrEnum):
@@ -39,9 +39,9 @@ def add_command(
     Args:
         app: The application that it is added to.
         command: The function.
-        examples: Command lines of it; its help ends with them.
+        examples: Command lines that its help ends with.
         panel: The panel of the application's help that lists it; None for an application without panels.
-        options: Others of `typer.Typer.command`.
+        options: Further options of `typer.Typer.command`.
     """
     app.command(cls=_Command, rich_help_panel=panel, epilog=_epilog(examples), **options)(command)
 
@@ -52,7 +52,7 @@ def _epilog(examples: tuple[str, ...]) -> str:
 
 
 class HelpGroup(TyperGroup):
-    """A group of commands whose help shows no type beside a flag."""
+    """A group of commands with help that shows no type beside a flag."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)
@@ -63,9 +63,9 @@ class HelpGroup(TyperGroup):
 
 
 class _Command(TyperCommand):
-    """A command whose help fits its terminal: whole names of options, unbroken paragraphs, examples to copy.
+    """A command with help that fits the terminal: whole names of options, unbroken paragraphs, examples to copy.
 
-    Typer's own page has six columns, cuts names to make them fit, and keeps the line ends of docstrings.
+    Typer's own page has six columns, cuts names to fit, and keeps the line ends of docstrings.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -93,7 +93,7 @@ def _paragraphs(docstring: str) -> Iterator[str]:
 
 
 def _table(rows: list[_Row], width: int) -> Table:
-    """Return a table in which a name that is too long goes on in the next line."""
+    """Return a table that continues a too long name in the next line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -107,7 +107,7 @@ def _table(rows: list[_Row], width: int) -> Table:
 
 
 def folded(example: str, width: int) -> list[str]:
-    """Return the lines of a command line, which a shell reads as one: folded between words, with a backslash."""
+    """Return a command line folded between words, with backslashes, so that a shell still reads it as one."""
     words = re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""", example)
     glued = " ".join(word.replace(" ", "\0") for word in words)
     lines = textwrap.wrap(glued, width - 6, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -56,7 +56,7 @@ class LabOptions:
     )
 
     def words(self) -> Iterator[str]:
-        """Yield the given options as they are typed."""
+        """Yield the given options as they were typed."""
         for field in fields(self):
             value = getattr(self, field.name)
             if value is True:
@@ -67,9 +67,9 @@ class LabOptions:
                     yield from (f"--{field.name.replace('_', '-')}", str(one))
 
     def settings(self, defaults: RehearsalSettings | None = None) -> LabSettings:
-        """Return the lab's settings: a plan's defaults, and over them what was given here.
+        """Return the lab's settings: the plan's defaults, overridden by the given options.
 
-        Raises CommandError for what the lab does not take, naming the option.
+        Raises CommandError for a value that the lab does not take; it names the option.
         """
         from pydantic import ValidationError
 
@@ -105,7 +105,7 @@ class LabOptions:
             raise CommandError("\n".join(_problem(one) for one in error.errors(include_url=False))) from None
 
     def refuse_without_lab(self) -> None:
-        """Raise CommandError if any was given, for a cluster that is no lab."""
+        """Raise CommandError if any option was given for a cluster that is not a lab."""
         if option := next(self.words(), None):
             raise CommandError(f"{option} is about the lab: add `--cluster lab`, or leave it out")
 

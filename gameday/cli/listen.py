@@ -1,4 +1,4 @@
-"""`gameday listen`: each resolved alert about a node becomes a post-mortem of its window, as a run in Prefect."""
+"""`gameday listen`: start a post-mortem, as a run in Prefect, for each resolved alert about a node."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _NO_DEPLOYMENT = (
 )
 _PORT = 9099
 _BEFORE = timedelta(minutes=10)
-"""An alert begins later than what it is about, by its rule's `for`: 10 minutes at most in all shipped ones but one."""
+"""The most by which an alert begins after its cause, from the rules' `for`: 10 minutes in all shipped ones but one."""
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""A name of a Kubernetes node: an RFC 1123 subdomain of 253 characters at most."""
+"""A Kubernetes node's name: an RFC 1123 subdomain of 253 characters at most."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 """Alertmanager's: 64 bits, in hexadecimal."""
 
@@ -99,7 +99,7 @@ def _check_token(file: Path) -> None:
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise CommandError(f"--token-file {file} cannot be read: {why}; {how}") from None
     if not token:
         raise CommandError(f"--token-file {file} is empty; {how}")
@@ -125,25 +125,25 @@ def _require_deployment() -> None:
 
 @dataclass(frozen=True)
 class Window:
-    """A node and a window of a post-mortem, of an alert that is resolved."""
+    """The node and window of a post-mortem, from a resolved alert."""
 
     node: str
     start: datetime
     end: datetime
     key: str
-    """Names the alert's one firing: Prefect makes one run of it, however often it is sent."""
+    """The key of one firing of the alert: Prefect makes one run of it, however often it is sent."""
 
 
 @dataclass(frozen=True)
 class PostMortems:
-    """The runs of post-mortems that alerts start."""
+    """The post-mortem runs that alerts start."""
 
     cluster: ClusterProfile
     profile: str | None
-    """The cluster profile's path, or block:NAME; None: the deployment's."""
+    """Path of the cluster profile, or block:NAME; None: the deployment's."""
 
     def take(self, alerts: Sequence[ReceivedAlert]) -> bool:
-        """Create a run for each resolved alert that names a node; return False where Prefect did not take one."""
+        """Create a run for each resolved alert that names a node; return False if Prefect did not take one."""
         import httpx
         from prefect.client.orchestration import get_client
         from prefect.exceptions import ObjectNotFound
@@ -155,7 +155,7 @@ class PostMortems:
             return True
         try:
             with get_client(sync_client=True) as client:
-                # By name each time: whoever deletes the deployment and makes it again gives it another id.
+                # By name each time, because a deployment that is deleted and made again has another id.
                 deployment = client.read_deployment_by_name(DEPLOYMENT)
                 for one in incidents.values():
                     typer.echo(self._create(client, deployment, one))
@@ -181,7 +181,7 @@ class PostMortems:
 
 
 def window_of(alert: ReceivedAlert, cluster: ClusterProfile) -> Window | None:
-    """Return the window of an alert; None where it fires still, names no node, or its times are none.
+    """Return the window of an alert, or None if it still fires, names no node, or has unreadable times.
 
     Args:
         alert: The alert, which is text from outside.
@@ -198,6 +198,6 @@ def window_of(alert: ReceivedAlert, cluster: ClusterProfile) -> Window | None:
         start = alert.starts_at - _BEFORE
     except OverflowError:
         return None
-    # Of a longer one the begin has the cause.
+    # Of a window that is too long, keep the beginning: it has the cause.
     end = min(alert.ends_at, start + LONGEST_WINDOW)
     return Window(node, start, end, f"alert-{alert.fingerprint}-{alert.starts_at.isoformat()}")

@@ -1,4 +1,4 @@
-"""Show a run as it happens, from nothing but its history file: the same view for a run of any process."""
+"""Show a run live, from its history file alone, so that the view is the same for any process's run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLES = {
 
 
 class LiveView(BackgroundView):
-    """Follows history.jsonl; a table of the steps on a terminal, a line per event elsewhere."""
+    """Follow history.jsonl: a table of the steps on a terminal, a line per event elsewhere."""
 
     def __init__(self, history: Path, console: Console) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class LiveView(BackgroundView):
         if self._waiting and self._waiting[1].step == step:
             record, event = self._waiting
             left_s = event.deadline_s - (time.monotonic() - record.monotonic)
-            if left_s > 0:  # a step goes on when a wait of it is over, and nobody notes that end
+            if left_s > 0:  # a step goes on when one of its waits is over, which nobody notes
                 waiting, deadline = Text(printable(event.what)), f"{math.ceil(left_s)} s"
         return (
             Text(step, style="bold"),

@@ -19,7 +19,7 @@ _ENDS_WITHIN_S = 20.0
 
 
 def end_holder(folder: Path, what: str) -> int:
-    """End the process that holds the folder and wait for it; the exit code is 0 also where there is none."""
+    """End the process that holds the folder and wait for it. The exit code is 0 even if there is none."""
     from gameday.cluster.virtual_cluster import holder
 
     pid = holder(folder)
@@ -43,7 +43,7 @@ def end_holder(folder: Path, what: str) -> int:
 
 
 def running_state(folder: Path, what: str) -> dict[str, Any] | None:
-    """Return what the folder's running cluster wrote about itself; None, with a line on stdout, without one."""
+    """Return what the folder's running cluster wrote about itself; if none runs, print that and return None."""
     from gameday.cluster.virtual_cluster import holder
     from gameday.rehearsal.folder import STATE
 

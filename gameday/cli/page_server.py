@@ -1,4 +1,4 @@
-"""The pages of a reports folder on loopback, which Prefect's pages link: a browser opens no file from a page."""
+"""Serve a reports folder's pages on loopback, for links from Prefect's pages: a browser opens no file from a page."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LOOPBACK = "127.0.0.1"
 def served_pages(reports: Path) -> Iterator[str]:
     """Serve the HTML files below a folder to this machine for the block, read-only, and yield their base URL.
 
-    The port is always the same one unless that is taken, so that links of older runs work again. Histories, plans and
-    frames beside the pages, and lists of folders, are not served.
+    The port is always the same unless it is taken, so that links of older runs work again. Histories, plans, frames
+    and lists of folders are not served.
 
     Args:
-        reports: The folder; it need not be there yet.
+        reports: The folder; it need not exist yet.
 
     Raises:
         StartError: No port is free.
@@ -65,7 +65,7 @@ class _Pages(QuietHandler, SimpleHTTPRequestHandler):
     def send_head(self) -> BytesIO | BinaryIO | None:
         page = Path(self.translate_path(self.path)).resolve()
         is_below = page.is_relative_to(Path(self.directory)) and page.suffix == ".html" and page.is_file()
-        # A foreign web page whose name was made to lead to this machine must not read reports.
+        # A foreign web page that makes its name lead to this machine must not read reports.
         if not is_below or self.headers.get("Host") != f"{_LOOPBACK}:{self.server.server_port}":
             self.send_error(HTTPStatus.NOT_FOUND)
             return None

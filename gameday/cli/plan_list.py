@@ -1,4 +1,4 @@
-"""`gameday plans`: the shipped plans by the layer where their fault goes in, a line each, or all about some of them."""
+"""`gameday plans`: the shipped plans by the layer where their fault goes in, a line each, or some of them in detail."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from gameday.text import printable
 
 if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.fault import FaultParameters
+    from gameday.plan.models import Plan
 
 _PIPE_WIDTH = 1000
-"""Columns of a pipe, which has no width of its own: wide enough that a plan's line stays one, for grep."""
+"""Columns for a pipe, which has no width: wide enough that a plan stays on one line, for grep."""
 _INDENT = 6
 _SCHEDULING = "scheduling"
-"""Stands in place of a fault's layer where the plan asks what the scheduler does: device taints, gangs."""
+"""Heading in place of a fault's layer for plans about the scheduler: device taints, gangs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -47,12 +48,12 @@ def plans(
         ),
     ] = None,
     layer: Annotated[
-        str | None, typer.Option(help="Only plans whose fault goes in at this layer, such as 'kernel log' or network.")
+        str | None, typer.Option(help="Only plans with a fault at this layer, such as 'kernel log' or network.")
     ] = None,
     fault: Annotated[str | None, typer.Option(help="Only plans with this fault, such as xid.")] = None,
     detector: Annotated[
         str | None,
-        typer.Option(help="Only plans whose fault this detector sees: a profile's name or file (`gameday detectors`)."),
+        typer.Option(help="Only plans that this detector can notice: a profile's name or file (`gameday detectors`)."),
     ] = None,
     long: Annotated[
         bool, typer.Option("--long", help="Show also each plan's fault, what it expects, and who repairs the node.")
@@ -61,7 +62,7 @@ def plans(
 ) -> None:
     """List the shipped plans.
 
-    They are grouped by the layer where the fault goes in. A plan marked `dangerous` runs only where the cluster's
+    They are grouped by the layer where the fault goes in. A plan marked `dangerous` runs only if the cluster's
     profile allows its fault.
     """
     from gameday.faults.base import Layer
@@ -116,7 +117,7 @@ def _layer(plan: Plan) -> str:
 
 
 def _types(fault: FaultParameters) -> set[str]:
-    """Return the fault's type, and those of the faults that it is made of."""
+    """Return the fault's type, and the types of the faults that it is made of."""
     return {fault.type}.union(*(_types(part) for part in _parts(fault)))
 
 
@@ -167,7 +168,7 @@ def _layer_position(plan: Plan) -> int:
 
 
 def _details(plan: Plan) -> str:
-    """Return the fault in words, what is expected, and who repairs."""
+    """Return the fault in words, the expectations, and who repairs."""
     words = [_words(plan.fault), *_expected(plan)]
     if plan.recover.repair != "none":
         words.append(f"repair: {plan.recover.repair}")
@@ -203,13 +204,7 @@ def _expected(plan: Plan) -> Iterator[str]:
     expect = plan.expect
     bounded = (
         *((one.name or one.meaning, one.within) for one in expect.alerts),
-        *((f"{one.key}:{one.effect}", one.within) for one in expect.taints),
-        *((f"{one.type}={one.status}", one.within) for one in expect.conditions),
-        *((f"Event {one.reason}", one.within) for one in expect.events),
-        *((f"device taint {one}", one.within) for one in expect.device_taints),
-        *((f"label {one.key}", one.within) for one in expect.labels),
-        *([("cordoned", expect.cordoned.within)] if expect.cordoned else ()),
-        *([("fewer GPUs offered", expect.allocatable_falls.within)] if expect.allocatable_falls else ()),
+        *((one, one.within) for one in expect.signals_awaited()),
     )
     yield from (f"{what} within {format_duration(within)}" for what, within in bounded)
     if plan.names_detector:

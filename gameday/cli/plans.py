@@ -1,4 +1,4 @@
-"""`gameday validate` and `schema`: whether plans are good, and what editors check them with."""
+"""`gameday validate` and `schema`: check plans, and print the schema that editors check them with."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from gameday.detectors.models import DetectorProfile
     from gameday.guests.models import Guest
     from gameday.health.policy import Policy
+    from gameday.plan.fault import FaultParameters
     from gameday.plan.load import DetectorWarning
-    from gameday.plan.models import FaultParameters, Plan
+    from gameday.plan.models import Plan
 
     _Checked = Plan | DetectorProfile | Guest | Policy | ClusterProfile
 
@@ -54,7 +55,7 @@ def validate(
 
     Prints `ok` for each good one, and a line for every problem of a bad one.
 
-    Warns where a plan names a detector that its own fault disturbs.
+    Warns if a plan names a detector that its own fault disturbs.
 
     Exit code 0 when all are good, 64 when any is not.
     """
@@ -105,7 +106,7 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
 
 
 def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
-    """Tell by its `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
+    """Find out by `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
     from gameday.cli.game_day import complete
     from gameday.detectors.load import KIND, parse_detector
     from gameday.documents.read import decode, read
@@ -139,9 +140,9 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
 
 
 def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile | None:
-    """Load a file with keys that a cluster profile has, and a plan has not; None for another one.
+    """Load a file that has a cluster profile's keys and none of a plan's; return None for any other.
 
-    It loads Kubernetes' client, which the check of a plan does without.
+    This loads Kubernetes' client, which checking a plan does not need.
     """
     from gameday.cluster.profile import ClusterProfile, load_profile
     from gameday.plan.models import Plan
@@ -151,7 +152,7 @@ def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile |
 
 
 def _not_a_plan(data: Mapping[str, object], path: Path) -> DocumentProblem | None:
-    """Return what to do with a file that is plainly something else, of which `kind` or the name would say what."""
+    """Return what to do with a file that is clearly something else, by its `kind` or name."""
     if "fault" in data or "hypothesis" in data:
         return None
     if data.keys() >= {"id", "places", "trigger"}:
@@ -165,7 +166,7 @@ def _not_a_plan(data: Mapping[str, object], path: Path) -> DocumentProblem | Non
 
 
 def _arm_lines(found: _Checked) -> list[str]:
-    """Return a line for each arm of a plan: its name, and what it changes."""
+    """Return a line for each arm of a plan: its name and its changes."""
     arms = getattr(found, "arms", None)
     return [
         printable(f"arm {arm.name}: {'; '.join(arm.changes()) or 'the plan as it is'}")

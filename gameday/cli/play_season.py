@@ -1,4 +1,4 @@
-"""A season as the command line plays it: the flow in this thread, a line per event of its runs, and what it found."""
+"""Play a season from the command line: the flow in this thread, a line per event of its runs, and the findings."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class AskedSeason:
     approved_by: str | None
     reports: Path
     random: RandomSettings | None = None
-    """None: each plan once."""
+    """Settings of a random season; None plays each plan once."""
 
 
 def duration_of(option: str, written: str | None) -> timedelta | None:
-    """Return the value of an option that is a duration; raises CommandError where it is none."""
+    """Return the value of an option that is a duration. Raises CommandError if it is none."""
     from pydantic_core import PydanticCustomError
 
     from gameday.documents.fields import parse_duration
@@ -51,7 +51,7 @@ def duration_of(option: str, written: str | None) -> timedelta | None:
 
 
 def cluster_profile(profile: str | None) -> ClusterProfile:
-    """Return the profile of the cluster of a season without --rehearse; raises CommandError."""
+    """Return the cluster's profile for a season without --rehearse. Raises CommandError."""
     from gameday.cluster.profile import load_profile
     from gameday.errors import ProfileError
 
@@ -62,7 +62,7 @@ def cluster_profile(profile: str | None) -> ClusterProfile:
 
 
 def play_season(out: Console, asked: AskedSeason, profile: str | None, command: str, trigger: str) -> ExitCode:
-    """Run the flow in this thread, with a line per event of its runs beside it, and print what it found.
+    """Run the flow in this thread, with a line per event of its runs, and print its findings.
 
     Args:
         out: The console.

@@ -89,7 +89,7 @@ def _collect(node: str, start: str, end: str, profile: str | None, reports: Path
 
 
 def render_again(folder: Path) -> PostMortem:
-    """Render an incident's folder with the shipped plans and the runs beside it; raises CommandError."""
+    """Render an incident's folder with the shipped plans and the runs beside it. Raises CommandError."""
     from datetime import UTC, datetime
 
     from gameday.faults.registry import parameter_models
@@ -104,7 +104,7 @@ def render_again(folder: Path) -> PostMortem:
         made = render_post_mortem(folder, plans, runs, datetime.now(UTC))
         write_form(folder, "gameday post-mortem")
     except FileNotFoundError:
-        raise CommandError(f"{folder} is no incident's folder: it has no incident.json") from None
+        raise CommandError(f"{folder} is not an incident's folder: it has no incident.json") from None
     except OSError as error:
         raise CommandError(f"the post-mortem cannot be written: {not_written(error, folder)}") from None
     except ValueError as error:

@@ -1,8 +1,7 @@
 """Prefect's client in a process that a person waits for: quiet, and quick to give up a server that is gone.
 
-Prefect's own patience with such a server held a run's result back for 150 s
-after the run was over and clean. What it is patient about, the states of its
-flow run and their events, is not the evidence: that is in the history.
+With Prefect's own patience such a server held a run's result back for 150 s after the run was over and clean. What
+Prefect waits for, the states of its flow run and their events, is not the evidence: that is in the history.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
 _API_URL = "PREFECT_API_URL"
 _OWN_SERVER: ContextVar[Child | None] = ContextVar("own_server", default=None)
 _DEFAULTS = {**QUIET, "PREFECT_CLIENT_MAX_RETRIES": "3", "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500"}
-"""20 s of attempts for each request; Prefect's own five retries take 75 s, and a run's end has two requests.
+"""20 s of attempts for each request. Prefect's own five retries take 75 s, and the end of a run has two requests.
 
-A 500 is what Prefect's server answers while its PostgreSQL refuses connections, and what its client does not try again.
+Prefect's server answers 500 while its PostgreSQL refuses connections, and its client by itself does not retry that.
 """
 _WITHOUT_A_PAUSE = 3
-"""Prefect's client of events sleeps a second before each attempt to reconnect after its third."""
+"""Attempts to reconnect after which Prefect's client of events sleeps a second before each further one."""
 _NO_PREFECT = "Failed to reach API"
 """The words of Prefect 3.8's flow engine."""
 
 
 def set_defaults() -> None:
-    """Set the environment, mostly where it says nothing else; Prefect reads it when it is imported."""
+    """Set the environment's defaults. Prefect reads them when it is imported."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     # Prefect starts no server of its own. `prefect_server` starts ours, which dies with the command.
@@ -47,7 +46,7 @@ def set_defaults() -> None:
 
 
 def require_server() -> None:
-    """Refuse to go on where Prefect's settings name no server. Raises CommandError."""
+    """Refuse to go on if Prefect's settings name no server. Raises CommandError."""
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
@@ -58,9 +57,9 @@ def require_server() -> None:
 
 
 def give_events_up_at_once() -> None:
-    """Spare each event its 8 s of attempts at a server that refuses connections; the next one sends it again.
+    """Give an event up at once if the server refuses connections, not after 8 s; the next event sends it again.
 
-    Prefect would start its own server for an event after the end of ours, and no setting forbids it; this does.
+    Otherwise Prefect would start its own server for an event after the end of ours; no setting forbids that.
     """
     from prefect.events.clients import PrefectEventsClient
     from prefect.events.worker import (
@@ -75,18 +74,18 @@ def give_events_up_at_once() -> None:
 
 @contextmanager
 def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None]:
-    """Provide the Prefect server that Prefect's settings name, else start one for the block.
+    """Provide the Prefect server of Prefect's settings, or start one for the block.
 
-    Its database is a temporary one, unless the settings name a database. Yields the file with the password for its
-    pages, which a server that is started asks for; None where it has no pages or is not ours.
+    A started server has a temporary database unless the settings name one. Yields the file with the password for the
+    pages of a started server; None if it has no pages or is not ours.
 
     Args:
         out: The terminal of the person who waits.
-        whole: A server that is started has pages and a scheduler, on the database of Prefect's settings: those who ask
-            for pages ask for those of earlier runs.
+        whole: Start the server with pages and a scheduler, on the database of Prefect's settings, so that its pages
+            show earlier runs.
 
     Raises:
-        CommandError: None starts.
+        CommandError: No server starts.
     """
     from prefect.settings import get_current_settings
 
@@ -116,7 +115,7 @@ def prefect_server(out: Console, *, whole: bool = False) -> Iterator[Path | None
 
 @contextmanager
 def client_of(server: Mapping[str, str]) -> Iterator[None]:
-    """Set the environment of a client of this server for the block, also where Prefect has read its settings before."""
+    """Set the environment of this server's clients for the block, even if Prefect has read its settings before."""
     from prefect.context import refresh_global_settings_context
 
     before = {name: os.environ[name] for name in server if name in os.environ}
@@ -133,7 +132,7 @@ def client_of(server: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def own_server(child: Child) -> Iterator[None]:
-    """Name the process of a server that this command has started, for `gone_message`."""
+    """Name the server process that this command started, for `gone_message`."""
     token = _OWN_SERVER.set(child)
     try:
         yield
@@ -142,7 +141,7 @@ def own_server(child: Child) -> Iterator[None]:
 
 
 def gone_message(error: BaseException) -> str:
-    """Return what to do where Prefect's server, or its database, did not answer or asks for a password; else empty."""
+    """Return what to do if Prefect's server or database did not answer, or asks for a password; else empty."""
     import httpx
 
     if isinstance(error, httpx.HTTPStatusError):

@@ -1,4 +1,4 @@
-"""The flow runs that one worker of this machine runs: wait for the worker, and cancel what it runs."""
+"""The flow runs of one worker on this machine: wait for the worker, and cancel its runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 1.0
 
 
 def is_heard(pool: str, worker: str, since: datetime) -> bool:
-    """Return whether a worker of this name has spoken to the server since a moment. Raises httpx.HTTPError."""
+    """Return True if a worker of this name has contacted the server since a moment. Raises httpx.HTTPError."""
     heard = WorkerFilter(last_heartbeat_time=WorkerFilterLastHeartbeatTime(after_=since))
     with get_client(sync_client=True) as client:
         found = client.read_workers_for_work_pool(pool, worker_filter=heard)
@@ -37,15 +37,15 @@ def is_heard(pool: str, worker: str, since: datetime) -> bool:
 
 
 def cancel_all(pool: str, worker: int, give_up: threading.Event, say: Callable[[str], None]) -> None:
-    """Cancel what a worker runs, and wait until each run has undone its faults and ended.
+    """Cancel a worker's runs, and wait until each has undone its faults and ended.
 
     A run that waited for its turn and begins meanwhile is cancelled, too.
 
     Args:
         pool: The worker's pool.
         worker: The worker's process.
-        give_up: If set, nothing is waited for any more.
-        say: Tell a person.
+        give_up: If set, nothing is awaited any more.
+        say: Tells a person.
 
     Raises:
         HTTPError: The server does not answer (httpx).
@@ -64,9 +64,10 @@ def cancel_all(pool: str, worker: int, give_up: threading.Event, say: Callable[[
 
 
 def end_cancelled(pool: str) -> None:
-    """Show as cancelled what still reads *Cancelling* though its process on this machine is gone.
+    """Mark as cancelled the runs that still read *Cancelling* although their process on this machine is gone.
 
-    A worker sets the last state of a run that it cancels seconds after the run's process, and may have ended meanwhile.
+    A worker sets the last state of a run that it cancels seconds after the run's process ended, and may itself have
+    ended meanwhile.
 
     Raises:
         HTTPError: The server does not answer (httpx).
@@ -91,7 +92,7 @@ def _read(client: SyncPrefectClient, pool: str, states: list[StateType]) -> list
 
 
 def _is_run_by(run: FlowRun, worker: int) -> bool:
-    """Return whether the run's process comes from the worker: other workers may serve the same pool."""
+    """Return True if this worker started the run's process: other workers may serve the same pool."""
     number = (run.infrastructure_pid or "").rpartition(":")[2]
     pid = int(number) if number.isdecimal() else 0
     while pid > 1 and pid != worker:
@@ -100,7 +101,7 @@ def _is_run_by(run: FlowRun, worker: int) -> bool:
 
 
 def _carries(pid: str, run: FlowRun) -> bool:
-    """Return whether a process was started for the run; False for one that is gone, and has left its number."""
+    """Return True if a process was started for the run; False if it is gone and its number is used again."""
     try:
         environment = Path(f"/proc/{int(pid)}/environ").read_bytes()
     except (OSError, ValueError):
@@ -109,7 +110,7 @@ def _carries(pid: str, run: FlowRun) -> bool:
 
 
 def _parent(pid: int) -> int:
-    """Return a process' parent; 0 for a process that is gone."""
+    """Return the parent of a process, or 0 if the process is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

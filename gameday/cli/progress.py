@@ -1,15 +1,15 @@
-"""The progress of work that has many parts, in words for a line of the terminal."""
+"""The progress of work in many parts, as words for a line of the terminal."""
 
 from __future__ import annotations
 
 
 def how_far(done: int, total: int, left_s: float) -> str:
-    """Return it as `12 of 76, about 9 minutes left`; without the time after the last part.
+    """Return the progress, like `12 of 76, about 9 minutes left`; without the time once all parts have ended.
 
     Args:
-        done: Parts that have ended.
-        total: All parts.
-        left_s: Seconds that the others will take, by those that have ended.
+        done: Number of parts that have ended.
+        total: Number of all parts.
+        left_s: Estimated seconds for the others, from those that have ended.
     """
     if done >= total:
         return f"{done} of {total}"

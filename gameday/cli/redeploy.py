@@ -1,8 +1,8 @@
-"""The changes that people made at the Prefect server since the last deploy, which the next one leaves alone.
+"""The changes that people made at the Prefect server since the last deploy; the next deploy keeps them.
 
-A Prefect variable for each deployment and automation holds digests of what the files said at the last deploy. A value
-at the server that is neither that nor what the files say now was set by a person. Prefect itself remembers nothing of
-the kind: a second deploy replaces the schedules of the first, paused ones by active ones.
+For each deployment and automation a Prefect variable holds digests of what the files said at the last deploy. If a
+value at the server equals neither that nor the files' present value, a person set it. Prefect itself remembers no
+such thing: a second deploy replaces schedules, also paused ones by active ones.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from prefect.client.schemas.actions import VariableCreate, VariableUpdate
 from gameday.text import printable
 
 TAG = "gpu-gameday"
-"""On each variable and automation of ours."""
+"""Tag of every variable and automation of ours."""
 Settings = Mapping[str, Any]
-"""The JSON values that a person may change of a deployment or an automation, by their names."""
+"""The JSON values of a deployment or an automation that a person may change, by name."""
 _LONGEST_NAME = 255
 """The most characters of a Prefect variable's name (prefect.types.names)."""
 
@@ -32,9 +32,9 @@ class Registered:
     """The result of a deploy."""
 
     names: list[str]
-    """The deployments as Prefect has them, flow/deployment, and the automations."""
+    """Names of the deployments, as Prefect has them (flow/deployment), and of the automations."""
     kept: list[str]
-    """A line for each thing that people have set at the server, and that is as they left it."""
+    """A line for each setting that people changed at the server, and that was kept."""
 
     def __add__(self, other: Registered) -> Registered:
         return Registered([*self.names, *other.names], [*self.kept, *other.kept])
@@ -53,7 +53,7 @@ def changed_by_people(files: Settings, there: Settings, last: Mapping[str, str])
 
 
 def digests_of(settings: Settings) -> dict[str, str]:
-    """Return a digest of each setting: a Prefect variable takes 5,000 characters."""
+    """Return a digest of each setting; a Prefect variable takes no more than 5,000 characters."""
     return {
         name: hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
         for name, value in settings.items()
@@ -61,7 +61,7 @@ def digests_of(settings: Settings) -> dict[str, str]:
 
 
 def kept_lines(of: str, names: list[str], files: Settings, there: Settings) -> list[str]:
-    """Return a line for each setting that is kept: what the server has, and what the files say."""
+    """Return a line for each setting that is kept: the server's value and the files'."""
 
     def said(settings: Settings, name: str) -> str:
         return printable(json.dumps(settings[name], ensure_ascii=False, default=str)) if name in settings else "none"
@@ -70,13 +70,13 @@ def kept_lines(of: str, names: list[str], files: Settings, there: Settings) -> l
 
 
 def read_last(client: SyncPrefectClient, of: str) -> dict[str, str] | None:
-    """Return the digests of the last deploy; None where there was none, or Prefect's own command made it."""
+    """Return the digests of the last deploy, or None if there was none or Prefect's own command made it."""
     variable = client.read_variable_by_name(_variable(of))
     return variable.value if variable and isinstance(variable.value, dict) else None
 
 
 def remember(client: SyncPrefectClient, of: str, files: Settings) -> None:
-    """Keep the digests of what the files say. Raises httpx.HTTPError."""
+    """Store the digests of what the files say. Raises httpx.HTTPError."""
     name, value = _variable(of), digests_of(files)
     if client.read_variable_by_name(name):
         client.update_variable(VariableUpdate(name=name, value=value))

@@ -1,4 +1,4 @@
-"""The registration of deployments: made at the server, or brought up to date without what people have changed there."""
+"""Register deployments at the server, or update them without touching what people changed there."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ _POOL = ("work_pool_name", "work_queue_name")
 _FIELDS = ("description", "tags", "concurrency_limit", "paused", "job_variables", "enforce_parameter_schema", *_POOL)
 """The fields of a deployment that people may change, as Prefect names them; its code's place is always the files'."""
 _PARAMETER, _SCHEDULE, _ACTIVE = "parameter ", "schedule ", ", active"
-"""The beginnings and the end of names of settings that there are any number of."""
+"""Prefixes and a suffix of the names of settings that can occur any number of times."""
 _PROFILES = f"{_PARAMETER}profiles"
-"""The places of the clusters' profiles, which are the files' always: the form names clusters that it offers now."""
+"""The places of the clusters' profiles, which always come from the files: the form names the clusters on offer now."""
 
 
 def register_deployments(
     declared: Sequence[DeclaredDeployment], choices: Choices, folder: Path, reset: Sequence[str] = ()
 ) -> Registered:
-    """Register deployments, and the work pools that they need, at the Prefect server of the settings.
+    """Register deployments, and their work pools, at the Prefect server of the settings.
 
-    Of one that is there already, what people have changed stays; one that they have deleted is not made again.
+    If a deployment exists already, people's changes stay. One that they deleted is not made again.
 
     Args:
         declared: The deployments.
         choices: The values that their forms offer.
         folder: The folder in which their worker runs them.
-        reset: Names of deployments and automations that get what the files say, also where people have set others.
+        reset: Names of deployments and automations to reset to the files, even if people changed them.
 
     Raises:
-        CommandError: The flow of one of them is not there, or `reset` names none of them; nothing is registered then.
+        CommandError: A flow does not exist, or `reset` names none of them; nothing is registered then.
         DeploymentApplyError: The server does not take one of them.
         HTTPError: It does not answer, or refuses (httpx).
     """
@@ -113,13 +113,13 @@ def _bring_up_to_date(
     *,
     reset: bool,
 ) -> list[str]:
-    """Write what the files say of a deployment that is there, and return a line for each thing that is kept."""
+    """Update an existing deployment to what the files say; return a line for each thing that is kept."""
     files = _of_files(deployment)
     now = _of_server(there, files)
     files = {name: value for name, value in files.items() if not name.endswith(_ACTIVE) or name in now}
     if reset:
         last = digests_of(now)
-    elif last is None:  # Prefect's own command made it: then nothing tells our schedules from people's
+    elif last is None:  # Prefect's own command made it, so nothing tells our schedules from people's
         last = {name: digest for name, digest in digests_of(files).items() if name.startswith(_SCHEDULE)}
     kept = [name for name in changed_by_people(files, now, last) if name != _PROFILES]
     settled = {name: files[name] for name in files if name not in kept} | {
@@ -147,7 +147,7 @@ def _of_files(wanted: RunnerDeployment) -> dict[str, Any]:
 
 
 def _of_server(there: DeploymentResponse, files: Settings) -> dict[str, Any]:
-    """Return the same of a deployment at the server; of a pool that was deleted what the files say."""
+    """Return the server's values; for a deleted pool, those of the files."""
     limit = there.global_concurrency_limit
     return {
         "description": there.description,
@@ -162,7 +162,7 @@ def _of_server(there: DeploymentResponse, files: Settings) -> dict[str, Any]:
         **{
             name: one.active
             for one in there.schedules
-            if (name := f"{_SCHEDULE}{_name(one)}{_ACTIVE}") in files  # else it is people's, and not looked at
+            if (name := f"{_SCHEDULE}{_name(one)}{_ACTIVE}") in files  # else it is people's, and left alone
         },
     }
 
@@ -172,7 +172,7 @@ def _schedules(wanted: RunnerDeployment) -> list[DeploymentScheduleCreate]:
 
 
 def _name(schedule: DeploymentSchedule) -> str:
-    """Return a schedule's slug; one that somebody made in Prefect's pages has none: then the beginning of its id."""
+    """Return a schedule's slug, or the beginning of its id if it was made in Prefect's pages and has none."""
     return schedule.slug or str(schedule.id)[:8]
 
 
@@ -194,10 +194,10 @@ def _write_fields(
     settled: Settings,
     choices: Choices,
 ) -> None:
-    """Write the fields of a deployment that are not yet as they are to be.
+    """Write the fields of a deployment that are not yet as they should be.
 
-    What is right already is not written: each write makes the scheduled runs a second time, and with them one that
-    somebody has put off.
+    Each write makes the scheduled runs a second time, and with them one that somebody has put off; so nothing is
+    written that is right already.
     """
     takes = wanted._parameter_openapi_schema.properties
     wanted.parameters = {
@@ -226,7 +226,7 @@ def _write_fields(
 def _write_schedules(
     client: SyncPrefectClient, wanted: RunnerDeployment, there: DeploymentResponse, settled: Settings
 ) -> None:
-    """Make, change and delete schedules one by one: a write of all makes them anew, and a paused one active."""
+    """Make, change and delete schedules one by one: writing all of them would recreate them, paused ones as active."""
     found = {_name(one): one for one in there.schedules}
     for one in _schedules(wanted):
         key, old = f"{_SCHEDULE}{one.slug}", found.get(str(one.slug))

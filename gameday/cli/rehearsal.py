@@ -1,4 +1,4 @@
-"""`gameday rehearse`, and `gameday rehearsal up | down | status`: whatever starts or ends an embedded cluster."""
+"""`gameday rehearse`, and `gameday rehearsal up | down | status`: commands that start or end an embedded cluster."""
 
 from __future__ import annotations
 

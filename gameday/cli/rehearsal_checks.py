@@ -1,4 +1,4 @@
-"""Refusals of a rehearsal that its plan or this machine could not carry, before anything is started."""
+"""Refuse, before anything is started, a rehearsal that its plan or this machine cannot carry."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from gameday.plan.models import Plan
 
 _BYTES_OF_A_NODE = 1 << 20
-"""Memory of a rehearsal for each of thousands of nodes: 5 GB with 5,000 of eight GPUs (docs/measured.md)."""
+"""Memory for each of thousands of nodes: a rehearsal with 5,000 of eight GPUs takes 5 GB (docs/measured.md)."""
 
 
 def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
-    """Refuse a cluster on which the plan could not hold whatever the chain did. Raises CommandError.
+    """Refuse a cluster that is too small for the plan's expectations. Raises CommandError.
 
     `gpus` is the number of GPUs of each of the `nodes`.
     """
@@ -32,11 +32,11 @@ def check_fit(plan: Plan, nodes: int, gpus: int) -> None:
 
 
 def nodes_at(plan: Plan, scale: str) -> int:
-    """Return the number of nodes that a scale of the plan takes at least.
+    """Return the least number of nodes that a scale of the plan takes.
 
     Raises:
         CommandError: This machine has too little memory for the scale.
-        HostError: How much memory is free cannot be read.
+        HostError: The amount of free memory cannot be read.
     """
     from gameday.host.memory import why_too_large
 
@@ -47,11 +47,11 @@ def nodes_at(plan: Plan, scale: str) -> int:
 
 
 def check_memory(nodes: int) -> None:
-    """Refuse thousands of nodes that this machine has too little memory for.
+    """Refuse a cluster of thousands of nodes that does not fit this machine's memory.
 
     Raises:
-        CommandError: It has too little.
-        HostError: How much is free cannot be read.
+        CommandError: There is too little memory.
+        HostError: The amount of free memory cannot be read.
     """
     from gameday.host.memory import why_too_large
     from gameday.rehearsal.scrape_pace import LARGE
@@ -61,7 +61,7 @@ def check_memory(nodes: int) -> None:
 
 
 def check_release(plan: Plan) -> None:
-    """Refuse a plan whose API servers' release is not built. Raises CommandError."""
+    """Refuse a plan with API servers of a release that is not built. Raises CommandError."""
     from gameday.errors import ProgramMissingError
     from gameday.rehearsal.lab.programs import find_api_server
 

@@ -1,4 +1,4 @@
-"""Options for a virtual cluster, the same for every command that starts one, and what each of them stands for."""
+"""Options for a virtual cluster, the same for every command that starts one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DETECTOR = "default"
 _OURS = "gameday"
-"""The profile of the node-health controller, which runs here itself and needs no stand-in."""
+"""The profile of our node-health controller, which runs here itself and needs no stand-in."""
 
 Nodes = Annotated[int, typer.Option(min=1, max=MAX_NODES, help="Virtual GPU nodes.")]
 Gpus = Annotated[int, typer.Option(min=1, max=16, help="GPUs per virtual node.")]
@@ -38,11 +38,11 @@ Watcher = Annotated[
 ]
 _CLUSTER = typer.Option(
     "--cluster",
-    help="Whose control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
+    help="Control plane: embedded (a stand-in, starts in a second), lab (Kubernetes' own; see `make lab`).",
 )
 Cluster = Annotated[str, _CLUSTER]
 PlansCluster = Annotated[str | None, _CLUSTER]
-"""The same where a plan may choose (`rehearsal.cluster`)."""
+"""The same if a plan may choose (`rehearsal.cluster`)."""
 Repair = Annotated[
     str,
     typer.Option(
@@ -77,7 +77,7 @@ Folder = Annotated[Path, typer.Option(help="Folder for the cluster's kubeconfig,
 
 
 def guest_of(value: str | None, cluster: str, detector: str | None) -> LoadedGuest | None:
-    """Return the guest of `--guest`; None without one.
+    """Return the guest of `--guest`, or None without one.
 
     Raises:
         CommandError: It cannot watch on this control plane, `--detector` was given as well, or there is no such
@@ -105,9 +105,9 @@ def guest_of(value: str | None, cluster: str, detector: str | None) -> LoadedGue
 
 
 def detector_of(name: str, guest: LoadedGuest | None = None) -> tuple[Detector, DetectorProfile | None]:
-    """Return our controller's policy, or a foreign detector's profile, beside which our controller is off.
+    """Return our controller's policy, or another detector's profile, with our controller off.
 
-    It is off beside a guest, too. Raises DocumentError for a detector that nobody knows, or whose file cannot be used.
+    The controller is off beside a guest, too. Raises DocumentError for an unknown detector, or an unusable file.
     """
     from gameday.rehearsal.blueprint import Detector
 
@@ -141,7 +141,7 @@ def control_plane_of(name: str) -> ControlPlane:
 
 
 def lab_settings_of(cluster: str, options: LabOptions, defaults: RehearsalSettings | None = None) -> LabSettings | None:
-    """Return the lab's settings, None for a cluster that is none; raises CommandError."""
+    """Return the lab's settings, or None for a cluster that is not a lab. Raises CommandError."""
     from gameday.rehearsal.blueprint import ControlPlane
 
     if control_plane_of(cluster) is ControlPlane.LAB:
@@ -158,14 +158,14 @@ def lab_settings_of(cluster: str, options: LabOptions, defaults: RehearsalSettin
 
 
 def is_repaired(repair: str, *, hands_off: bool = False) -> bool:
-    """Return whether the rehearsal has a repairer.
+    """Return True if the rehearsal has a repairer.
 
     Args:
         repair: The option's value.
         hands_off: The plan has `recover.by: cluster`.
 
     Raises:
-        CommandError: Nobody has this choice.
+        CommandError: There is no such choice.
     """
     choices = {"on": True, "off": False, "auto": hands_off}
     if repair not in choices:
@@ -174,10 +174,10 @@ def is_repaired(repair: str, *, hands_off: bool = False) -> bool:
 
 
 def hold_outs(nodes: int, *, repair: bool) -> int:
-    """Return how many nodes are spares: one in a cluster that is repaired, and has more than two nodes."""
+    """Return the number of spare nodes: one in a cluster that is repaired and has more than two nodes, else none."""
     return 1 if repair and nodes > 2 else 0
 
 
 def client_nodes_for(plan: Plan) -> int:
-    """Return how many nodes for API clients the plan needs."""
+    """Return the number of nodes for API clients that the plan needs."""
     return plan.targets.nodes if plan.fault.runs_on is NodeRole.API_CLIENT else 0

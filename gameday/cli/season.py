@@ -1,4 +1,4 @@
-"""`gameday season --random`: game-days on plans, nodes and times that a seed draws, until a budget of time is over."""
+"""`gameday season --random`: game-days with plans, nodes and times drawn from a seed, until a time budget is over."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def season(
 ) -> int:
     """Play game-days at random, as a chaos monkey would, within the guardrails; the seed plays them again.
 
-    A dangerous plan is drawn only where the cluster's profile allows its fault. Exit code: the worst of its runs.
+    A dangerous plan is drawn only if the cluster's profile allows its fault. Exit code: the worst of its runs.
     """
     from gameday.cli.prefect_client import prefect_server, set_defaults
     from gameday.cli.season_preview import print_preview
@@ -118,7 +118,7 @@ def season(
 
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:
-    """Return of the profile of a cluster that is still to be started what a draw asks of it."""
+    """Return as much of a profile as a draw needs, for a cluster that is not started yet."""
     from gameday.cluster.profile import ClusterProfile
     from gameday.faults.registry import parameter_models
 
@@ -128,7 +128,7 @@ def _virtual_cluster(control_plane: str) -> ClusterProfile:
 
 
 def _refuse_what_cannot_be_drawn(asked: AskedSeason, cluster: ClusterProfile) -> None:
-    """Raise CommandError, before anything is started, where the season would be refused for its plans or its budget."""
+    """Raise CommandError, before anything is started, if the season would be refused for its plans or budget."""
     from gameday.errors import RefusedError
     from gameday.runs.draw import plans_to_draw, refuse_settings
     from gameday.runs.timings import usual_durations

@@ -1,4 +1,4 @@
-"""`gameday season --random --dry-run`: what would be played, when and where, and what not and why."""
+"""`gameday season --random --dry-run`: what would be played, when and where, and what would not be, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def print_preview(out: Console, asked: AskedSeason, profile: str | None, command: str, trigger: str) -> ExitCode:
-    """Print the draw of a random season. The arguments are those of `play_season`; nothing is triggered.
+    """Print the draw of a random season, with the arguments of `play_season`; nothing is started.
 
     Raises:
         CommandError: Nothing can be drawn, or the cluster does not answer.

@@ -1,4 +1,4 @@
-"""Show a season as it happens, a line for each run that begins, breaks something or ends, from their histories."""
+"""Show a season live, from its runs' histories: a line for each run that begins, breaks something or ends."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _STYLES = {"passed": "green", "failed": "red", "aborted": "yellow", "refused": "
 
 
 class SeasonView(BackgroundView):
-    """Follows the folders of the season's runs, which are named after it."""
+    """Follows the folders of the season's runs, which are named after the season."""
 
     def __init__(self, reports: Path, season: str, console: Console, own: Path) -> None:
-        """`own` is the folder of the season's record, or of the comparison that is played as one."""
+        """Follow the runs; `own` is the folder of the season's record, or of the comparison that is played as one."""
         super().__init__()
         self._reports = reports
         self._season = season
@@ -44,7 +44,7 @@ class SeasonView(BackgroundView):
         self._ended: set[Path] = set()
         self._own = own
         self._places: tuple[Assignment, ...] = ()
-        """Empty until the record of the season, or of the comparison, is there."""
+        """Empty until the record of the season or comparison exists."""
 
     def follow(self) -> None:
         for _ in self.looks(_LOOKS_EVERY_S):
@@ -80,9 +80,9 @@ class SeasonView(BackgroundView):
                     self._say(folder, Text(f"refused: {printable(why)}", style="yellow"))
 
     def _read_end(self, folder: Path) -> None:
-        """Show the end of a run, from report.json: the last thing but one that a run writes.
+        """Show the end of a run, from report.json: the second to last thing that a run writes.
 
-        A comparison's game-day ends as its arm may, which its page says, too.
+        A comparison's game-day ends as its arm may; its page says that, too.
         """
         try:
             result = RunResult.model_validate(json.loads(read_plain(folder / "report.json"))["result"])
@@ -101,7 +101,7 @@ class SeasonView(BackgroundView):
         self._say(folder, line)
 
     def _progress(self) -> str:
-        """Return how far the season has got, and when it will end by its own pace, or by the times that it drew."""
+        """Return how far the season is, and when it will end, by its own pace or by the times that it drew."""
         if not self._places:
             with suppress(OSError, ValueError):
                 compared = (self._own / ARMS_FILE).is_file()

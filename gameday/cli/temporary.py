@@ -1,4 +1,4 @@
-"""Temporary folders of commands, in words where the machine has no room for one."""
+"""Temporary folders of commands, with a clear error if the machine has no room for one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEEDED_BYTES = 64 * 2**20
 
 
 def temporary_folder(prefix: str) -> Path:
-    """Make a temporary folder, whose name begins with the prefix, for servers and their logs.
+    """Make a temporary folder for servers and their logs; its name begins with the prefix.
 
     Raises:
         CommandError: None can be made, or too little room is left in it.

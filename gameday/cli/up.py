@@ -53,7 +53,7 @@ _WORKER_ENVIRONMENT = {
     # The lines of a game-day are on its page in Prefect.
     "PREFECT_LOGGING_LEVEL": "INFO",
     "PREFECT_LOGGING_TO_API_ENABLED": "true",
-    # A person waits: Prefect's own 10 s would be the longest part of a start.
+    # A person waits; Prefect's own 10 s would be the longest part of a start.
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     # Prefect's own patience: nobody waits for a flow run's end, and its last state must outlast a server's restart.
     "PREFECT_CLIENT_MAX_RETRIES": "5",
@@ -83,8 +83,8 @@ Reset = Annotated[
     list[str] | None,
     typer.Option(
         metavar="DEPLOYMENT",
-        help="Give this deployment, such as 'season/weekly (breaks GPUs)', or automation what the files say, whatever "
-        "somebody has set, switched off or deleted in Prefect. May be repeated.",
+        help="Give this deployment, such as 'season/weekly (breaks GPUs)', or automation what the files say, even if "
+        "somebody has changed, switched off or deleted it in Prefect. May be repeated.",
     ),
 ]
 PrefectFile = Annotated[
@@ -131,7 +131,7 @@ def up(
     """Start a Prefect server, a worker and a cluster for game-days from Prefect's pages, until Ctrl-C.
 
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
-    the Prefect server of your settings (PREFECT_API_URL) is used where there is one.
+    the Prefect server of your settings (PREFECT_API_URL) is used if there is one.
     """
     from gameday.cli.prefect_client import set_defaults
     from gameday.cluster.profile import block_name
@@ -217,7 +217,7 @@ def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bo
     from gameday.rehearsal.ports import PREFECT_PORT
 
     watcher, fake_detector = detector_of(detector)
-    # A spare for each node: a season breaks several at once, and what they evict finds room.
+    # A spare for each node: a season breaks several at once, and evicted work has to find room.
     size = Size(nodes, gpus, spare=nodes // 2, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
     return RehearsalCluster(
         Blueprint(folder, size, watcher, fake_detector=fake_detector, repair=repaired, prefect_port=PREFECT_PORT)
@@ -276,7 +276,7 @@ def _register(
 
 
 def _blocks() -> list[str]:
-    """Return the clusters' blocks as profiles; raises CommandError where Prefect does not say which there are."""
+    """Return the clusters' blocks as profiles. Raises CommandError if Prefect does not list them."""
     from gameday.cluster.profile import BLOCK
     from gameday.cluster.profile_block import block_names
     from gameday.errors import ProfileError
@@ -288,7 +288,7 @@ def _blocks() -> list[str]:
 
 
 def _by_name(sources: Sequence[str]) -> dict[str, str]:
-    """Return profiles by what the form calls their clusters; the second of one name is called by its source."""
+    """Return profiles by the form's name for their cluster; if two share a name, the second goes by its source."""
     from gameday.cluster.profile import block_name, load_profile
 
     named: dict[str, str] = {}
@@ -320,7 +320,7 @@ def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
 
 
 def _plans(folder: Path) -> dict[str, Path]:
-    """Return the files of the plans to offer: the folder's own by their paths, then the shipped ones by name."""
+    """Return the files of the plans to offer: the folder's own by path, then the shipped ones by name."""
     from gameday.plan.catalogue import control_plane_plans, shipped_plans
     from gameday.shipped import shipped
 
@@ -330,11 +330,11 @@ def _plans(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
-    """Run a worker of the pool for the block, once the server has heard of it.
+    """Run a worker of the pool for the block, once the server knows it.
 
     Args:
         folder: Folder for its log.
-        reports: The folder whose pages are served.
+        reports: The folder with the served pages.
         pages: Their base URL.
 
     Raises:
@@ -368,7 +368,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
 
 
 def _end_runs(out: Console, worker: Child) -> None:
-    """Cancel what the worker runs, and wait until each has undone its fault and written its report."""
+    """Cancel the worker's runs, and wait until each has undone its fault and written its report."""
     import httpx
 
     from gameday.cli.prefect_runs import cancel_all
@@ -391,7 +391,7 @@ def _print_how_to(
     from gameday.rehearsal.ports import PREFECT_PORT, REPORTS_PORT
 
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
-    # A server of one's own has whichever port it has.
+    # Your own server may have any port.
     usual = ((pages, PREFECT_PORT), (reports.removesuffix("/"), REPORTS_PORT)) if password_file else ()
     moved = [
         f"  port {port} is taken, so {url} is used: bookmarks and links of earlier runs do not lead here"

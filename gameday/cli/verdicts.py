@@ -1,4 +1,4 @@
-"""The last thing a run prints: its verdicts, its outcome and where the report is."""
+"""The last output of a run: its verdicts, its outcome and the report's path."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _STYLES = {Status.HELD: "green", Status.BROKEN: "red", Status.UNKNOWN: "yellow",
 
 
 def print_result(console: Console, folder: Path, judged: RunResult | None = None) -> int:
-    """Print a rendered run's verdict table, its outcome and its report's path; returns its exit code.
+    """Print a rendered run's verdict table, its outcome and its report's path; return its exit code.
 
-    `judged` is what its flow made of it, which knows also what could not be written.
+    `judged` is the flow's own result, which also knows what could not be written.
     """
     history, verdicts = _judged(folder)
     result = judged or fold_outcome(history, verdicts)
-    if result.outcome is not RunOutcome.REFUSED:  # nothing was measured: every row would say the same
+    if result.outcome is not RunOutcome.REFUSED:  # nothing was measured, so every row would say the same
         console.print(_table(verdicts, narrow=console.width < _NARROW))
     style = "green" if result.exit_code == 0 else "red" if result.exit_code in (1, 4) else "yellow"
     console.print(
@@ -53,7 +53,7 @@ def print_result(console: Console, folder: Path, judged: RunResult | None = None
 
 
 def _judged(folder: Path) -> tuple[History, tuple[Verdict, ...]]:
-    """Return what the report was drawn from; only a run whose verdicts were not written is judged again, by pandas."""
+    """Return what the report was drawn from. A run without stored verdicts is judged again, which needs pandas."""
     try:
         return read_history(folder / "history.jsonl"), _VERDICTS.validate_json(read_plain(folder / "verdicts.json"))
     except (OSError, ValueError):

@@ -24,8 +24,7 @@ from gameday.documents.fields import Bound, LabelKey, LabelValue
 from gameday.documents.read import decode, read
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, ProfileError
-from gameday.plan.limits import Guardrails, Limits, TimeZone
-from gameday.plan.models import Approval
+from gameday.plan.limits import Approval, Guardrails, Limits, TimeZone
 from gameday.values.nodes import NodeRole
 from gameday.values.pricing import OutageTerms
 

@@ -1,5 +1,5 @@
 """Each detector's answer to each fault, as data: a plan that names a detector gets its expectations here.
 
-A profile is a YAML file (`profiles/` holds the shipped ones); a detector is
-added by adding one. Pure but for reading those files.
+A profile is a YAML file, and adding one adds a detector; `profiles/` has the shipped ones. Pure, except for reading
+those files.
 """

@@ -1,7 +1,7 @@
-"""The facts of a fault, by the names that a profile's rules ask for, and the rule that fits.
+"""The facts of a fault, under the names that a profile's rules use, and the rule that fits.
 
-A kernel-log fault is known by its line, as the detector would meet it: the
-same facts come from a plan's parameters and from a line in a log store.
+A kernel-log fault is known by its line, as the detector meets it: a plan's parameters and a line in a log store give
+the same facts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gameday.faults.registry import fault_for
 from gameday.faults.repeated import RepeatedParameters
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.results import RepairKind
 from gameday.xid.catalogue import Action, xids
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import Form, KernelEvent, Kind, Severity, format_xid, recognise
 
 E = TypeVar("E")
-# The address of any GPU will do: the facts in a line do not depend on it.
+# Any GPU's address will do: the facts in a line do not depend on it.
 _SOME_PCI = "0000:00:00"
 
 _DECISIONS = frozenset(str(response) for response in Response if response is not Response.WATCH)
@@ -34,13 +34,14 @@ DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
     "sxid": {"decision": _DECISIONS},
     "dcgm_field": {"nvidia_action": _ACTIONS},
 }
-"""Facts that follow from a fault and are no parameters of it, with the values they take, by fault type. `decision`: our
-policy default's answer to the line; `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
-is not in it."""
+"""Facts that follow from a fault and are not its parameters, with their possible values, by fault type. `decision`: the
+default policy's answer to the line. `nvidia_action`: the immediate action in NVIDIA's catalogue, null for a code that
+it lacks.
+"""
 
 
 def facts(fault: FaultParameters) -> dict[str, Fact]:
-    """The fault's parameters as a rule's `when` compares them, and what follows from them."""
+    """Return the fault's parameters in the form that a rule's `when` compares, and the facts that follow from them."""
     found: dict[str, Fact] = {
         name: value
         for name, value in fault.model_dump(mode="json").items()
@@ -55,7 +56,7 @@ def facts(fault: FaultParameters) -> dict[str, Fact]:
 
 
 def facts_of(event: KernelEvent) -> dict[str, Fact]:
-    """Return the facts of a recognised line; those that the line does not have are left out."""
+    """Return the facts of a recognised line; those that the line lacks are left out."""
     decision = str(decide(event).response)
     if event.kind in (Kind.XID, Kind.GPU_LOST):
         return {"xid": event.code, "form": _form(event), "nvidia_action": _action(event.code), "decision": decision}
@@ -65,7 +66,7 @@ def facts_of(event: KernelEvent) -> dict[str, Fact]:
 
 
 def facts_of_field(name: str, value: float) -> dict[str, Fact]:
-    """The facts of a DCGM field that shows a value."""
+    """Return the facts of a DCGM field that has a value."""
     found: dict[str, Fact] = {"field": name, "value": value}
     if name == "DCGM_FI_DEV_XID_ERRORS":
         found["nvidia_action"] = _action(int(value))
@@ -73,12 +74,12 @@ def facts_of_field(name: str, value: float) -> dict[str, Fact]:
 
 
 def rule_for(profile: DetectorProfile, fault: FaultParameters) -> Rule | None:
-    """The profile's word on this fault; None where it says nothing. Of several faults, what each part causes."""
+    """Return the profile's rule for this fault, or None if it says nothing. Several faults get each part's effects."""
     return _together(rules_for(profile, fault))
 
 
 def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
-    """Return the profile's rule for each single fault that this one is made of, where it has one."""
+    """Return the profile's rules for the single faults that this one is made of, if it has any."""
     if isinstance(fault, RepeatedParameters):
         return rules_for(profile, fault.fault)
     if isinstance(fault, CompoundParameters):
@@ -88,7 +89,7 @@ def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
 
 
 def _together(rules: list[Rule]) -> Rule | None:
-    """Merge several rules into one: every effect once, as the first rule that names it says."""
+    """Merge several rules into one: every effect once, as in the first rule that names it."""
     acting = [rule for rule in rules if rule.acts]
     if len(acting) < 2:
         return acting[0] if acting else next(iter(rules), None)
@@ -108,7 +109,7 @@ def _together(rules: list[Rule]) -> Rule | None:
 
 
 def _repaired_by(rules: list[Rule]) -> tuple[RepairKind, ...] | None:
-    """Return the kinds for all faults together: one that is left to a person keeps the node out of service."""
+    """Return the repairs for all faults together. If one is left to a person, the node stays out of service."""
     kinds = [rule.repaired_by for rule in rules if rule.repaired_by is not None]
     if not kinds:
         return None
@@ -120,7 +121,7 @@ def _once(effects: list[E], key: Callable[[E], object]) -> tuple[E, ...]:
 
 
 def matching(profile: DetectorProfile, fault: str, layer: Layer, known: Mapping[str, Fact]) -> Rule | None:
-    """The first rule that speaks of this fault type or layer, and whose every condition these facts fulfil."""
+    """Return the first rule about this fault type or layer with conditions that all fit these facts."""
     return next(
         (
             rule

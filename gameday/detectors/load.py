@@ -1,4 +1,4 @@
-"""Find and read detector profiles: shipped ones, a team's own by path or from its folder."""
+"""Find and read detector profiles: shipped ones, and a team's own by path or from its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gameday.documents.source import Path as Where
 from gameday.documents.source import Source, parse
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.faults.registry import parameter_models
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.plugins import Group, find
 from gameday.text import shown
 
@@ -47,7 +47,7 @@ def known_detectors(folders: Sequence[Path] = ()) -> dict[str, Path]:
 
 @cache
 def _packaged() -> Mapping[str, Path]:
-    """Return the shipped profiles' files by name, with those that other packages add (docs/extending.md)."""
+    """Return by name the files of shipped profiles, and of those that other packages add (docs/extending.md)."""
     return find(Group.DETECTORS, [import_module("gameday.detectors.profiles")], _profiles_in).parts
 
 
@@ -56,14 +56,14 @@ def _profiles_in(package: ModuleType) -> Mapping[str, Path]:
 
 
 def load_detector(name_or_path: str, folders: Sequence[Path] = ()) -> DetectorProfile:
-    """The profile of this name, or in this file. Raises DocumentError, with the file's line, for whatever is wrong."""
+    """Return the profile of this name, or in this file. Raises DocumentError, with a line for every problem."""
     return read_detector(find_detector(name_or_path, folders))
 
 
 def find_detector(name_or_path: str, folders: Sequence[Path] = (), others: Sequence[str] = ()) -> Path:
-    """The file of a profile; raises DocumentError for a name that nobody has.
+    """Return the file of a profile. Raises DocumentError if there is none of this name.
 
-    `others` are words that the asking option takes beside profiles.
+    `others` are further words that the option takes.
     """
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
@@ -78,7 +78,7 @@ def find_detector(name_or_path: str, folders: Sequence[Path] = (), others: Seque
 
 
 def read_detector(path: Path) -> DetectorProfile:
-    """Read and validate one file. Raises DocumentError, and nothing else."""
+    """Read and validate one file. Raises nothing but DocumentError."""
     return _parsed(read(path), str(path))
 
 
@@ -89,7 +89,7 @@ def _parsed(source: bytes, file: str) -> DetectorProfile:
 
 
 def parse_detector(parsed: Source, file: str) -> DetectorProfile:
-    """Read a profile from a file already parsed; `file` is only named in problems."""
+    """Read a profile from a parsed file; `file` is only named in problems."""
     try:
         profile = DetectorProfile.model_validate(parsed.data)
     except ValidationError as error:
@@ -100,7 +100,7 @@ def parse_detector(parsed: Source, file: str) -> DetectorProfile:
 
 
 def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Iterator[DocumentProblem]:
-    """Yield the problems that models cannot see: unknown fault types, parameters and values in rules."""
+    """Yield what models cannot see: unknown fault types, parameters and values in rules."""
     known = parameter_models()
     if Path(file).suffix in (".yaml", ".yml") and Path(file).stem != profile.name:
         yield _problem(parsed, file, ("name",), profile.name, f"the file is called {Path(file).name}", "rename one")
@@ -120,7 +120,7 @@ def _unknown_names(profile: DetectorProfile, parsed: Source, file: str) -> Itera
 def _wrong_reasons(
     rule: Rule, parsed: Source, file: str, where: Where, models: Mapping[str, type[FaultParameters]]
 ) -> Iterator[DocumentProblem]:
-    """Placeholders that nothing will fill."""
+    """Yield the placeholders that nothing will fill."""
     reasons: dict[str, list[str | None]] = {
         "conditions": [condition.reason for condition in rule.conditions],
         "events": [event.reason for event in rule.events],
@@ -130,7 +130,7 @@ def _wrong_reasons(
             for name in PLACEHOLDER.findall(reason or ""):
                 if not models or any(name not in _names(fault, model) for fault, model in models.items()):
                     of = " and ".join(models) or "a layer"
-                    message = f"{{{name}}} is no parameter of every fault of this rule ({of})"
+                    message = f"{{{name}}} is not a parameter of every fault of this rule ({of})"
                     yield _problem(parsed, file, (*where, part, index, "reason"), reason, message, None)
 
 
@@ -159,11 +159,11 @@ def _not_one_of(value: Fact, choices: frozenset[str | None]) -> str:
 
 
 def _not_valid(value: Fact, field: FieldInfo) -> str:
-    """Return why the parameter's own type and bounds refuse the value; empty where they take it unchanged."""
+    """Return why the parameter's own type and bounds refuse the value; empty if they accept it unchanged."""
     type = _type_of(field)
     try:
         meant = type.dump_python(type.validate_python(value), mode="json")
-        # Facts are compared as they are: '79' is never 79.
+        # Facts are compared as they are, so '79' is never 79.
         return "" if meant == value else f"write it as {meant!r}"
     except ValidationError as error:
         return str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")

@@ -1,8 +1,7 @@
-"""A detector profile's models: frozen and closed, as a plan's are.
+"""The models of a detector profile: frozen and closed, like a plan's.
 
-A profile is a list of rules, read from the top; the first that fits a fault
-says what the detector does about it, or why it cannot see it. A fault that no
-rule fits is one the profile says nothing about, which is not the same.
+A profile is a list of rules, read from the top. The first one that fits a fault says what the detector does about it,
+or why it cannot see it. If no rule fits, the profile says nothing about the fault, which is not the same.
 """
 
 from __future__ import annotations
@@ -15,15 +14,13 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
 from gameday.documents.fields import PLAN_NAME, Duration, LabelKey, conflict
+from gameday.expect.allocatable_falls import ExpectedAllocatable
+from gameday.expect.conditions import ExpectedCondition
+from gameday.expect.cordoned import ExpectedCordon
+from gameday.expect.events import ExpectedEvent
+from gameday.expect.labels import ExpectedLabel
+from gameday.expect.taints import ExpectedTaint
 from gameday.faults.base import Layer
-from gameday.plan.expectations import (
-    ExpectedAllocatable,
-    ExpectedCondition,
-    ExpectedCordon,
-    ExpectedEvent,
-    ExpectedLabel,
-    ExpectedTaint,
-)
 from gameday.plan.repair_chain import RepairChain
 from gameday.values.results import RepairKind
 
@@ -40,7 +37,7 @@ class _Model(BaseModel):
 
 
 class _Timed(_Model):
-    """An expectation, and how long the detector usually takes."""
+    """An expectation, and the detector's usual latency."""
 
     typically: Duration | None = None
     """The usual latency, as measured or as the detector's own periods give it; None: nobody published it."""
@@ -84,7 +81,7 @@ class Allocatable(_Timed, ExpectedAllocatable):
 
 
 class Harm(_Model):
-    """A fault's harm to the detector itself."""
+    """Harm that a fault does to the detector itself."""
 
     what: str = Field(min_length=1, max_length=1000)
     """The harm, with its cause."""
@@ -93,7 +90,7 @@ class Harm(_Model):
 
 
 class Ending(StrEnum):
-    """The event upon which a detector takes back what it set."""
+    """An event after which a detector takes back what it set."""
 
     GPU_RESET = "gpu-reset"
     """The game-day agent's reset of the GPU, in the kernel log."""
@@ -104,7 +101,7 @@ class Ending(StrEnum):
 
 
 class Evidence(StrEnum):
-    """The ground of a rule: what somebody ran, or what somebody read."""
+    """The basis of a rule: what somebody ran, or what somebody read."""
 
     SEEN = "seen"
     """The real program answered at least one fault of the rule so, in a rehearsal or a lab of ours."""
@@ -113,7 +110,7 @@ class Evidence(StrEnum):
 
 
 class CancellingAct(StrEnum):
-    """An act upon a node in repair that the stack reads as an order to stop."""
+    """An act on a node in repair that the stack reads as an order to stop."""
 
     UNCORDON = "uncordon"
     """Making the node schedulable again."""
@@ -129,7 +126,7 @@ class Repairs(_Model):
     configuration: str = Field(min_length=1, max_length=2000)
     """The version and the settings for which this holds; repair is often switched off as shipped."""
     hops: RepairChain
-    """Hops with their bounds and signs. They complete a plan's `recover.hops` where it has `by: cluster`."""
+    """Hops with their bounds and signs. They complete a plan's `recover.hops` if it has `by: cluster`."""
     cancelled_by: tuple[CancellingAct, ...] = ()
     """Acts that end the stack's repair. A game-day that repairs the node itself commits them."""
     source: str = Field(min_length=1, max_length=500)
@@ -169,13 +166,13 @@ class Rule(_Model):
     """Kinds of repair that the stack begins for these faults; an empty list: it leaves the node to a person, and out of
     service; null: any kind."""
     harm: Harm | None = None
-    """The fault's harm to the detector; a warning before every run where this detector watches."""
+    """The fault's harm to the detector; a warning before every run if this detector watches."""
     note: str = Field(default="", max_length=1000)
     """Further facts for the reader, such as an action that the detector requests, or a part that it misses."""
     source: str = Field(min_length=1, max_length=500)
     """The document that supports the rule, like `docs/sources.md, NVSentinel`."""
     evidence: Evidence | None = None
-    """`seen`, where the real program answered so in a rehearsal or a lab here; `read`, where its code or documents say
+    """`seen`, if the real program answered so in a rehearsal or a lab here; `read`, if its code or documents say
     so and nobody has run it; null: not stated."""
     seen_on: date | None = None
     """Day on which it was last seen; with `evidence: seen` only."""
@@ -186,7 +183,7 @@ class Rule(_Model):
 
     @property
     def acts(self) -> bool:
-        """True if anything of its answer can be seen in the cluster."""
+        """True if any of its answer shows in the cluster."""
         return bool(self.quarantines or self.conditions or self.labels or self.events or self.allocatable_falls)
 
     @model_validator(mode="after")

@@ -16,16 +16,14 @@ from gameday.detectors.silent_sources import silent_sources
 from gameday.documents.problems import dotted
 from gameday.documents.source import parse
 from gameday.errors import DocumentError, DocumentProblem
+from gameday.expect.allocatable_falls import ExpectedAllocatable
+from gameday.expect.conditions import ExpectedCondition
+from gameday.expect.cordoned import ExpectedCordon
+from gameday.expect.events import ExpectedEvent
+from gameday.expect.labels import ExpectedLabel
+from gameday.expect.taints import ExpectedTaint
 from gameday.faults.base import Layer
 from gameday.faults.registry import fault_for, parameter_models
-from gameday.plan.expectations import (
-    ExpectedAllocatable,
-    ExpectedCondition,
-    ExpectedCordon,
-    ExpectedEvent,
-    ExpectedLabel,
-    ExpectedTaint,
-)
 from gameday.plan.load import DetectorWarning, FromDetector, LoadedPlan, load_plan
 from gameday.plan.models import Plan, Recovery
 from gameday.plan.repair_chain import RepairChain
@@ -35,7 +33,7 @@ from gameday.values.alert_families import FAULTY_TAINT, AlertSource, rule_of_sou
 
 M = TypeVar("M", bound=BaseModel)
 _UNSTATED_DETECTOR = "gameday"
-"""The cluster profile's default, which says nothing about what runs in the cluster."""
+"""The cluster profile's default, which says nothing about the detector in the cluster."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def _completed(loaded: LoadedPlan, named: DetectorProfile | None, watcher: _Watc
 
 
 def _name_alerts(loaded: LoadedPlan, profile: DetectorProfile | None) -> LoadedPlan:
-    """Name the rule of each alert that the plan expects by its meaning; `profile` None: our controller watches."""
+    """Name the rule of each alert that the plan expects by meaning; `profile` None: our controller watches."""
     expect = loaded.plan.expect
     source = _alert_source(loaded.plan, profile)
     alerts = []
@@ -124,7 +122,7 @@ def _name_alerts(loaded: LoadedPlan, profile: DetectorProfile | None) -> LoadedP
 
 
 def _alert_source(plan: Plan, profile: DetectorProfile | None) -> AlertSource | None:
-    """Return the source whose series show the plan's fault; `profile` None: our own controller watches."""
+    """Return the source with series that show the plan's fault; `profile` None: our own controller watches."""
     if fault_for(plan.fault).layer is Layer.DCGM_CACHE:
         return AlertSource.DCGM
     if profile is None or profile.name == _UNSTATED_DETECTOR:
@@ -154,7 +152,7 @@ def _warnings(plan: Plan, named: DetectorProfile | None, watcher: _Watcher) -> I
 def _repairers(
     plan: Plan, named: DetectorProfile | None, profiles: Sequence[DetectorProfile]
 ) -> Iterator[DetectorWarning]:
-    """Yield a warning where nobody is known to repair the node, and where two would."""
+    """Yield a warning if nobody is known to repair the node, and if two would."""
     if plan.recover.is_hands_off:
         nothing = next((profile for profile in profiles if profile.repairs_nothing), None)
         if nothing:
@@ -201,7 +199,7 @@ def _filled(loaded: LoadedPlan, profile: DetectorProfile) -> LoadedPlan:
 
 
 def consulted(profile: DetectorProfile, rule: Rule | None, filled: tuple[str, ...]) -> FromDetector:
-    """Return what the report says of a profile; `filled` are the plan's keys that come from it."""
+    """Return the report's text about a profile; `filled` are the plan's keys that come from it."""
     sees = None if rule is None else not rule.cannot_see
     why = (rule.cannot_see or rule.note) if rule else ""
     source = rule.source if rule else profile.source
@@ -209,7 +207,7 @@ def consulted(profile: DetectorProfile, rule: Rule | None, filled: tuple[str, ..
 
 
 def expectations_of(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fact]) -> dict[str, Any]:
-    """Return the rule's word, by the names of the plan's `expect`."""
+    """Return the rule's expectations, under the names of the plan's `expect`."""
     found: dict[str, Any] = {
         "taints": tuple(_plain(one, ExpectedTaint, known) for one in rule.taints),
         "cordoned": _plain(rule.cordoned, ExpectedCordon, known) if rule.cordoned else None,
@@ -227,7 +225,7 @@ def expectations_of(profile: DetectorProfile, rule: Rule, known: Mapping[str, Fa
 
 
 def _recovery(recover: Recovery, profile: DetectorProfile, rule: Rule | None) -> Recovery:
-    """Complete a hands-off recovery: the plan's own keys win."""
+    """Complete a hands-off recovery; the plan's own keys win."""
     if profile.repairs is None:
         return recover
     known, kinds, fields = profile.repairs.hops, rule.repaired_by if rule else None, written_fields(recover)
@@ -241,7 +239,7 @@ def _recovery(recover: Recovery, profile: DetectorProfile, rule: Rule | None) ->
 
 
 def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the plan leaves out; between two that exclude each other, the plan's own wins."""
+    """Return what the plan leaves out. If two keys exclude each other, the plan's own wins."""
     expect = plan.expect
     taken = {name: value for name, value in found.items() if name not in expect.model_fields_set}
     if expect.stays_schedulable_for:
@@ -252,7 +250,7 @@ def _taken(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(effect: BaseModel, model: type[M], known: Mapping[str, Fact]) -> M:
-    """A profile's effect as the plan's own expectation, its reason filled in."""
+    """Return a profile's effect as a plan's expectation, with its reason filled in."""
     values = {name: value for name, value in written_fields(effect).items() if name in model.model_fields}
     if isinstance(reason := values.get("reason"), str):
         values["reason"] = filled_in(reason, known)
@@ -260,7 +258,7 @@ def _plain(effect: BaseModel, model: type[M], known: Mapping[str, Fact]) -> M:
 
 
 def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
-    """`NvidiaXID{value}Error` with the fault's own value, a whole number without decimals."""
+    """Return `NvidiaXID{value}Error` with the fault's own value, a whole number without decimals."""
 
     def value(name: str) -> str:
         found = known.get(name)
@@ -270,7 +268,7 @@ def filled_in(reason: str, known: Mapping[str, Fact]) -> str:
 
 
 def written_fields(model: BaseModel) -> dict[str, Any]:
-    """Return the fields that were written, as they were validated; defaults stay defaults."""
+    """Return the fields that were written, as they were validated, without defaults."""
     return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
 
 
@@ -289,7 +287,7 @@ def _problem(
     at: tuple[str | int, ...] = ("detector",),
     value: str = "",
 ) -> DocumentError:
-    """Return the problem at a key of the plan, which is `detector` with the plan's own value by default."""
+    """Return the problem at a key of the plan, by default `detector` with the plan's own value."""
     file = str(loaded.file)
     document = parse(loaded.source.decode("utf-8-sig"), file)
     line, column = document.place((*loaded.at, *at)).value

@@ -1,4 +1,4 @@
-"""The signals a fault can be noticed by, and which of them a plan and its detector's profile expect."""
+"""The signals that can show a fault, and those that a plan and its detector's profile expect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _A_CANARY = re.compile(r"\bcanary\b", re.IGNORECASE)
 
 
 class Signal(StrEnum):
-    """The signals in the order of the chain: the one nearest to the fault first."""
+    """The signals in the order of the chain, the nearest to the fault first."""
 
     LOG = "log"
     """A line in the log store."""
@@ -34,23 +34,21 @@ class Signal(StrEnum):
     CANARY = "canary"
     """A canary job that runs slower."""
     SAID = "said"
-    """A guest's own word in its output, of a detector that need not write anything to Kubernetes."""
+    """A guest's own word in its output: a detector need not write anything to Kubernetes."""
 
 
 def expects_a_word(plan: Plan, detector: DetectorProfile | None) -> bool:
-    """Return whether a guest that speaks should say something of the plan's fault: its profile says that it sees it."""
+    """Return True if a guest that speaks should say something about the plan's fault, because its profile sees it."""
     rule = rule_for(detector, plan.fault) if detector else None
     return rule is not None and not rule.cannot_see
 
 
 def expected_signals(plan: Plan, detector: DetectorProfile | None) -> Mapping[Signal, bool]:
-    """Map each signal to whether the plan's fault should cause it, where this detector watches. Pure.
+    """Map each signal to True if the plan's fault should cause it while this detector watches. Pure.
 
-    The fault's own words (`layer`, `seen_by`) say of log, metric and canary;
-    the plan and the detector's profile say of the rest. Where there is no
-    profile, or it says nothing of the fault, only the plan counts. What a guest
-    says is expected by `expects_a_word`. An alert is a metric's, so an
-    expected alert makes the metric expected too.
+    The fault's own `layer` and `seen_by` decide about log, metric and canary; the plan and the detector's profile
+    decide about the rest. Without a profile, or if it says nothing about the fault, only the plan counts. A guest's
+    word is expected by `expects_a_word`. An alert needs a metric, so an expected alert makes the metric expected, too.
     """
     fault, expect = fault_for(plan.fault), plan.expect
     rule = rule_for(detector, plan.fault) if detector else None

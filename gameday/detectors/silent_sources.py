@@ -1,4 +1,4 @@
-"""The sources of alert rules that do not show a plan's fault: by where it enters, and by the detector that watches."""
+"""The sources of alert rules that do not show a plan's fault, by where it enters and which detector watches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def silent_sources(plan: Plan, profile: DetectorProfile | None) -> Iterator[Sile
 
     Args:
         plan: The plan with its fault.
-        profile: The foreign detector that watches; None: our own controller, or nobody knows.
+        profile: The foreign detector that watches; None if it is our own controller, or unknown.
     """
     layer, name = fault_for(plan.fault).layer, plan.fault.type
     if layer is Layer.KERNEL_LOG and not (isinstance(plan.fault, XidParameters) and plan.fault.is_read_by_dcgm):

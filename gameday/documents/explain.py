@@ -12,7 +12,15 @@ from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gameday.documents.fields import ALERT_NAME, LABEL_KEY, LABEL_VALUE, NODE_NAME, PLAN_NAME, TIME_OF_DAY
+from gameday.documents.fields import (
+    ALERT_NAME,
+    LABEL_KEY,
+    LABEL_VALUE,
+    NODE_NAME,
+    PLAN_NAME,
+    TIME_OF_DAY,
+    DocumentModel,
+)
 from gameday.documents.problems import dotted
 from gameday.documents.source import Path, Source
 from gameday.errors import DocumentProblem
@@ -51,7 +59,7 @@ _NEARLY_A_DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A base model whose key `type` selects the subclass, such as a fault's parameters."""
+    """A base model with a key `type` that selects the subclass, such as a fault's parameters."""
 
     base: type[BaseModel]
     by_type: Mapping[str, type[BaseModel]]
@@ -59,7 +67,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The model of a document, and the document's data, which select the tagged models inside it."""
+    """The model of a document, and its data, which select the tagged models inside it."""
 
     root: type[BaseModel]
     data: Any
@@ -70,6 +78,8 @@ class _Shape:
         if get_origin(annotation) in (Union, UnionType):
             annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
         bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        if isinstance(bare, type) and issubclass(bare, DocumentModel) and bare.whole() is not bare:
+            return bare.whole()
         if self.tagged is None or bare is not self.tagged.base:
             return annotation
         name = _lookup(self.data, (*path, "type"))[1]
@@ -91,8 +101,8 @@ def explain(
         error: Pydantic's errors about `source`.
         source: The document as it was parsed, with the place of every key.
         file: The file's name, for the messages.
-        root: The model that the document was validated against.
-        tagged: The models inside `root` that a key `type` selects; None where there are none.
+        root: The document's model.
+        tagged: The models inside `root` that a key `type` selects; None if there are none.
     """
     shape = _Shape(root, source.data, tagged)
     for detail in error.errors(include_url=False):
@@ -121,7 +131,7 @@ def explain(
 
 
 def _lookup(data: Any, path: Path) -> tuple[bool, Any]:
-    """Return whether there is a value at `path`, and the value."""
+    """Return True if there is a value at `path`, and the value."""
     for step in path:
         try:
             data = data[step]
@@ -201,7 +211,7 @@ def _suggest_addition(path: Path, shape: _Shape) -> str:
 
 
 def _model_at(path: Path, shape: _Shape) -> type[BaseModel] | None:
-    """Return the model of the part at `path`; None where the document's model has no such part."""
+    """Return the model of the part at `path`, or None if the document's model has no such part."""
     current: Any = shape.root
     for depth, step in enumerate(path, start=1):
         if isinstance(step, int):

@@ -15,14 +15,14 @@ from pydantic_core import PydanticCustomError
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
 _DURATION_MAX_CHARACTERS = 24
-"""Room for `100h59m59s999ms`; anything longer is no duration, and would cost the pattern quadratic time."""
+"""Room for `100h59m59s999ms`; longer text is not a duration, and would cost the pattern quadratic time."""
 
 
 def parse_duration(value: object) -> object:
-    """Return `90s`, `1m30s` or `500ms` as a timedelta; a timedelta is returned as it is.
+    """Return `90s`, `1m30s` or `500ms` as a timedelta; return a timedelta as it is.
 
     Raises:
-        PydanticCustomError: The value is no duration; a ValueError whose message says how to write one.
+        PydanticCustomError: The value is not a duration; a ValueError with a message that says how to write one.
     """
     if isinstance(value, timedelta):
         return value
@@ -37,7 +37,7 @@ def parse_duration(value: object) -> object:
 
 
 def format_duration(value: timedelta) -> str:
-    """Return a duration in seconds, as short as `parse_duration` can read back: `90s`, `0.5s`."""
+    """Return a duration in seconds, in the shortest form that `parse_duration` reads back: `90s`, `0.5s`."""
     return f"{value.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
 
 
@@ -87,7 +87,7 @@ ConditionStatus = Annotated[Literal["True", "False", "Unknown"], BeforeValidator
 
 
 def conflict(at: tuple[str | int, ...], reason: str) -> PydanticCustomError:
-    """Return an error about two fields that do not fit together, to be raised by a model's validator.
+    """Return an error about two fields that do not fit together, for a model's validator to raise.
 
     Args:
         at: Path of the field to change, from the model that raises the error.
@@ -100,3 +100,8 @@ class DocumentModel(BaseModel):
     """Base of every part of a document. It is frozen, takes no unknown keys, and its field docstrings describe it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def whole(cls) -> type[DocumentModel]:
+        """Return the model by which a document is read: this one, or one with keys that others add."""
+        return cls

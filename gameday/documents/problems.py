@@ -1,6 +1,6 @@
-"""The path of a key in a document, as a message shows it.
+"""The path of a key in a document, in the form that messages show.
 
-Documents are hostile input: a key from one is made printable and cut.
+Documents are hostile input, so a key is made printable and cut.
 """
 
 from __future__ import annotations

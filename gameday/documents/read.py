@@ -12,7 +12,7 @@ def read(path: Path) -> bytes:
     """Return a file's bytes, at most one more than a document may have.
 
     Raises:
-        DocumentError: The path is no regular file, or the file cannot be read.
+        DocumentError: The path is not a regular file, or the file cannot be read.
     """
     try:
         # A read from a device or a pipe may never end.

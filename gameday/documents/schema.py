@@ -11,7 +11,7 @@ from gameday.documents.fields import format_duration
 
 
 class DocumentSchema(GenerateJsonSchema):
-    """A generator of schemas without made-up titles, and with durations as people write them."""
+    """A generator of schemas without invented titles, and with durations as people write them."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Return False: the names of keys are titles enough."""

@@ -13,10 +13,10 @@ _SIZE = re.compile(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,6}})?)({'|'.join(_UNITS)})")
 
 
 def parse_size(value: object) -> object:
-    """Return `20KB`, `0.2MB` or `1GiB` in bytes; a whole number is bytes already.
+    """Return `20KB`, `0.2MB` or `1GiB` in bytes; a whole number already is in bytes.
 
     Raises:
-        PydanticCustomError: The value is no size; a ValueError whose message says how to write one.
+        PydanticCustomError: The value is not a size; a ValueError with a message that says how to write one.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -27,7 +27,7 @@ def parse_size(value: object) -> object:
 
 
 def format_size(size: int) -> str:
-    """Return a number of bytes as short as `parse_size` reads it back: `200KB`, `1GiB`, `1025B`."""
+    """Return a number of bytes in the shortest form that `parse_size` reads back: `200KB`, `1GiB`, `1025B`."""
     for unit in ("GiB", "GB", "MiB", "MB", "KiB", "KB"):
         if size and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"

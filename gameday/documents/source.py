@@ -1,8 +1,7 @@
 """Parse YAML text into plain data, and keep the line and column of every key and value.
 
-Built on the parser's events instead of its loader. An event carries its line,
-and everything that a document has no use for (tags, directives, a second
-document, deep nesting, aliases that multiply) is refused as it is read, before
+It uses the parser's events instead of its loader. An event carries its line, and everything that a document has no
+use for (tags, directives, a second document, deep nesting, aliases that multiply) is refused while it is read, before
 anything is built from it.
 """
 
@@ -34,11 +33,11 @@ from gameday.text import shown
 MAX_BYTES = 256 * 1024
 """A hundred times the size of the largest shipped plan."""
 _MAX_DEPTH = 16
-"""Shipped plans nest five levels deep; the rest leaves room for faults' own parameters."""
+"""Deepest nesting; shipped plans have five levels, the rest leaves room for faults' own parameters."""
 _MAX_VALUES = 10_000
-"""The most values in a document, counted after aliases are expanded, so that an alias of aliases cannot multiply."""
+"""The most values in a document, counted with expanded aliases, so that an alias of aliases cannot multiply."""
 _BITS = 64
-"""Bits of a whole number with its sign, as in Go; Python itself cannot write down very large ones."""
+"""Bits of a whole number with its sign, as in Go; Python itself refuses to print very large ones."""
 _NUMBERS = f"a whole number lies between -2^{_BITS - 1} and 2^{_BITS - 1}; put text in quotes"
 # Control characters except tab and newline, lone surrogates, and the marks that reverse text in a terminal.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
@@ -60,13 +59,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A parsed document: its data, and the place of every entry by its path."""
+    """A parsed document: its data, and the place of every entry by path."""
 
     data: dict[str, Any]
     places: dict[Path, Place]
 
     def place(self, path: Path) -> Place:
-        """Return the entry's place, or that of its nearest parent that the file has."""
+        """Return the entry's place, or that of the nearest parent that is in the file."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
@@ -76,7 +75,7 @@ class Source:
 def parse(text: str, file: str) -> Source:
     """Parse text that holds one YAML mapping.
 
-    The same text of the same file gives the same object, so nobody may change it.
+    The same text of the same file gives the same object, so do not change it.
 
     Args:
         text: The document's text; hostile input.
@@ -101,7 +100,7 @@ def parse(text: str, file: str) -> Source:
 
 
 class _Stop(Exception):
-    """A problem after which reading the document makes no sense."""
+    """A problem after which reading on makes no sense."""
 
     def __init__(self, problem: DocumentProblem) -> None:
         super().__init__(problem.message)
@@ -115,7 +114,7 @@ class _Built:
     data: Any
     values: int = 1
     places: dict[Path, Place] = field(default_factory=dict)
-    """Places by their path from this value, so that an alias can use them again under another path."""
+    """Places by their path from this value, so that an alias can use them under another path."""
 
     def adopt(self, step: str | int, key: tuple[int, int], value: tuple[int, int], child: _Built) -> None:
         self.values += child.values
@@ -206,7 +205,7 @@ class _Builder:
                 message = f"the key is written twice, first in line {first}"
                 self.problems.append(self._problem(_at(event), (*path, key), message, "keep one of them", value.data))
                 continue
-            # The parser places a value that is left empty at whatever follows it.
+            # The parser places an empty value at the thing after it.
             at = _at(event) if value_event.start_mark.index == value_event.end_mark.index else _at(value_event)
             built.adopt(key, _at(event), at, value)
             built.data[key] = value.data
@@ -276,7 +275,7 @@ def _syntax_problem(error: YAMLError, text: str, file: str) -> DocumentProblem:
         )
     if not isinstance(error, MarkedYAMLError):
         return DocumentProblem(file, 1, 1, "", None, "this cannot be read as YAML")
-    # Where the file ends too early, the mistake is where the unfinished part began.
+    # If the file ends too early, the mistake is where the unfinished part began.
     ended = "unexpected end of stream" in (error.problem or "")
     mark = (error.context_mark if ended else None) or error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)

@@ -19,7 +19,7 @@ from gameday.faults.api_load import SHORT_OF_MEMORY, is_memory_short, make_count
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.api_requests import percentile
 from gameday.values.nodes import NodeRole
 

@@ -23,7 +23,7 @@ from gameday.faults.api_load import make_counted, refuse_too_much
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.api_loads import Happening, Outcome, Reconnected, back_after
 from gameday.values.nodes import NodeRole
 

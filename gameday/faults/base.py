@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gameday.host.base import Host
 from gameday.host.privileges import UNSTATED, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.memory import MemoryBlocks
 
 

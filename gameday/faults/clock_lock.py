@@ -14,7 +14,7 @@ from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, target_gpu
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _SAME_MHZ = 15.0
 """A step of the SM clock: NVIDIA's supported clocks are 15 MHz apart."""

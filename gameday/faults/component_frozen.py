@@ -15,7 +15,7 @@ from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.component_pods import LABELS, Component, cgroup_of, find_pod
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _SETTLES_WITHIN_S = 5.0
 """The kernel reports frozen when the last task has left its system call, which a dead disk can delay."""

@@ -18,7 +18,7 @@ from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.registry import fault_for
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity, combined
-from gameday.plan.models import AnyFault, FaultParameters
+from gameday.plan.fault import AnyFault, FaultParameters
 from gameday.values.nodes import NodeRole
 from gameday.values.wanted_pods import WantedPods
 

@@ -15,7 +15,7 @@ from gameday.faults.api_load import check_memory, refuse_leftovers
 from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 P = TypeVar("P", bound=FaultParameters)
 

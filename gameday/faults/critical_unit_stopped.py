@@ -21,7 +21,7 @@ from gameday.faults.systemd import (
 )
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 DELAY_S = 5.0
 """Time from the order to the stop. Without a kubelet nobody would learn that the injector is ready."""

@@ -15,7 +15,7 @@ from gameday.errors import HostError
 from gameday.faults.base import Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.cuda_switch import (
     ANNOTATION,
     LONGEST,

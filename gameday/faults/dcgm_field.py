@@ -18,7 +18,7 @@ from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _EVERY_S = 1.0
 """Time between two injections while the fault is held, as in the test of Azure's agent (docs/sources.md, DCGM

@@ -12,7 +12,7 @@ from gameday.faults.dcgm import is_collection_paused, pause_collection, resume_c
 from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _LOOK_EVERY_S = 5.0
 """Interval at which it looks whether somebody resumed the collection, or restarted the host engine."""

@@ -20,7 +20,7 @@ from gameday.faults.gpu import (
 )
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 
 class EccOffParameters(GpuParameters):

@@ -16,7 +16,7 @@ from gameday.faults import lab_component
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.api_loads import Paused
 from gameday.values.nodes import NodeRole
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gameday.errors import HostError
 from gameday.host.base import GpuSample, Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 SMI_TIMEOUT_S = 60.0
 """Timeout of one call: without persistence mode nvidia-smi first initialises each GPU, some seconds on a node of

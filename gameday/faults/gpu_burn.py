@@ -18,7 +18,7 @@ from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import Burn, GpuSample, Host, Precision, WorkReport
 from gameday.host.clock_reasons import THERMAL_SLOWDOWN, named
 from gameday.host.privileges import GPU_WORK, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _COOLS_WITHIN_S = 10.0  # our choice: a third of the grace period that a kubelet gives the agent's pod
 _LOOK_EVERY_S = 0.2

@@ -14,7 +14,7 @@ from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import GpuSample, HoldMemory, Host, WorkReport
 from gameday.host.privileges import GPU_WORK, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.memory import MemoryBlocks
 
 _MIB = 1 << 20

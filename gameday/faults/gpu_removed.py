@@ -10,7 +10,7 @@ from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, 
 from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters, nvidia_smi, refuse_while_open, target_gpu, wait_until
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _PCI = "/sys/bus/pci/devices/{}"
 _RESCAN = "/sys/bus/pci/rescan"

@@ -20,7 +20,7 @@ from gameday.faults.api_load import SHORT_OF_MEMORY, check_memory, is_memory_sho
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ApiLoadFault
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.api_loads import Followed, FollowMode
 from gameday.values.api_requests import percentile
 from gameday.values.nodes import NodeRole

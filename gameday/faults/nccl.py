@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from gameday.documents.fields import conflict
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _LEVEL = r"LOC|NVL|PIX|PXB|PHB|SYS|[0-5]"
 _NAMES = r"[\^=]{0,2}[A-Za-z0-9_.:,-]{1,120}"

@@ -11,7 +11,7 @@ from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.nccl import NcclParameters
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, combined
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 PATH = "/etc/nccl.conf"
 _TIMEOUT_S = 10.0

@@ -9,7 +9,7 @@ from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer
 from gameday.faults.nccl import NcclParameters, table
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 
 class NcclEnvironmentParameters(NcclParameters):

@@ -12,7 +12,7 @@ from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.network import InterfaceParameters, query, read_link, run_program, target_link
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _CARRIER_TIMEOUT_S = 20.0
 """Links train and the subnet manager answers within seconds. A switch port with spanning tree needs longer, and the

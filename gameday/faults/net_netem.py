@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from gameday.documents.fields import Duration, conflict
+from gameday.documents.percent import PartPercent, format_percent
 from gameday.faults.net_qdisc import QdiscFault, is_close
 from gameday.faults.network import InterfaceParameters
-from gameday.plan.canary import PartPercent, format_percent
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _LONGEST = timedelta(seconds=10)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from gameday.documents.fields import Duration
 from gameday.faults.net_qdisc import QdiscFault, is_close
 from gameday.faults.network import InterfaceParameters
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _SMALLEST_BURST = 64 * 1024
 _BURST_S = 0.01

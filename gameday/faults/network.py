@@ -13,8 +13,8 @@ from pydantic import Field
 
 from gameday.errors import HostError
 from gameday.host.base import Host
-from gameday.plan.canary import INTERFACE_NAME
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
+from gameday.values.measures import INTERFACE_NAME
 
 _TIMEOUT_S = 10.0
 _OUTPUT_CHARACTERS = 300

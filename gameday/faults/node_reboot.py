@@ -10,7 +10,7 @@ from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.systemd import cancel, is_scheduled, is_shutting_down, schedule
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 DELAY_S = 5.0
 """Time from the order to the reboot: the injector's report has to leave the node first."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from gameday.faults.base import Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 
 class NoopParameters(FaultParameters):

@@ -16,7 +16,7 @@ from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import CopyToGpu, GpuSample, Host, WorkReport
 from gameday.host.cpus import format_cpus, parse_cpus
 from gameday.host.privileges import GPU_WORK, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _NODES = "/sys/devices/system/node"
 

@@ -10,7 +10,7 @@ from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, target_gpu
 from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 
 class PersistenceOffParameters(GpuParameters):

@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field
 
 from gameday.api_clients.lists import LOAD_LABEL, NAMESPACE
 from gameday.api_clients.notes import PodsPlacedNote, PodStepNote
+from gameday.documents.percent import PartPercent
 from gameday.errors import HostError
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
-from gameday.plan.canary import PartPercent
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.nodes import NodeRole
 from gameday.values.pod_steps import LOAD, TOPOLOGY_SCHEDULER, Allocation, PodStep
 

@@ -12,7 +12,7 @@ from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, nvidia_smi_watts, target_gpu
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _LIMIT, _DEFAULT, _MIN, _MAX = "power.limit", "power.default_limit", "power.min_limit", "power.max_limit"
 _SAME_W = 1.0

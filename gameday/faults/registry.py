@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import gameday.faults
 from gameday.faults.base import NODE, Fault
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.plugins import Found, Group, classes_in, find, modules_of
 from gameday.text import shown
 

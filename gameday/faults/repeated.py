@@ -14,7 +14,7 @@ from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.host.base import Host
 from gameday.host.privileges import PodSecurity
-from gameday.plan.models import AnyFault, FaultParameters
+from gameday.plan.fault import AnyFault, FaultParameters
 from gameday.values.nodes import NodeRole
 
 _MADE_OF_OTHERS = ("compound", "repeated")

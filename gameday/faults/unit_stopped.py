@@ -19,7 +19,7 @@ from gameday.faults.systemd import (
 )
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 
 _LOOK_EVERY_S = 5.0
 """Interval at which it looks whether configuration management started the unit again."""

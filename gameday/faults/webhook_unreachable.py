@@ -29,7 +29,7 @@ from gameday.errors import HostError
 from gameday.faults.base import Evidence
 from gameday.faults.control_plane import ControlPlaneFault
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.values.api_loads import MatchedWrite, WebhookOutage
 from gameday.values.nodes import NodeRole
 

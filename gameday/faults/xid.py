@@ -11,7 +11,7 @@ from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.faults.kernel_log import MOST_REPEATS, NOTHING_TO_UNDO, write
 from gameday.host.base import Host
 from gameday.host.privileges import KERNEL_LOG, PodSecurity
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.xid.catalogue import xids
 from gameday.xid.lines import Form, format_xid
 

@@ -1,1 +1,1 @@
-"""The fleet's variability: probes of idle GPUs, what they measure, who is slow, and what that costs."""
+"""The spread of a fleet: probe idle GPUs, compare their figures, name the slow ones and what they cost."""

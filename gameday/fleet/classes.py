@@ -1,7 +1,6 @@
-"""The class of each node by its slowest GPU, for schedulers: fast, typical or slow among the nodes of the same model.
+"""The class of each node by its slowest GPU, for schedulers: fast, typical or slow among nodes of the same model.
 
-A synchronous job on a node runs at the pace of the node's slowest GPU. So a class is given only to a node whose every
-GPU was measured: of the others nobody knows which GPU is the slowest.
+A synchronous job runs at the pace of the node's slowest GPU. So only a node with all GPUs measured gets a class.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from gameday.values.gpu_class import GpuClass
 from gameday.values.models import FrozenModel
 
 FASTER_BY = 0.01
-"""Distance from the middle of the nodes from which a node is fast, a share of it: twice what one GPU's GEMM rate
-differs by from one measurement to the next (gameday/fleet/spread.py), so that chance alone makes nobody fast."""
+"""Distance from the middle of the nodes, as a share of it, from which a node is fast. Twice what one GPU's GEMM rate
+differs by from one measurement to the next (gameday/fleet/spread.py), so that chance alone makes no node fast.
+"""
 
 
 class NodeClass(FrozenModel):
-    """A node's class, and what it was given for."""
+    """A node's class, and the figures behind it."""
 
     node: str
     gpu_class: GpuClass
@@ -30,20 +30,20 @@ class NodeClass(FrozenModel):
     slowest: int
     """NVML's index of that GPU."""
     percent: float
-    """Departure of that rate from the middle of the nodes, percent."""
+    """Difference between that rate and the middle of the nodes, percent."""
 
 
 def classes_of(
     gpus: Sequence[ProbedGpu], left_out: Sequence[NodeLeftOut], stragglers: Collection[str]
 ) -> tuple[NodeClass, ...]:
-    """Return the class of every node that can be given one, by the node's name.
+    """Return the class of every node that can have one, by the node's name.
 
-    A model of which fewer GPUs were measured than it takes to name a straggler has no classes; nor has a node with
-    GPUs of two models, or with a GPU that has no GEMM rate.
+    A model has no classes if fewer of its GPUs were measured than it takes to name a straggler. A node has none if it
+    has GPUs of two models, or a GPU without a GEMM rate.
 
     Args:
         gpus: Everything that was measured.
-        left_out: What was not; a node that is among these has no class.
+        left_out: Everything that was not; a node among these has no class.
         stragglers: Names of the nodes that have a straggler, or are one by their all-reduce.
     """
     unknown = {one.node for one in left_out} | {gpu.node for gpu in gpus if not gpu.gemm_tflops}

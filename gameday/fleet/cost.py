@@ -1,8 +1,8 @@
-"""The cost of the slowest GPU to a job whose ranks wait for each other after every step: it sets the pace.
+"""The cost of the slowest GPU to a job that waits for all its ranks after every step: it sets the pace.
 
-Computed, not measured: the ranks' GEMM rates are the probes', every rank does the same work, and a step ends when its
-last rank does. Where a job also waits for its network, the share is that of its computing time. That one straggler
-holds up thousands of GPUs is what Meta saw (Grattafiori et al., "The Llama 3 Herd of Models", 2024, section 3.3.4).
+Computed, not measured: the ranks' GEMM rates are those of the probes, every rank does the same work, and a step ends
+with its last rank. If a job also waits for its network, the share is that of its computing time. Meta saw one
+straggler hold up thousands of GPUs (Grattafiori et al., "The Llama 3 Herd of Models", 2024, section 3.3.4).
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from statistics import fmean
 from gameday.values.models import FrozenModel
 
 _RANKS = (8, 64, 512, 4096)
-"""Sizes of jobs that are shown, as far as there are so many GPUs; the whole fleet comes last."""
+"""Sizes of jobs to show, up to the number of GPUs; the whole fleet comes last."""
 
 
 class JobCost(FrozenModel):
-    """The loss of a synchronous job of so many ranks to its slowest GPU."""
+    """The loss of a synchronous job of this many ranks to its slowest GPU."""
 
     ranks: int
     lost_percent: float
-    """Share of the ranks' computing time that they wait, on the mean of all choices of GPUs."""
+    """Share of the ranks' computing time spent waiting: the mean over all choices of GPUs."""
     lost_gpus: float
-    """The same as a number of GPUs."""
+    """The same loss as a number of GPUs."""
     lost_percent_without: float | None = None
-    """The same where no straggler is chosen; None where there are none, or too few other GPUs."""
+    """The same share if no straggler is chosen; None if there are none, or too few other GPUs."""
 
 
 def expected_slowest(rates: Sequence[float], ranks: int) -> float:
-    """Return the mean, over every choice of so many GPUs, of the rate of the slowest one chosen.
+    """Return the mean rate of the slowest GPU over every choice of `ranks` GPUs.
 
     Of n rates in ascending order the i-th (from 0) is the slowest of k chosen with probability C(n-1-i, k-1) / C(n, k).
 
@@ -51,11 +51,11 @@ def _lost(rates: Sequence[float], ranks: int) -> float:
 
 
 def job_costs(rates: Sequence[float], without: Sequence[float]) -> tuple[JobCost, ...]:
-    """Return what jobs of several sizes lose.
+    """Return the losses of jobs of several sizes.
 
     Args:
         rates: The GEMM rate of every GPU.
-        without: Those of the GPUs that are no stragglers.
+        without: The rates of those GPUs that are not stragglers.
     """
     if len(rates) < _RANKS[0]:
         return ()

@@ -1,6 +1,6 @@
-"""The changes since the last fleet run: each GPU against itself, by its UUID, so that moved boards are found.
+"""The changes since the last fleet run: each GPU against itself, matched by UUID, so that moved boards are found.
 
-A change that all GPUs share (a driver, a warmer room) is the fleet's; what one GPU lost beyond that is its own.
+A change that all GPUs share (a driver, a warmer room) is the fleet's; a loss beyond that is the GPU's own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from gameday.fleet.spread import Figure, Spread, spread_of
 from gameday.values.models import FrozenModel
 
 WORTH_A_WORD = 0.03
-"""Loss against itself, beyond the fleet's own change, that is named: a share. Our own figure: the same GPU differs by
-less than one percent from one measurement to the next."""
+"""Loss against itself, beyond the fleet's own change, from which a GPU is named; a share. Our own figure: the same GPU
+differs by less than one percent from one measurement to the next.
+"""
 _NOISE = 0.005
 _LOSS = Figure(
     "change", "Change", "", low_is_bad=True, high_is_bad=False, matters=WORTH_A_WORD, noise=_NOISE, absolute=True
@@ -32,9 +33,9 @@ class Drifted(FrozenModel):
     before: float
     now: float
     percent: float
-    """Change against itself."""
+    """Change against its earlier figure, percent."""
     fleet_percent: float
-    """The fleet's own median change meanwhile."""
+    """The fleet's median change, percent."""
     z: float
 
 
@@ -49,7 +50,7 @@ class Drift(FrozenModel):
     """Median change of each figure over the matched GPUs, percent."""
     drifted: tuple[Drifted, ...]
     moved: tuple[str, ...]
-    """GPUs that sit elsewhere now, in words."""
+    """GPUs that are in another place now, in words."""
     gone: tuple[str, ...]
     """GPUs of the earlier run without figures now, in words."""
     new: int
@@ -57,7 +58,7 @@ class Drift(FrozenModel):
 
 
 def drift_since(against: str, before: Sequence[ProbedGpu], now: Sequence[ProbedGpu]) -> Drift:
-    """Return what has changed from an earlier run to this one."""
+    """Return the changes from an earlier run to this one."""
     earlier, present = {gpu.uuid: gpu for gpu in before}, {gpu.uuid: gpu for gpu in now}
     both = [(earlier[uuid], gpu) for uuid, gpu in present.items() if uuid in earlier]
     fleet: dict[str, float] = {}

@@ -1,8 +1,8 @@
-"""Floors for QA that the fleet itself has taught: what a healthy GPU of this fleet reaches, not what a data sheet says.
+"""Floors for QA learned from the fleet itself: what a healthy GPU of it reaches, not what a data sheet says.
 
-A floor is the value below which the fleet run names a GPU, so that QA and the fleet say the same: the lower of the
-median less 3.5 robust standard deviations, and of 95 % of the median. For a normal spread that is at most the 0.02 %
-quantile; a lower quantile of the values themselves would take a fleet of thousands to be known.
+A floor is the value below which the fleet run names a GPU, so that QA and the fleet agree. It is the lower of the
+median less 3.5 robust standard deviations and 95 % of the median. For a normal spread that is at most the 0.02 %
+quantile; to know a quantile that low from the values alone would take a fleet of thousands.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _KEYS = {
     "link_gbs": "link_bandwidth_gbs",
     "all_reduce_gbs": "all_reduce_gbs",
 }
-"""Key of `qa.floors` by the figure's field."""
+"""The key of `qa.floors` for each figure's field."""
 _DIGITS = 3
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def learned_floors(model: ModelFleet) -> dict[str, float]:
-    """Return the floors of a model by key of `qa.floors`; empty where there are too few GPUs to judge."""
+    """Return a model's floors by key of `qa.floors`; empty if there are too few GPUs to judge."""
     found = {
         _KEYS[figure.key]: _rounded_down(figure.lowest_ordinary or 0)
         for figure in model.figures
@@ -42,7 +42,7 @@ def floors_file(model: ModelFleet) -> str:
 
 
 def floors_yaml(model: ModelFleet, run: str, started: datetime) -> str:
-    """Return the file of floors, as a plan takes it under `qa` and a health policy under `repair.qa`."""
+    """Return the file of floors, to be merged into a plan's `qa` or a health policy's `repair.qa`."""
     named = {figure.key: figure for figure in model.figures}
     keys = {_KEYS[key]: figure for key, figure in named.items() if key in _KEYS}
     lines = [

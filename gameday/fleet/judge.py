@@ -1,11 +1,11 @@
-"""Judge the figures of a fleet: their spread by model, the GPUs that depart from it, and what the slowest costs a job.
+"""Judge the figures of a fleet: their spread by model, the GPUs that depart from it, and the cost of the slowest.
 
-GPUs of one model are compared with each other and with no data sheet: a fleet that is slow as a whole is QA's to find,
-by its floors.
+GPUs of one model are compared with each other and not with a data sheet. A fleet that is slow as a whole is found by
+QA's floors.
 
-How wide a healthy fleet is spread: GPUs of one SKU in one cluster differed by 8 % on average (22 % at most) over five
-centres and 18,800 hours, with outliers that took 1.5 times as long as the median (Sinha et al., "Not All GPUs Are
-Created Equal", SC22, arXiv 2208.11035).
+Spread of a healthy fleet: GPUs of one SKU in one cluster differed by 8 % on average (22 % at most) over five centres
+and 18,800 hours, and outliers took 1.5 times as long as the median (Sinha et al., "Not All GPUs Are Created Equal",
+SC22, arXiv 2208.11035).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MOST_NAMED = 5
 
 
 class Departure(FrozenModel):
-    """A figure of a GPU, or of a node, that is an outlier and matters."""
+    """A figure of a GPU or a node that is an outlier and matters."""
 
     node: str
     gpu: int | None
-    """None for a figure of a whole node."""
+    """NVML's index of the GPU; None for a figure of a whole node."""
     uuid: str = ""
     figure: str
     """Name of the figure's field."""
@@ -46,7 +46,7 @@ class Departure(FrozenModel):
 
     @property
     def percent(self) -> float:
-        """Departure from the median, percent of it."""
+        """Distance from the median, percent of it."""
         return 100 * (self.value / self.median - 1) if self.median else 0.0
 
     @property
@@ -64,9 +64,9 @@ class FigureSpread(FrozenModel):
     counts: tuple[int, ...]
     """The number of values in each of BINS equal parts between the lowest and the highest."""
     named: tuple[int, ...]
-    """The number of them that depart."""
+    """The number of values in each part that depart."""
     lowest_ordinary: float | None
-    """The value below which a GPU is named; None where there are too few, or low is not bad."""
+    """The value below which a GPU is named; None if there are too few values, or if low is not bad."""
 
 
 class ModelFleet(FrozenModel):
@@ -77,19 +77,19 @@ class ModelFleet(FrozenModel):
     nodes: int
     figures: tuple[FigureSpread, ...]
     stragglers: tuple[Departure, ...]
-    """Departures for which a job would wait, the worst first."""
+    """Departures that make a job wait, the worst first."""
     unusual: tuple[Departure, ...]
     """The other departures: clocks, heat and power."""
     costs: tuple[JobCost, ...]
 
     @property
     def is_judged(self) -> bool:
-        """True where there are enough GPUs to name one."""
+        """True if there are enough GPUs to name one."""
         return self.gpus >= FEWEST
 
     @property
     def slow_gpus(self) -> list[str]:
-        """The stragglers' places, each once, the worst first."""
+        """The places of the stragglers, each once, the worst first."""
         return list(dict.fromkeys(one.where for one in self.stragglers))
 
 
@@ -101,7 +101,7 @@ class Fleet(FrozenModel):
     left_out: tuple[NodeLeftOut, ...]
     drift: Drift | None
     classes: tuple[NodeClass, ...] = ()
-    """The class of each node of which every GPU was measured."""
+    """The class of each node with all GPUs measured."""
     exit_code: int
     headline: str
 
@@ -159,7 +159,7 @@ def _judge_model(name: str, gpus: Sequence[ProbedGpu]) -> ModelFleet:
 
 
 def _departure(figure: Figure, spread: Spread, value: float, node: str, gpu: ProbedGpu | None = None) -> Departure:
-    """Return the departure of a GPU's figure; of the whole node's where there is no `gpu`."""
+    """Return the departure of a GPU's figure, or of the whole node's if there is no `gpu`."""
     return Departure(
         node=node,
         gpu=gpu.gpu if gpu else None,
@@ -188,14 +188,14 @@ def _figure_spread(figure: Figure, spread: Spread, values: Iterable[float], name
 
 
 def _histogram(values: Iterable[float], spread: Spread) -> tuple[int, ...]:
-    """Return how many values are in each of BINS equal parts of the spread."""
+    """Return the number of values in each of BINS equal parts of the spread."""
     width = (spread.high - spread.low) / BINS or 1.0
     counts = Counter(min(BINS - 1, int((value - spread.low) / width)) for value in values)
     return tuple(counts[index] for index in range(BINS))
 
 
 def _of_nodes(gpus: Sequence[ProbedGpu]) -> tuple[FigureSpread, list[Departure]] | None:
-    """Return the all-reduce's spread over the nodes on which most often as many GPUs were measured together."""
+    """Return the all-reduce's spread over the nodes with the most common number of GPUs measured together."""
     sizes = Counter(gpu.all_reduce_gpus for gpu in gpus if gpu.all_reduce_gbs is not None)
     if not sizes:
         return None
@@ -211,7 +211,7 @@ def _of_nodes(gpus: Sequence[ProbedGpu]) -> tuple[FigureSpread, list[Departure]]
 
 
 def _exit_code(fleet: Fleet) -> ExitCode:
-    """Return the exit code: what is left in the cluster comes first, then why the run ended, then what it found."""
+    """Return the exit code: first what is left in the cluster, then why the run ended, then what it found."""
     record = fleet.record
     left = {Cleanliness.DIRTY: ExitCode.DIRTY, Cleanliness.UNKNOWN: ExitCode.UNKNOWN}
     if record.cleanliness in left:

@@ -1,8 +1,8 @@
 """Write the nodes' GPU classes as labels, all of a run's or none, and take them off again.
 
-A run writes only where a label changes. It undoes what it has written where it cannot write all; where it is killed
-meanwhile, the reaper does. Once all are written they are meant to stay: the next run renews them, and `gameday fleet
---unlabel` takes them off.
+A run writes only labels that change. If it cannot write all of them it undoes those that it wrote; if it is killed
+meanwhile, the reaper does. Once all are written they stay: the next run renews them, and `gameday fleet --unlabel`
+takes them off.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from gameday.values.gpu_class import GpuClass
 from gameday.values.results import Cleanliness
 
 _BATCH = 200
-"""Nodes of one ledger entry: with both labels of each, 18 KB at most where names have 30 characters. So 5,000 nodes
-take under half of the 1 MiB that a ConfigMap may hold."""
+"""Nodes of one ledger entry: with both labels of each, 18 KB at most if names have 30 characters. So 5,000 nodes
+take under half of the 1 MiB that a ConfigMap may hold.
+"""
 _LONGEST = max(GpuClass, key=len)
 _WRITTEN_WITHIN = timedelta(minutes=10)
 """Time after which the reaper may undo labels of a run that has not finished: 5,000 nodes at ten a second."""
@@ -34,9 +35,9 @@ _KEPT = "kept: the labels are meant to stay until the next fleet run; gameday fl
 
 
 def why_labels_do_not_fit(nodes: Sequence[str]) -> str:
-    """Return why one ledger cannot hold the labels of so many nodes; empty where it can.
+    """Return why one ledger cannot hold the labels of these nodes; empty if it can.
 
-    The ledger needs all of them at once: until the last is written, each may have to be put back.
+    The ledger needs room for all of them at once: until the last one is written, each may have to be put back.
     """
     longest = str(_LONGEST)
     batches = [dict.fromkeys(names, longest) for names in _batches(nodes)]
@@ -53,14 +54,14 @@ def why_labels_do_not_fit(nodes: Sequence[str]) -> str:
 def write_labels(
     kubernetes: Kubernetes, ledger: Ledger, classes: Sequence[NodeClass], pods: PodFollower, stopped: Callable[[], str]
 ) -> Labelled:
-    """Write every node's class as its label, where it has another or none and nobody else has set it.
+    """Write every node's class as its label, unless it has that label already or somebody else set another.
 
     Args:
         kubernetes: The cluster.
         ledger: A ledger without entries of others; its entries are settled afterwards.
         classes: The nodes' classes.
         pods: Follows the run's pods, as every undo needs it.
-        stopped: Returns why the run has to end; empty while it may go on.
+        stopped: Returns why the run has to end; empty while it may continue.
     """
     wanted = {one.node: str(one.gpu_class) for one in classes}
     changed: dict[str, str] = {}
@@ -91,7 +92,7 @@ def _batches(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _present(kubernetes: Kubernetes, names: Sequence[str], alone: dict[str, str]) -> dict[str, str]:
-    """Return the labels of the nodes that are still there and may be changed; the others' go into `alone`."""
+    """Return the labels of the nodes that still exist and may be changed; put those of the others into `alone`."""
     found: dict[str, str] = {}
     for name in names:
         node = kubernetes.node_or_none(name)
@@ -133,7 +134,7 @@ def _write(
 
 
 def _change(kubernetes: Kubernetes, node: str, value: str) -> str | None:
-    """Set a node's label, empty: take it off; return what is stored, None where the node is gone."""
+    """Set a node's label, or take it off if `value` is empty. Return the stored value, or None if the node is gone."""
     try:
         return change_gpu_class(kubernetes, node, lambda _: value)[0]
     except KubernetesError as error:
@@ -143,7 +144,7 @@ def _change(kubernetes: Kubernetes, node: str, value: str) -> str | None:
 
 
 def _undone(kubernetes: Kubernetes, ledger: Ledger, pods: PodFollower, why: str, alone: dict[str, str]) -> Labelled:
-    """Undo what was written; what cannot be undone stays in the ledger for the reaper."""
+    """Undo what was written. What cannot be undone stays in the ledger for the reaper."""
     left = Cleanliness.CLEAN
     for entry in ledger.open_entries():
         done = undo_entry(kubernetes, entry, ledger.header.run_id, pods)
@@ -156,7 +157,7 @@ def _undone(kubernetes: Kubernetes, ledger: Ledger, pods: PodFollower, why: str,
 
 
 def take_labels_off(kubernetes: Kubernetes, stopped: Callable[[], str]) -> Labelled:
-    """Take the label off every node on which it is ours, until the caller has to stop. Raises KubernetesError."""
+    """Take the label off every node that has ours, until the caller has to stop. Raises KubernetesError."""
     changed: dict[str, str] = {}
     alone: dict[str, str] = {}
     for node in nodes_with_gpu_class(kubernetes):

@@ -1,4 +1,4 @@
-"""A fleet run's folder -> fleet.html, fleet-report.json, frames/fleet.parquet, and a file of floors for each model."""
+"""The files of a fleet run: fleet.html, fleet-report.json, frames/fleet.parquet, and each model's file of floors."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ _METRICS = (
 _MOST_NODES = 40
 """Nodes of a class, or of one reason, that the page names; fleet-report.json names all."""
 _MOST_GPUS = 100
-"""Rows of a table of GPUs on the page, the worst first; fleet-report.json has all. Our own choice, as the one above."""
+"""Rows of a table of GPUs on the page, the worst first; fleet-report.json has all. Our own choice, as above."""
 _MOST_IN_MARKDOWN = 20
-"""The same in the summary that the Prefect UI shows."""
+"""The same for the summary in the Prefect UI."""
 _WIDTH, _HEIGHT = 480, 44
 
 
 @dataclass(frozen=True)
 class RenderedFleet:
-    """A fleet run's page, and what it says."""
+    """A fleet run's page, and its answer in words."""
 
     html: Path
     fleet: Fleet
     floors: tuple[Path, ...]
     unwritten: str
-    """The reason why one of its files is not as it should be; empty where all are written."""
+    """The reason why one of its files is incomplete or missing; empty if all are written."""
 
     @property
     def markdown(self) -> str:
@@ -73,14 +73,14 @@ class Bar:
     width: float
     height: float
     named: bool
-    """True where it holds a GPU that departs."""
+    """True if it holds a GPU that departs."""
     label: str
 
 
 def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
     """Judge the folder's probes, and write page, report, frame and floors.
 
-    Raises OSError where the folder cannot be read, ValueError where fleet.json holds something else.
+    Raises OSError if the folder cannot be read, and ValueError if fleet.json is not a fleet run's record.
     """
     record, probes = FleetRecord.load(folder), load_probes(folder)
     fleet = judge_fleet(record, probes.gpus, probes.left_out, _drift(record, probes.gpus))
@@ -98,12 +98,12 @@ def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
 
 
 def read_fleet(folder: Path) -> Fleet:
-    """Read what a fleet run's page says; raises OSError, and ValueError for a file that holds something else."""
+    """Read the content of a fleet run's page. Raises OSError, and ValueError for a file that is something else."""
     return Fleet.model_validate_json(read_plain(folder / REPORT_FILE))
 
 
 def _drift(record: FleetRecord, now: tuple[ProbedGpu, ...]) -> Drift | None:
-    """Return the comparison with the earlier run; None where there is none, or its folder is gone."""
+    """Return the comparison with the earlier run, or None if there is none or its folder is gone."""
     if record.against is None:
         return None
     try:
@@ -120,7 +120,7 @@ def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) 
         for metric in _METRICS
         if (value := getattr(gpu, metric)) is not None
     ]
-    import pandas as pd  # noqa: PLC0415 - whoever reads a page again needs no frame
+    import pandas as pd  # noqa: PLC0415 - to read a page again needs no frame
 
     refuse_link(folder)
     folder.mkdir(exist_ok=True)
@@ -130,7 +130,7 @@ def _save_frame(folder: Path, record: FleetRecord, gpus: tuple[ProbedGpu, ...]) 
 
 
 def bars(figure: FigureSpread) -> list[Bar]:
-    """Return a figure's histogram; bars that hold a GPU that departs are marked."""
+    """Return a figure's histogram, with marks on bars that hold a departing GPU."""
     low, width = figure.spread.low, (figure.spread.high - figure.spread.low) / BINS
     tallest, step = max(figure.counts), _WIDTH / BINS
     return [

@@ -1,6 +1,6 @@
-"""The permission of probes to run now: the cluster profile's windows, freezes and stop-the-line alerts.
+"""The permission for probes to run now, by the cluster profile's windows, freezes and stop-the-line alerts.
 
-A probe breaks nothing and moves no pod, so that the limits on broken nodes and on pods say nothing about it.
+A probe breaks nothing and moves no pod, so the limits on broken nodes and on pods do not apply.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gameday.guard.guardrails.stop_alerts import stops_the_line
 from gameday.guard.guardrails.windows import describe_window, open_until
 
 _ASK_EVERY_S = 5.0
-"""Interval of the looks at alerts, as a game-day's guardrail looks at them."""
+"""Seconds between looks at alerts, the same as for a game-day's guardrail."""
 
 
 class Permission:
-    """Looks at what may forbid probes; several threads ask."""
+    """Checks everything that may forbid probes, for several threads."""
 
     def __init__(self, profile: ClusterProfile) -> None:
-        """Ask nobody yet."""
+        """Prepare; nothing is asked yet."""
         self._profile = profile
         self._prometheus = Prometheus(profile.prometheus)
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Permission:
         self._why = ""
 
     def why_not(self) -> str:
-        """Return why no probe may run now; empty where it may. What cannot be asked forbids it."""
+        """Return why no probe may run now; empty if it may. If something cannot be asked, no probe may run."""
         limits = self._profile.guardrails
         return why_closed(limits, datetime.now(UTC)) or self._alerts(limits)
 
@@ -59,7 +59,7 @@ class Permission:
 
 
 def why_closed(limits: ClusterGuardrails, now: datetime) -> str:
-    """Return which of the profile's windows and freezes forbids probes at this moment; empty where none does."""
+    """Return which of the profile's windows and freezes forbids probes now; empty if none does."""
     if why := why_frozen(limits.freezes, now):
         return f"guardrail change freeze: {why}"
     if limits.windows and not any(open_until(window, now) for window in limits.windows):

@@ -1,6 +1,6 @@
 """Probe the idle GPUs of a fleet, a few nodes at a time: look, write the intent, send the agent, read it, undo.
 
-A probe never meets work: it comes through the scheduler, which gives it free GPUs only; it gives them back when work
+A probe never disturbs work. It comes through the scheduler and so gets free GPUs only. It gives them back when work
 waits, when a process outside Kubernetes takes memory of its GPUs, and when anybody deletes it.
 """
 
@@ -36,18 +36,19 @@ from gameday.values.results import Cleanliness
 Found = ProbedGpu | NodeLeftOut
 
 VIRTUAL_SECONDS = 1.0
-"""Duration of the load on virtual GPUs, whose clocks and rates settle at once."""
+"""Duration of the load on virtual GPUs, on which clocks and rates settle at once."""
 _START_WITHIN = timedelta(seconds=60)
-"""Time for the pod to start, as every agent has it: the node may have to pull the image (gameday/run/agents.py)."""
+"""Time for the pod to start, as for every agent: the node may have to pull the image (gameday/run/agents.py)."""
 _MEASURES = timedelta(seconds=90)
-"""Longest time of the measurements behind the load: GEMM and copy 1 s, a copy over each link, an all-reduce, of which
-NCCL's start alone may take half a minute."""
+"""Longest time of the measurements after the load: GEMM and copy 1 s, a copy over each link, and an all-reduce; NCCL's
+start alone may take half a minute.
+"""
 _PLACED_WITHIN_S = 10.0
-"""Time for the scheduler to place a probe on a node that had free GPUs a moment ago: else somebody else has them."""
+"""Seconds for the scheduler to place a probe on a node that just had free GPUs; after that somebody else has them."""
 _LOOK_EVERY_S = 0.2
 _NOT_BEGUN = "the run ended before its turn"
 _WAITS_AT_MOST_S = 300.0
-"""Time for which a run waits for work that waits for GPUs: after that it ends, with what it has."""
+"""Seconds that a run waits while work waits for GPUs; then it ends with what it has."""
 
 
 @dataclass
@@ -61,14 +62,14 @@ class Probing:
     waiting: WaitingWork
     seconds: float
     on_found: Callable[[Sequence[Found]], None]
-    """Gets the figures of each node, in this run's own thread."""
+    """Receives the figures of each node, in the thread of the run."""
     left: set[Cleanliness] = field(default_factory=set)
     """The states in which the probes left the cluster."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pause: threading.Event = field(default_factory=threading.Event)
 
     def run(self, nodes: Sequence[str], at_once: int) -> None:
-        """Probe all nodes, as many at the same time as may, until all are done or the run is stopped."""
+        """Probe all nodes, up to `at_once` at a time, until all are done or the run is stopped."""
         todo = list(enumerate(nodes))
         running: set[Future[list[Found]]] = set()
         room_since: float | None = None
@@ -100,14 +101,14 @@ class Probing:
             self.left.add(Cleanliness.UNKNOWN)
 
     def _write_down(self, found: Sequence[Found]) -> None:
-        """Hand the figures on; a disk that does not take them ends the run, and the probes that run are undone."""
+        """Pass the figures on. If the disk does not take them the run ends, and the running probes are undone."""
         try:
             self.on_found(found)
         except OSError as error:
             self.season.abort.request("guard", f"the figures are not written: {not_written(error, 'probes.jsonl')}")
 
     def _probe(self, index: int, node: str) -> list[Found]:
-        """Return what the node's free GPUs show, or why they show nothing."""
+        """Return the figures of the node's free GPUs, or why there are none."""
         try:
             free, why = self._free_gpus(node)
             return self._measure(index, node, free) + self._busy(node, why) if free else self._busy(node, why)
@@ -120,7 +121,7 @@ class Probing:
         return [NodeLeftOut(node=node, gpus=why[0], why=why[1])] if why[1] else []
 
     def _free_gpus(self, node: str) -> tuple[int, tuple[int, str]]:
-        """Return how many GPUs no pod has; and how many others there are, and why they are left out."""
+        """Return how many GPUs no pod has, how many are left out, and why those are."""
         kubernetes = self.season.kubernetes
         profile = kubernetes.profile
         found = kubernetes.node_or_none(node)
@@ -147,7 +148,7 @@ class Probing:
         return max(0, offered - taken), (min(taken, offered), f"busy: held by {pods}" if taken else "")
 
     def _measure(self, index: int, node: str, gpus: int) -> list[Found]:
-        """Send a probe for so many GPUs, read it, and take it away again. Raises AdapterError."""
+        """Send a probe for `gpus` GPUs, read it, and delete it. Raises AdapterError."""
         name = f"{object_prefix(self.ledger.header.run_id)}probe-{index}"
         deadline = _START_WITHIN + timedelta(seconds=self.seconds) + _MEASURES
         with self._lock:
@@ -190,7 +191,7 @@ class Probing:
         )
 
     def _await_end(self, name: str, deadline: timedelta) -> str:
-        """Wait until the probe ends by itself; return why it has to make room, or has no room; else empty."""
+        """Wait until the probe ends by itself and return "", or return why it must yield or found no GPU."""
         why: list[str] = []
 
         def over() -> bool:
@@ -236,9 +237,9 @@ class Probing:
         return found
 
     def _undo(self, entry: Entry) -> None:
-        """Delete the probe's pod, see it gone, and forget its entry; what is not proved stays for the reaper.
+        """Delete the probe's pod, see it gone, and drop its entry; what is not proved stays for the reaper.
 
-        So the ledger holds the probes that run, and no more of a large fleet: it is one ConfigMap of 1 MiB.
+        So the ledger, one ConfigMap of 1 MiB, holds only the probes that run, however large the fleet is.
         """
         kubernetes, run_id = self.season.kubernetes, self.ledger.header.run_id
         done = undo_entry(kubernetes, entry, run_id, self.pods)

@@ -1,6 +1,6 @@
-"""A fleet run's own files: fleet.json, and probes.jsonl, to which each node's figures are added once they are known.
+"""A fleet run's own files: fleet.json, and probes.jsonl, which gets each node's figures as soon as they are known.
 
-So a run that is killed has a page, too.
+So even a run that is killed has a page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROBES_FILE = "probes.jsonl"
 
 
 class ProbedGpu(FrozenModel):
-    """A GPU under full load. A figure is None where it was not measured."""
+    """A GPU under full load. A figure that was not measured is None."""
 
     kind: Literal["gpu"] = "gpu"
     node: str
@@ -45,7 +45,7 @@ class ProbedGpu(FrozenModel):
 
     @classmethod
     def of(cls, node: str, note: ProbedNote) -> ProbedGpu:
-        """Return what an agent on this node measured."""
+        """Return the figures that an agent on this node measured."""
         return cls(node=node, **note.model_dump(exclude={"note", "why_not"}))
 
     def __str__(self) -> str:
@@ -53,11 +53,11 @@ class ProbedGpu(FrozenModel):
 
 
 class NodeLeftOut(FrozenModel):
-    """A node, or GPUs of it, without figures, and why."""
+    """A node, or some of its GPUs, without figures, and why."""
 
     kind: Literal["left-out"] = "left-out"
     node: str
-    gpus: int = Field(description="how many GPUs it is about; 0 where nobody knows")
+    gpus: int = Field(description="number of GPUs; 0 if unknown")
     why: str
 
 
@@ -65,9 +65,9 @@ _LINE: TypeAdapter[ProbedGpu | NodeLeftOut] = TypeAdapter(ProbedGpu | NodeLeftOu
 
 
 class Labelled(FrozenModel):
-    """The result of writing nodes' GPU classes as labels, or of taking them off."""
+    """The result of writing nodes' GPU classes as labels, or of removing them."""
 
-    changed: dict[str, str] = Field(default={}, description="new label by node, where it changed; empty: taken off")
+    changed: dict[str, str] = Field(default={}, description="new label by node, if it changed; empty: taken off")
     unchanged: tuple[str, ...] = Field(default=(), description="nodes that had the right label already")
     left_alone: dict[str, str] = Field(default={}, description="label by node that somebody else has set")
     stopped: str = Field(default="", description="why none was written, or none stayed; empty where all were")
@@ -75,7 +75,7 @@ class Labelled(FrozenModel):
 
 
 class FleetRecord(GroupRecord):
-    """The conditions of a fleet run, and its end."""
+    """The settings of a fleet run, and how it ended."""
 
     FILE = FLEET_FILE
 
@@ -87,11 +87,11 @@ class FleetRecord(GroupRecord):
     cleanliness: Cleanliness = Cleanliness.UNKNOWN
     against: str | None = Field(default=None, description="folder of the earlier fleet run; None: none was found")
 
-    labels: Labelled | None = Field(default=None, description="None where the profile asks for none, or it ended early")
+    labels: Labelled | None = Field(default=None, description="None if the profile asks for none, or it ended early")
 
     @property
     def virtual(self) -> str:
-        """The words that GPUs of its nodes are virtual; empty where none are."""
+        """A note that GPUs of its nodes are virtual; empty if none are."""
         return virtual_words([at < self.virtual_nodes for at in range(self.nodes)], "nodes")
 
     def as_ended(self, stopped: str, cleanliness: Cleanliness, labels: Labelled | None) -> FleetRecord:
@@ -102,7 +102,7 @@ class FleetRecord(GroupRecord):
 
 
 class Probes(FrozenModel):
-    """Everything that a fleet run has measured, and what it left out."""
+    """Everything that a fleet run measured, and what it left out."""
 
     gpus: tuple[ProbedGpu, ...]
     left_out: tuple[NodeLeftOut, ...]
@@ -117,9 +117,9 @@ def add_probes(folder: Path, found: Iterable[ProbedGpu | NodeLeftOut]) -> None:
 
 
 def load_probes(folder: Path, start: int = 0) -> Probes:
-    """Load probes.jsonl from a byte on; none where there is no such file.
+    """Load probes.jsonl from a byte on; empty if there is no such file.
 
-    A last line without an end, and a damaged one, are left out. Raises OSError.
+    A damaged line is left out, and so is a last line without an end. Raises OSError.
     """
     content = b""
     with suppress(FileNotFoundError), open_plain(folder / PROBES_FILE) as file:
@@ -136,7 +136,7 @@ def load_probes(folder: Path, start: int = 0) -> Probes:
 
 
 def last_run_before(reports: Path, record: FleetRecord) -> Path | None:
-    """Return the folder of the newest earlier fleet run of the same cluster that measured something."""
+    """Return the folder of the newest earlier fleet run of this cluster that measured something."""
     earlier: list[tuple[datetime, Path]] = []
     for file in reports.glob(f"*/{FLEET_FILE}"):
         with suppress(OSError, ValueError):

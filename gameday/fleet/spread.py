@@ -1,9 +1,9 @@
-"""The spread of a figure over GPUs of one model, by statistics that a few broken GPUs cannot move.
+"""The spread of a figure over GPUs of one model, by statistics that a few broken GPUs cannot distort.
 
 Median and MAD (median absolute deviation) hold while fewer than half of the GPUs are off; mean and standard deviation
-would be moved by the very GPUs that are looked for. The robust z is 0.6745 · (x - median) / MAD: for a normal
+would be distorted by the very GPUs that we look for. The robust z is 0.6745 · (x - median) / MAD: for a normal
 distribution it equals the ordinary z. Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (ASQC, 1993), call a
-value an outlier where it is beyond 3.5 either way.
+value an outlier if it is beyond 3.5 either way.
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ from gameday.values.models import FrozenModel
 OUTLIER_Z = 3.5
 """Robust z from which a value is an outlier (Iglewicz and Hoaglin)."""
 FEWEST = 16
-"""Values below which nobody is named: two nodes of eight GPUs. Our own figure: of fewer values the MAD itself is so
-uncertain that healthy GPUs have a z beyond 3.5 twice as often (docs/fleet.md, How often it is wrong)."""
+"""Fewer values than this name nobody: two nodes of eight GPUs. Our own figure: with fewer values the MAD itself is so
+uncertain that healthy GPUs have a z beyond 3.5 twice as often (docs/fleet.md, How often it is wrong).
+"""
 _MAD_OF_NORMAL = 0.6745
 """MAD of a normal distribution of standard deviation 1."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that a probe measures, and from when a departure is worth a word.
+    """A figure that a probe measures, and how large a departure must be to be named.
 
-    An outlier need not matter: where all GPUs are alike, one that differs by a thousandth is one.
+    An outlier need not matter: if all GPUs are alike, one that differs by a thousandth is one.
     """
 
     key: str
-    """Name of ProbedGpu's field."""
+    """Name of the field of ProbedGpu."""
     title: str
     unit: str
     low_is_bad: bool
     high_is_bad: bool
     matters: float
-    """Least departure from the median that is named: a share of it, or with `absolute` in the unit."""
+    """Least departure from the median that is named: a share of it, or with `absolute` in the figure's unit."""
     noise: float
-    """Least spread that is assumed, as `matters` is written: what one GPU differs by from one measurement to the next,
-    so that a figure that is alike everywhere does not make every difference an outlier."""
+    """Least spread that is assumed, in the unit of `matters`: what one GPU differs by from one measurement to the next.
+    Without it every difference would be an outlier in a figure that is the same everywhere.
+    """
     absolute: bool = False
     sets_pace: bool = False
-    """True where a job waits for the GPU: it is then a straggler."""
+    """True if a job waits for the GPU, which is then a straggler."""
 
     def in_unit(self, value: float, middle: float) -> float:
-        """Return a departure that is written as a share of the median in the figure's unit."""
+        """Convert a departure given as a share of the median into the figure's unit."""
         return value if self.absolute else value * abs(middle)
 
 
@@ -72,11 +74,12 @@ FIGURES = (
     ),
     Figure("power_w", "Power", "W", low_is_bad=True, high_is_bad=True, matters=0.10, noise=0.01),
 )
-"""The figures of one GPU. The bounds are our own: 5 % of a rate is what healthy H100 of one node differ by
-(docs/sources.md, H100 figures), and a third less than QA's own bound against a node's other GPUs; 10 °C is two thirds
-of QA's. NVML counts NVLinks whole, so that one of 18 is 5.6 %."""
+"""The figures of one GPU. The bounds are our own. Healthy H100 of one node differ by 5 % of a rate (docs/sources.md,
+H100 figures), a third less than QA's own bound against a node's other GPUs; 10 °C is two thirds of QA's. NVML counts
+whole NVLinks, so that one of 18 is 5.6 %.
+"""
 ALL_REDUCE = _rate("all_reduce_gbs", "All-reduce of a node", "GB/s", matters=0.05, noise=0.01)
-"""A figure of a node's GPUs together: its values are nodes."""
+"""A figure of a node's GPUs together; its values are those of nodes."""
 
 
 TITLES = {figure.key: figure.title for figure in (*FIGURES, ALL_REDUCE)}
@@ -89,18 +92,18 @@ class Spread(FrozenModel):
     n: int
     median: float
     mad: float
-    """Median absolute deviation, or what the figure's noise makes of it where that is more."""
+    """Median absolute deviation, or the figure's noise if that is more."""
     low: float
     high: float
 
     @property
     def range_percent(self) -> float:
-        """The distance between the ends, percent of the median."""
+        """Distance between the lowest and the highest value, percent of the median."""
         return 100 * (self.high - self.low) / self.median if self.median else 0.0
 
     @property
     def is_judged(self) -> bool:
-        """True where there are enough values to name one."""
+        """True if there are enough values to name one."""
         return self.n >= FEWEST
 
     def z(self, value: float) -> float:
@@ -113,7 +116,7 @@ class Spread(FrozenModel):
         return self.median - far
 
     def departs(self, value: float, figure: Figure) -> bool:
-        """Return whether a value is an outlier that matters, to a side that is bad."""
+        """Return True if a value is an outlier that matters, on a side that is bad."""
         far = value - self.median
         if not self.is_judged or abs(far) < figure.in_unit(figure.matters, self.median):
             return False
@@ -122,7 +125,7 @@ class Spread(FrozenModel):
 
 
 def spread_of(values: Sequence[float], figure: Figure) -> Spread | None:
-    """Return the spread of values; None of none."""
+    """Return the spread of values, or None if there are none."""
     if not values:
         return None
     middle = median(values)

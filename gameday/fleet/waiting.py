@@ -1,7 +1,7 @@
-"""Watch for work that waits for GPUs, so that probes make room for it also where the scheduler preempts nobody.
+"""Watch for work that waits for GPUs, so that probes make room even if the scheduler preempts nobody.
 
-A scheduler that preempts takes a probe's GPUs by itself, as its priority is below every ordinary pod's. One that does
-not, or a quota that counts our pods, would let real work wait for a probe.
+A scheduler that preempts takes a probe's GPUs by itself, because the probe's priority is below every ordinary pod's.
+Without preemption, or with a quota that counts our pods, real work would wait for a probe.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from gameday.errors import KubernetesError
 
 _LOOK_EVERY_S = 1.0
 _UNKNOWN_AFTER = 3
-"""Looks that fail one after the other, after which probes end: then nobody knows whether work waits."""
+"""Failed looks in a row after which probes end: it is then unknown whether work waits."""
 
 
 class WaitingWork:
-    """Looks once a second for GPU pods that find no place and came after this run began; a context manager.
+    """Look once a second for unplaced GPU pods that came after this run began; a context manager.
 
     Pods that waited before would not fit on idle GPUs either: they wait for something else.
     """
 
     def __init__(self, kubernetes: Kubernetes) -> None:
-        """Look at nothing yet."""
+        """Prepare; nothing is looked at yet."""
         self._kubernetes = kubernetes
         self._stop = threading.Event()
         self._before: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._look, name="waiting work", daemon=True)
         self.who = ""
-        """The pod that waits for GPUs, or why nobody knows; empty while none does."""
+        """The pod that waits for GPUs, or why that is unknown; empty if none waits."""
 
     def __enter__(self) -> Self:
         """Note who waits already, and begin. Raises KubernetesError."""
@@ -58,7 +58,7 @@ class WaitingWork:
             self.who = f"pod {new[0]} waits for GPUs" if new else ""
 
     def _unplaced(self) -> dict[str, str]:
-        """Return UID and namespace/name of the GPU pods of others for which the scheduler found no node."""
+        """Return UID and namespace/name of other people's GPU pods for which the scheduler found no node."""
         with self._kubernetes.explained("list the pods that wait for a node"):
             pods = self._kubernetes.core.list_pod_for_all_namespaces(
                 field_selector="spec.nodeName=,status.phase=Pending"

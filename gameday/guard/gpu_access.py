@@ -14,10 +14,10 @@ from typing import Literal
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.operands import let_return, running_operands
 from gameday.errors import ForeignPauseError, KubernetesError
+from gameday.expect.taints import TaintEffect
 from gameday.faults.registry import fault_for
 from gameday.guard.device_plugin import DevicePlugin, device_plugin
 from gameday.host.privileges import KERNEL_LOG
-from gameday.plan.expectations import TaintEffect
 from gameday.remediations.registry import remediation_for
 from gameday.run.operands import (
     UPGRADE_HINT,

@@ -18,11 +18,11 @@ from gameday.cluster.manifests import gang_pod, gpu_canary, gpu_job, misaligned_
 from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
 from gameday.errors import ForeignPauseError, StepFailedError
+from gameday.expect.canary import ExpectedAllReduce
 from gameday.faults.registry import fault_for
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
-from gameday.plan.canary import ExpectedAllReduce
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.plan.settings import FlowControl
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import (

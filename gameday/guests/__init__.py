@@ -1,1 +1,1 @@
-"""Guests: real detectors, programs of others, that watch a rehearsal's cluster in place of ours."""
+"""Guests: real third-party detectors that watch a rehearsal's cluster in place of ours."""

@@ -27,22 +27,22 @@ _UNFIT = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class LoadedGuest:
-    """A guest with what its file's place decides."""
+    """A guest with what follows from its file's place."""
 
     guest: Guest
     folder: Path
-    """Folder of its file, absolute; the current one for a command line. Its processes run there."""
+    """Absolute path of its file's folder, in which its processes run; the current folder for a command line."""
     profile: DetectorProfile | None
-    """The guest's answers to each fault, as they should be; None: nobody has written them down."""
+    """The guest's expected answer to each fault; None if nobody has written it down."""
     profile_file: Path | None
-    """The profile's own file, where the guest names it by a path."""
+    """The profile's own file, if the guest names it by a path."""
 
 
 def load_guest(value: str) -> LoadedGuest:
-    """Read the guest of an option's value: a path that ends in .yaml or .yml is a guest's file, else it is a command.
+    """Read the guest of an option's value: a path ending in .yaml or .yml is a guest's file, anything else a command.
 
     Raises:
-        DocumentError: The file, or the profile that it names, cannot be used, or the command is none.
+        DocumentError: The file, or the profile that it names, cannot be used, or there is no command.
         ProgramMissingError: There is no such program.
     """
     path = Path(value)
@@ -57,7 +57,7 @@ def read_guest(path: Path) -> LoadedGuest:
 
 
 def parse_guest(parsed: Source, path: Path) -> LoadedGuest:
-    """Return the guest in a document that is already parsed. Raises DocumentError, also about its detector profile."""
+    """Return the guest in a parsed document. Raises DocumentError, also about its detector profile."""
     try:
         guest = Guest.model_validate(parsed.data)
     except ValidationError as error:
@@ -73,7 +73,7 @@ def parse_guest(parsed: Source, path: Path) -> LoadedGuest:
 
 
 def _at_detector(problem: DocumentProblem, parsed: Source, path: Path) -> DocumentProblem:
-    """Return a problem of the profile's file as it is, and one of the profile's name at the line that names it."""
+    """Return a problem in the profile's file as it is, and one about the profile's name at the line that names it."""
     if problem.line is not None:
         return problem
     line, column = parsed.place(("detector",)).value
@@ -85,9 +85,9 @@ def _of_command(value: str) -> LoadedGuest:
     try:
         words = shlex.split(value)
     except ValueError as error:
-        raise DocumentError([_of_option(value, f"is no command: {error}")]) from None
+        raise DocumentError([_of_option(value, f"is not a command: {error}")]) from None
     if not words:
-        raise DocumentError([_of_option(value, "is no command: it is empty")])
+        raise DocumentError([_of_option(value, "is not a command: it is empty")])
     name = _UNFIT.sub("-", Path(words[0]).name.lower())[:63].strip("-") or "guest"
     document = {"apiVersion": "gameday/v1", "kind": KIND, "name": name, "command": words}
     try:
@@ -103,7 +103,7 @@ def _of_option(value: str, message: str) -> DocumentProblem:
 
 
 def _check_program(loaded: LoadedGuest) -> None:
-    """Raise ProgramMissingError if the first word names no program. One that is known only later is not looked for."""
+    """Raise ProgramMissingError if the first word names no program. A word that is known only later is not checked."""
     first, search = loaded.guest.command[0], loaded.guest.environment.get("PATH", "")
     if {*placeholders(first), *placeholders(search)} - {Placeholder.FOLDER}:
         return

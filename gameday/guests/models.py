@@ -47,7 +47,7 @@ class Guest(BaseModel):
         try:
             re.compile(value or "")
         except re.error as error:
-            raise PydanticCustomError("regex", "is no regular expression: {why}", {"why": str(error)}) from None
+            raise PydanticCustomError("regex", "is not a regular expression: {why}", {"why": str(error)}) from None
         return value
 
     @model_validator(mode="after")

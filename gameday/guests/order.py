@@ -1,4 +1,4 @@
-"""A guest as the rehearsal hands it to the process that starts it."""
+"""A guest in the form in which the rehearsal hands it to the process that starts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gameday.guests.models import Guest
 
 
 class GuestOrder(BaseModel):
-    """A guest with the places and addresses that its placeholders stand for; written as a file."""
+    """A guest with the places and addresses for its placeholders; written as a file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

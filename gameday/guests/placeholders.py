@@ -39,18 +39,18 @@ class Placeholder(StrEnum):
 
 
 PER_NODE = frozenset({Placeholder.NODE, Placeholder.KMSG, Placeholder.KERNEL_LOG, Placeholder.NVML_CONFIG})
-"""The placeholders whose value differs from node to node."""
+"""The placeholders with a different value on each node."""
 
 
 class UnknownPlaceholderError(ValueError):
-    """A text has a brace that begins or ends no placeholder; the message says what there is."""
+    """A text has a brace that belongs to no placeholder; the message lists the placeholders."""
 
 
 def placeholders(text: str) -> Iterator[Placeholder]:
     """Yield the placeholders in a text.
 
     Raises:
-        UnknownPlaceholderError: It has a brace that is none.
+        UnknownPlaceholderError: It has a brace that belongs to none.
     """
     for found in _PART.finditer(text):
         if found[0] in ("{{", "}}"):
@@ -58,13 +58,13 @@ def placeholders(text: str) -> Iterator[Placeholder]:
         if found[1] not in list(Placeholder):
             known = " ".join(f"{{{one}}}" for one in Placeholder)
             raise UnknownPlaceholderError(
-                f"{found[0]} is no placeholder; there are {known}; write {{{{ and }}}} for braces of your own"
+                f"{found[0]} is not a placeholder; there are {known}; write {{{{ and }}}} for braces of your own"
             )
         yield Placeholder(found[1])
 
 
 def fill(text: str, values: Mapping[Placeholder, str]) -> str:
-    """Return a checked text with its placeholders' values in it; those without a value stay as they are."""
+    """Return a checked text with its placeholders filled in; those without a value stay."""
 
     def value(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):

@@ -1,1 +1,1 @@
-"""The node-health controller: a source brings a signal, the policy decides, the worker taints the node."""
+"""The node-health controller: a source brings a signal, the policy decides, and the worker taints the node."""

@@ -33,15 +33,15 @@ from gameday.health.policy_files import DEFAULT, load_policy
 from gameday.health.sources.build import Servers, require_servers
 from gameday.health.worker import Options
 
-_USAGE = 64  # sysexits.h EX_USAGE, as the command line's own
+_USAGE = 64  # EX_USAGE of sysexits.h, like the command line's own
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_LEAD_LOST = 75  # sysexits.h EX_TEMPFAIL: a process started again waits for the lead
+_LEAD_LOST = 75  # EX_TEMPFAIL of sysexits.h: a process started again waits for the lead
 
 
 def main() -> int:
     arguments = _arguments()
     logging.basicConfig(level=logging.WARNING, format="health: %(levelname)s %(message)s")
-    # The library logs each refused tail with a traceback of the handshake; the follower logs the reason already.
+    # The library logs each refused tail with the traceback of its handshake; the follower already logs the reason.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
@@ -96,10 +96,10 @@ def _run(arguments: argparse.Namespace) -> int:
 def _lead(arguments: argparse.Namespace) -> Lead:
     def end(error: LeaseLostError) -> None:
         _report(error)
-        # Not by an exception: no thread may do anything more, and one may wait for the API server.
+        # Not by an exception: no thread may do anything more, and one of them may be waiting for the API server.
         os._exit(_LEAD_LOST)
 
-    # A client of its own: a renewal must not wait behind the writes to nodes.
+    # A client of its own, so that a renewal never waits behind the writes to nodes.
     claims = ExplainedApi(connect_without_retries(arguments.kubeconfig), arguments.namespace, MANAGER)
     duration = timedelta(seconds=arguments.claim_seconds)
     return Lead(Claim(claims, LEADING_CONTROLLER, holder_name(), duration), end)
@@ -152,7 +152,7 @@ def _webhook(arguments: argparse.Namespace) -> ReceiverOptions | None:
 def _seconds(text: str) -> int:
     """Parse a whole number of seconds, as a Lease has it."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number of seconds of at least 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds of at least 1")
     return int(text)
 
 
@@ -162,7 +162,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--kubeconfig", type=Path, help="default: the pod's own service account")
     parser.add_argument("--loki-url", required=True)
-    parser.add_argument("--loki-token-file", type=Path, help="file with a bearer token, read anew for every request")
+    parser.add_argument("--loki-token-file", type=Path, help="file with a bearer token, read again for every request")
     parser.add_argument("--loki-ca-file", type=Path, help="PEM bundle to trust")
     parser.add_argument("--loki-tenant", help="X-Scope-OrgID")
     parser.add_argument("--metrics-port", type=int, default=0, help="0: any free port")

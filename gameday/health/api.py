@@ -23,14 +23,14 @@ from gameday.health.model import MANAGER
 MERGE_PATCH = "application/merge-patch+json"
 NOT_FOUND, CONFLICT = 404, 409
 EVENTS = "/api/v1/namespaces/default/events"
-"""Events of objects without a namespace live here (client-go's EventSinkImpl writes them so)."""
+"""The namespace of Events about objects without one, as client-go's EventSinkImpl writes them."""
 
-# To connect, and to wait for the next byte: a quarantine that does not get through is tried again soon.
+# To connect, and to wait for the next byte. Short, because a quarantine that does not get through is soon tried again.
 _TIMEOUTS_S = (3.0, 10.0)
 
 
 def connect_without_retries(kubeconfig: Path | None) -> client.ApiClient:
-    """Return a client that tries nothing again: its user decides what is tried again, and when.
+    """Return a client that never retries: its user decides what to try again, and when.
 
     Args:
         kubeconfig: None for the pod's own service account.
@@ -46,14 +46,14 @@ def connect_without_retries(kubeconfig: Path | None) -> client.ApiClient:
 
 
 class Api:
-    """Requests to the API server; they raise ApiException for refusals and urllib3's HTTPError without an answer."""
+    """Requests to the API server. They raise ApiException for a refusal, and urllib3's HTTPError without an answer."""
 
     def __init__(self, kubeconfig: Path | None, before_write: Callable[[], None] = lambda: None) -> None:
         """Prepare a client.
 
         Args:
             kubeconfig: None for the pod's own service account.
-            before_write: Called before every request that changes something; raises where this process may not.
+            before_write: Called before every request that changes something; raises if this process must not write.
 
         Raises:
             AdapterError: No configuration can be loaded.
@@ -70,7 +70,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        """Send one request; return the JSON of its answer."""
+        """Send one request; return its answer's JSON."""
         if method != "GET":
             self._before_write()
         headers = {"Content-Type": content_type}
@@ -85,9 +85,9 @@ class Api:
         _preload_content: bool = False,
         **options: Any,
     ) -> Any:
-        """Return a list or a watch of nodes, unread: a list call for `Follower`.
+        """Return a list or a watch of nodes, undecoded: the list call of a `Follower`.
 
-        CoreV1Api has the same, but its import, with every model of the API, takes longer than all the rest.
+        CoreV1Api has the same, but importing it, with every model of the API, takes longer than everything else.
         """
         query = {_wire_name(name): _wire_value(value) for name, value in options.items()}
         return send(self._client, "GET", "/api/v1/nodes", query=query, timeouts_s=_request_timeout)
@@ -99,20 +99,20 @@ class Api:
         _preload_content: bool = False,
         **options: Any,
     ) -> Any:
-        """Return a list or a watch of the Events about objects without a namespace, unread: a call for `Follower`."""
+        """Return a list or a watch of Events about objects without a namespace, undecoded: a call for `Follower`."""
         query = {_wire_name(name): _wire_value(value) for name, value in options.items()}
         return send(self._client, "GET", EVENTS, query=query, timeouts_s=_request_timeout)
 
 
 class ExplainedApi:
-    """Requests to the API server, a PATCH as a merge patch. Methods raise KubernetesError."""
+    """Requests to the API server; a PATCH is a merge patch. Methods raise KubernetesError."""
 
     def __init__(self, api_client: client.ApiClient, namespace: str, manager: str) -> None:
         """Prepare requests.
 
         Args:
             api_client: The client that sends them.
-            namespace: The namespace of what this process keeps in the cluster.
+            namespace: Namespace of the objects that this process keeps in the cluster.
             manager: The field manager of all writes.
         """
         self.namespace = namespace
@@ -126,7 +126,7 @@ class ExplainedApi:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Send one request; return the JSON of its answer."""
+        """Send one request; return its answer's JSON."""
         write = {} if method == "GET" else {"fieldManager": self._manager}
         kind = MERGE_PATCH if method == "PATCH" else "application/json"
         with explained(self._client.configuration.host, f"{method} {path}"):
@@ -143,7 +143,7 @@ class ExplainedApi:
             return found
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Read an object; return None where there is none."""
+        """Read an object; return None if it does not exist."""
         try:
             return self.request("GET", path)
         except KubernetesError as error:

@@ -1,14 +1,14 @@
 """The controller's memory across restarts, in one ConfigMap: how far each node's log and each source is handled.
 
-It is not on the nodes, because a node that was returned has to be as it was before its quarantine. Nodes and ConfigMap
-cannot be written together, so the order makes a crash harmless at any point:
+It is not on the nodes, because a returned node has to be as it was before its quarantine. Node and ConfigMap cannot
+be written together, so the order of writes makes a crash harmless at any point:
 
-* A fault is written to the node first, its taint and its reason together; the reason says which lines were acted upon.
-  Only then it comes here. In between, the node itself has what this ConfigMap does not have yet.
-* When a quarantine ends, it is written here first, and the reason is taken off the node only after that has succeeded.
+* A fault is written to the node first, its taint and its reason together; the reason names the lines it is about.
+  Only then is it written here. In between, the node itself has what this ConfigMap still lacks.
+* When a quarantine ends, that is written here first. The reason is taken off the node only after it has succeeded.
 * The cursors move only while nothing waits to be written to a node.
-* A write names the version that was last read or written. A process that slept while another one took the lead cannot
-  put its old knowledge in the place of the new.
+* A write names the version that was last read or written, so a process that slept while another one took the lead
+  cannot overwrite newer knowledge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gameday.health.signal import SignalKind
 log = logging.getLogger(__name__)
 
 _NAME = "gameday-health"
-# All other keys are nodes' names, in which there are no underscores.
+# All other keys are names of nodes, which have no underscores.
 _CURSORS = {
     SignalKind.KERNEL_LOG: "handled_until_ns",
     SignalKind.METRIC: "metrics_until_ns",
@@ -39,29 +39,29 @@ _CURSOR_BYTES = 60
 # Half of what a ConfigMap may hold (1 MiB): etcd counts the keys once more, in managedFields. Room for 1,200 nodes
 # with sixteen lines each, or 3,500 with one.
 MOST_BYTES = 512 * 1024
-# The first start reads this far back, and later ones no further: older faults need a person's judgement.
+# The first start reads this far back, and later starts no further: older faults need a person's judgement.
 _FIRST_LOOK_BACK_NS = 60 * 10**9
 LONGEST_LOOK_BACK_NS = 3600 * 10**9
-# A node's lines may reach the store this late and still be read after a start: the cursor is that of the fastest node.
-# Each node's own progress shows which of its lines are handled.
+# A line may reach the store this late and still be read after a start: the cursor is that of the fastest node, and
+# each node's own progress shows which of its lines are handled.
 LATE_NS = 600 * 10**9
 _SAVE_EVERY_S = 10.0
 
 
 class Checkpoint:
-    """The progress of every node, and the cursor of every source that can be read from a moment on.
+    """The progress of every node, and the cursor of every source that can be read from a given moment.
 
     It is bounded three ways: sixteen lines a node, `MOST_BYTES` in all, and nothing of nodes that `drop_outdated` or
-    `keep_only` find gone or booted anew.
+    `keep_only` find gone or rebooted.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._version = ""
-        """The ConfigMap's resourceVersion as it was last read or written; empty where that is not known."""
+        """The ConfigMap's resourceVersion as it was last read or written; empty if it is unknown."""
         self._nodes: dict[str, str] = {}
-        """LogProgress as JSON by node; the node recorded longest ago first."""
+        """LogProgress as JSON by node; the node recorded longest ago comes first."""
         self._size = 0
         self._unsaved: set[str] = set()
         self._saved_ns: dict[SignalKind, int] = {}
@@ -70,7 +70,7 @@ class Checkpoint:
         self._warned = False
 
     def load(self) -> int:
-        """Read the ConfigMap; return the Unix ns from which on the log is to be read.
+        """Read the ConfigMap; return the Unix ns from which to read the log.
 
         Raises:
             ApiException: The server refuses in a way that may pass.
@@ -85,7 +85,7 @@ class Checkpoint:
             self._unsaved = {node for node in nodes if found[node] != self._nodes.get(node)}
             self._saved_ns = {source: int(found[key]) for source, key in _CURSORS.items() if key in found}
         except ValueError:
-            log.warning("configmap %s holds a cursor that is no number; reading the last minute", _NAME)
+            log.warning("configmap %s holds a cursor that is not a number; reading the last minute", _NAME)
         except ApiException as error:
             if error.status not in (401, 403, NOT_FOUND):
                 raise
@@ -94,9 +94,9 @@ class Checkpoint:
         return self.since(SignalKind.KERNEL_LOG)
 
     def since(self, source: SignalKind) -> int:
-        """Return the Unix ns from which on a source is to be read, after `load`.
+        """Return the Unix ns from which to read a source, after `load`.
 
-        A source without a cursor of its own is read from where the kernel log is.
+        A source without a cursor of its own starts at the kernel log's.
         """
         now = time.time_ns()
         saved = self._saved_ns.get(source) or self._saved_ns.get(SignalKind.KERNEL_LOG)
@@ -113,7 +113,7 @@ class Checkpoint:
         return read_progress(self._nodes.get(node))
 
     def record(self, node: str, progress: LogProgress) -> None:
-        """Record a node's progress for `save`; where all grows too large, drop the nodes recorded longest ago."""
+        """Record a node's progress for `save`. If all of it grows too large, drop the nodes recorded longest ago."""
         text = progress.model_dump_json(exclude_defaults=True)
         if self._nodes.get(node) == text:
             return
@@ -132,7 +132,7 @@ class Checkpoint:
             return
         known = self.progress(node)
         if boot and known.boot != boot and known.until_ns < time.time_ns() - LONGEST_LOOK_BACK_NS:
-            # An alert or a condition may last from before the node's return until long after a boot.
+            # An alert or a condition may begin before the node's return and last until long after a boot.
             self.record(node, known.without_lines())
 
     def forget(self, node: str) -> None:
@@ -151,7 +151,7 @@ class Checkpoint:
         """Write what was recorded; return True once all of it is in the API server.
 
         Args:
-            with_cursors: Write the cursors as well: everything before them is handled.
+            with_cursors: Write the cursors as well, because everything before them is handled.
             immediately: Do not wait for others to come along.
         """
         data: dict[str, str | None] = {node: self._nodes.get(node) for node in self._unsaved}
@@ -182,7 +182,7 @@ class Checkpoint:
             answer = self._api.request("PATCH", f"{self._path}/{_NAME}", patch, query, MERGE_PATCH)
         except ApiException as error:
             if error.status == CONFLICT and self._version:
-                self._version = ""  # a person has edited it; were it a new leader, `Api` would refuse to write again
+                self._version = ""  # a person edited it; if it were a new leader, `Api` would refuse to write again
                 self._write(data)
                 return
             if error.status != NOT_FOUND:

@@ -1,7 +1,7 @@
-"""Claims: one of several controllers leads, one of several repairers does, and one process repairs a node.
+"""Claims: one of several controllers leads, one of several repairers leads, and one process repairs a node.
 
-A claim is a Lease. Whether its holder lives is observed, by our own clock, and not read off the holder's: it is taken
-over only after it was seen unchanged for its whole duration.
+A claim is a Lease. Our own clock decides whether its holder is alive, not the holder's: a claim is taken over only
+after it was seen unchanged for its whole duration.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gameday.errors import KubernetesError
 from gameday.health.api import CONFLICT, NOT_FOUND, ExplainedApi
 
 CLAIM_DURATION = timedelta(seconds=15)
-"""A holder that does not renew for this long counts as dead: client-go's own default for leader election."""
+"""Time without a renewal after which a holder counts as dead: client-go's default for leader election."""
 LEADING_CONTROLLER = "gameday-health"
-"""The claim of the controller that leads. Names that begin with `gameday-node-` are leases of game-days."""
+"""The claim of the leading controller. Names that begin with `gameday-node-` are leases of game-days."""
 LEADING_REPAIRER = "gameday-repair"
-"""The claim of the repairer that leads."""
+"""The claim of the leading repairer."""
 _RENEWALS_PER_DURATION = 5
 _LONGEST_NAME = 253
 
@@ -35,12 +35,12 @@ def claim_of(node: str) -> str:
 
 
 def holder_name() -> str:
-    """Return a name for a holder of claims, which no other has, and which shows where it runs."""
+    """Return a unique name for a holder of claims; it shows where the holder runs."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
 
 class Claim:
-    """A claim that one process holds, or waits for."""
+    """A claim that one process holds or waits for."""
 
     def __init__(self, api: ExplainedApi, name: str, holder: str, duration: timedelta = CLAIM_DURATION) -> None:
         self._api = api
@@ -55,7 +55,7 @@ class Claim:
         self._thread: threading.Thread | None = None
 
     def try_take(self) -> bool:
-        """Take the claim where it is free or its holder was seen dead; return whether it is ours now.
+        """Take the claim if it is free or its holder was seen dead; return True if it is ours now.
 
         A holder is seen dead after calls of this over the claim's whole duration.
 
@@ -91,7 +91,7 @@ class Claim:
     def keep_renewing(self) -> None:
         """Renew the claim in the background until `release`, or until it is lost."""
         if self._thread is not None and self._thread.is_alive():
-            return  # an outage has cost the claim, and it was taken anew
+            return  # an outage has cost the claim, and it was taken again
         self._stop.clear()
         self._thread = threading.Thread(target=self._renew, name=f"claim {self._name}", daemon=True)
         self._thread.start()
@@ -103,11 +103,11 @@ class Claim:
 
     @property
     def seconds_left(self) -> float:
-        """The seconds until another process may take the claim over, unless it is renewed; 0 if one may now."""
+        """Seconds until another process may take the claim over, unless it is renewed; 0 if it may now."""
         return max(0.0, self._renewed_at + self._duration_s - boottime_s())
 
     def release(self) -> None:
-        """Give the claim back; one that cannot be reached expires by itself."""
+        """Give the claim back; if the API server cannot be reached, it expires by itself."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(2.0)

@@ -1,4 +1,4 @@
-"""Conditions of a node's status as signals: a condition that holds is one, from the beginning of its status on."""
+"""Conditions of a node's status as signals, each dated to the beginning of its status."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gameday.health.signal import Signal, SignalKind
 
 @dataclass(frozen=True)
 class ConditionSeen:
-    """A condition that is new or has changed."""
+    """A condition that is new or changed."""
 
     signal: Signal
     held: Held
 
 
 def conditions_seen(view: NodeView, before: NodeView | None, held: tuple[Held, ...]) -> Iterator[ConditionSeen]:
-    """Yield the node's conditions that are new or have changed since it was last seen.
+    """Yield the node's conditions that are new or changed since it was last seen.
 
     Args:
         view: The node.
         before: The node as it was last seen; None: never.
-        held: The conditions of which it is known since when their status has held. A checker that reports two faults
-            in turns changes reason and lastTransitionTime all the time, and the status does not end.
+        held: The conditions with a known beginning of their status. A checker that reports two faults in turn changes
+            reason and lastTransitionTime all the time, although the status does not end.
     """
     known = frozenset(before.conditions if before else ())
     since = {(one.type, one.status): one for one in held}
@@ -45,7 +45,7 @@ def conditions_seen(view: NodeView, before: NodeView | None, held: tuple[Held, .
 
 
 def still_held(view: NodeView, held: tuple[Held, ...]) -> tuple[Held, ...]:
-    """Return the conditions that have the status by which they were noted."""
+    """Return the conditions that still have the status they were noted with."""
     present = {(condition.type, condition.status) for condition in view.conditions}
     return tuple(one for one in held if (one.type, one.status) in present)
 
@@ -55,6 +55,6 @@ def _held(condition: NodeCondition, seen: datetime) -> Held:
         found = datetime.fromisoformat(condition.since)
     except ValueError:
         found = seen
-    # A clock that is ahead must not make a condition of before a node's return one of after it.
+    # With a clock that is ahead, a condition from before a node's return must not look like one from after it.
     since = min(found, seen) if found.tzinfo else seen
     return Held(type=condition.type, status=condition.status, since_ns=nanoseconds(since))

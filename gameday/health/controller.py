@@ -87,7 +87,7 @@ class Controller:
     def stop(self) -> None:
         """End `run`, from any thread or signal handler."""
         self._stopping.set()
-        # In a thread of its own: a signal handler may have interrupted the one that holds the inbox.
+        # In a thread of its own, because a signal handler may have interrupted the thread that holds the inbox.
         threading.Thread(target=self._inbox.put_own, args=(_Stop(),), daemon=True).start()
 
     def run(self) -> None:
@@ -99,7 +99,7 @@ class Controller:
         """
         conditions = {rule.condition.type for rule in self._options.policy.rules if rule.condition}
         watch = Follower(self._api.list_node, self._node_changed, partial(NodeView.of, conditions=conditions))
-        watch.__enter__()  # its thread is a daemon: the process does not wait for it at the end
+        watch.__enter__()  # its thread is a daemon: the process does not wait for it
         while not watch.wait_synced(0.2):
             if self._stopping.wait(0.2):
                 return
@@ -147,7 +147,7 @@ class Controller:
         self._inbox.put_own(_NodeDeleted(node.name) if kind == DELETED else node)
 
     def _deliver(self, item: NodeLine | Signal) -> bool:
-        """Put into the inbox; wait while it is full, but not for a controller that stops."""
+        """Put into the inbox. Wait while it is full, unless the controller stops."""
         while not self._stopping.is_set():
             if self._inbox.put(item, timeout_s=1.0):
                 return True

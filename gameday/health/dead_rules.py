@@ -1,4 +1,4 @@
-"""Rules of a policy that can never answer a signal: keys that exclude each other, and rules behind a wider one."""
+"""Rules of a policy that can never answer a signal: their keys exclude each other, or a wider rule comes first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.xid.messages import MESSAGES
 def dead_rules(policy: Policy) -> Iterator[tuple[int, str]]:
     """Yield the index of each rule that can never answer, with the reason.
 
-    Patterns are not compared with lines: what a pattern can match in a line of the driver is anybody's guess.
+    Patterns are not compared with lines: nobody can say what a pattern can match in a line of the driver.
     """
     for index, rule in enumerate(policy.rules):
         if why := _why_dead(rule, policy.rules[:index]):
@@ -58,7 +58,7 @@ def _codes(match: KernelLogMatch) -> frozenset[int]:
 
 @cache
 def _events(codes: frozenset[int]) -> tuple[KernelEvent, ...]:
-    """Return an event of each kind, code, severity and stated action that a line can have, and of more codes."""
+    """Return events of each kind, code, severity and stated action that a line can have, and of `codes`."""
     made = [KernelEvent(Kind.GPU_LOST, "", code=79), KernelEvent(Kind.PEERMEM, "")]
     made += [KernelEvent(kind, "") for kind in (Kind.XID, Kind.SXID)]
     made += [KernelEvent(Kind.DRIVER, "", name=message.name) for message in MESSAGES]
@@ -81,7 +81,7 @@ def _events(codes: frozenset[int]) -> tuple[KernelEvent, ...]:
 
 
 def _is_wider(one: Rule, other: Rule) -> bool:
-    """Return True if every signal that `other` is about, but lines of the kernel log, is one of `one`, too."""
+    """Return True if every signal that `other` matches, except lines of the kernel log, also matches `one`."""
     match (
         one.alert or one.condition or one.event or one.pod_log,
         other.alert or other.condition or other.event or other.pod_log,

@@ -1,4 +1,4 @@
-"""Follow the log store and recognise the driver's lines; nothing is decided here."""
+"""Follow the log store and recognise the driver's lines. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from gameday.health.model import DISORDER_S
 from gameday.values.patterns import either
 from gameday.xid.lines import KernelEvent, LogReader, beat_uptime_s
 
-# Everything that a LogReader knows, with the lines that go on with a record, which `dmesg` indents by its stamp; and
+# Everything that a LogReader knows, with the lines that continue a record, which `dmesg` indents by its stamp; and
 # signs of life in quiet times: the shipper's beat and game-days' markers.
 _WANTED = (
     r"(?i)(^ {15}|Xid|NVRM: |installed in this|fallen off the bus|nvidia-(peermem|uvm|nvswitch)|nvswitch\d"
     r"|gameday-agent: |gameday: (marker|beat))"
 )
 _MOST_READERS = 20_000
-"""Nodes of which the last lines are remembered: more than the largest clusters have, as anything may be a label."""
+"""Nodes with a remembered last line: more than the largest clusters have, because any label value counts as a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A line of a node's kernel log, not recognised yet."""
+    """A line of a node's kernel log that is not recognised yet."""
 
     node: str
-    """The node by the label that the collector gives its stream; empty without one."""
+    """The node, from the label that the collector gives its stream; empty without one."""
     line: LogLine
 
 
@@ -42,10 +42,14 @@ class Detection:
 
 
 class LineReader:
-    """The kernel logs of all nodes, each read in its order."""
+    """The kernel logs of all nodes, each read in order."""
 
     def __init__(self, other_line: Callable[[str], KernelEvent | None] = lambda _: None) -> None:
-        """Prepare to read; `other_line` reads a line that is not recognised, and None makes it a mere sign of life."""
+        """Prepare to read.
+
+        Args:
+            other_line: Reads a line that is not recognised; None from it makes the line a sign of life.
+        """
         self._other_line = other_line
         self._log_of = lru_cache(maxsize=_MOST_READERS)(lambda _node: LogReader())
 
@@ -57,7 +61,10 @@ class LineReader:
 
 
 def _at_its_own_time(line: LogLine, event: KernelEvent | None) -> LogLine:
-    """Return a line with no stamp but the node's time at that time: one that is shipped again has a new one there."""
+    """Return a line without an uptime stamp as of its own time, if the store's time is later.
+
+    A line that is shipped again has a new time in the store.
+    """
     if event is None or event.wall is None or event.uptime_s is not None:
         return line
     own_ns = nanoseconds(event.wall)
@@ -65,7 +72,7 @@ def _at_its_own_time(line: LogLine, event: KernelEvent | None) -> LogLine:
 
 
 def wanted(patterns: Sequence[str]) -> str:
-    """Return the pattern of the lines to ask the log store for: those known, and those of a policy's patterns."""
+    """Return the pattern of the lines to ask the log store for: those known here, and those of a policy's patterns."""
     return either([_WANTED, *(pattern.removeprefix("^") for pattern in patterns)])
 
 
@@ -96,10 +103,10 @@ class Detector:
         self._follower.stop()
 
     def lines(self) -> Iterator[NodeLine]:
-        """Yield the lines as they come, until `stop`. Raises AdapterError for a selector the store cannot parse."""
+        """Yield the lines as they come, until `stop`. Raises AdapterError if the store cannot parse the selector."""
         for line in self._follower.lines():
             yield NodeLine(line.label(self._node_label) or "", line)
 
     def detections(self) -> Iterator[Detection]:
-        """Yield the lines recognised; errors as of `lines`."""
+        """Yield the recognised lines. Raises what `lines` raises."""
         return map(LineReader().read, self.lines())

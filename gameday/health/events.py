@@ -1,4 +1,4 @@
-"""Kubernetes Events on nodes, counted instead of repeated: never more than one write per node and reason a minute."""
+"""Kubernetes Events on nodes, counted instead of repeated: at most one write per node and reason a minute."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class _Series:
 
 
 class NodeEvents:
-    """Events to be written, best effort: one that cannot be written now is written later, with its count, or never."""
+    """Events to be written, best effort: if one cannot be written now, it is written later with its count, or never."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._series: OrderedDict[tuple[str, str], _Series] = OrderedDict()
 
     def add(self, node: str, uid: str, reason: str, message: str, at: datetime, *, warning: bool) -> None:
-        """Count one occurrence, with the message and time of the newest."""
+        """Count one occurrence; keep the message and time of the newest."""
         kind = "Warning" if warning else "Normal"
         series = self._series.setdefault((node, reason), _Series(uid, kind, message, at, first=at))
         series.unsent += 1
@@ -57,15 +57,15 @@ class NodeEvents:
             self._series.popitem(last=False)
 
     def seconds_until_due(self) -> float:
-        """Return the seconds until `flush` has something to do; infinity where nothing waits."""
+        """Return the seconds until `flush` has something to do, or infinity if nothing waits."""
         waiting = [series.not_before for series in self._series.values() if series.unsent]
         return max(0.0, min(waiting, default=math.inf) - time.monotonic())
 
     def flush(self) -> None:
-        """Write at most eight of the Events that are due; the first failure ends it until the next call."""
+        """Write at most eight of the due Events; the first failure ends it until the next call."""
         now = time.monotonic()
         due = ((key, series) for key, series in self._series.items() if series.unsent and series.not_before <= now)
-        # Few, so that a node that is to be tainted never waits for them.
+        # Few, so that a node never waits for them before it is tainted.
         for (node, reason), series in list(islice(due, _MOST_AT_ONCE)):
             series.not_before = time.monotonic() + _BETWEEN_WRITES_S
             try:

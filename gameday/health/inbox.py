@@ -1,8 +1,8 @@
-"""The lines and signals that wait for the worker: fair to every node and source, and bounded for each.
+"""The lines and signals that wait for the worker, with fair turns and a bound for every node and source.
 
-Each source takes turns for each node, one line or signal a turn, so that a node that writes without end delays another
-one by a line. Where too many of one node wait, a repetition of what waits already, or what would only be recorded, is
-dropped and counted; the newest of these is kept, as its stamp shows how far the node's log is read.
+Nodes take turns within each source, one line or signal a turn, so that a node that writes without end delays another
+one only by a line. If too many of one node wait, repetitions of waiting ones are dropped and counted, and so is what
+would only be recorded. The newest of these is kept, because its stamp shows how far the node's log is read.
 """
 
 from __future__ import annotations
@@ -21,39 +21,41 @@ from gameday.xid.decide import Response
 from gameday.xid.lines import Kind
 
 _MOST_OF_NODE = 1000
-"""Lines of one node that wait, of any kind. Our choice: the worker is through with them within a second."""
+"""Lines of one node that wait, of any kind. Our choice: the worker handles that many within a second."""
 _MOST_UNSORTED = 50_000
-"""Lines of one node that wait to be sorted, 15 MB: to look at one takes three times as long as to read it, and other
-nodes' lines are behind it in the store."""
+"""Lines of one node that wait to be sorted, 15 MB: looking at a line takes three times as long as reading it, and other
+nodes' lines are behind it in the store.
+"""
 _SORTED_AT_A_TURN = 50
-"""Lines that a node has sorted at each of its turns: 2 ms, in which no other node has its turn."""
+"""Lines of a node that are sorted at each of its turns: 2 ms in which no other node gets a turn."""
 _MOST_ACTING = 500
-"""Lines of one node beyond these, all about different things, that would be watched or end a fault; as many again that
-would quarantine it. By then it has more than the MOST_FAULTS that are kept of a node."""
+"""Lines of one node beyond these, all about different things, that would be watched or end a fault; and as many again
+that would quarantine it. By then the node has more than the MOST_FAULTS that are kept.
+"""
 _MOST_WAITING = 100_000
-"""Lines and signals of all nodes, 40 MB; past it the sources wait."""
+"""Lines and signals of all nodes, 40 MB; beyond it the sources wait."""
 _RESETS = 16
 """Resets of one GPU that wait: as many as the most sightings that a rule can watch for."""
 _PAUSE_S = 0.02
-"""The pause before each turn of a flood while more is read, which comes to other nodes' lines sooner so; our choice."""
+"""Pause before each turn of a flood while more is read, so that other nodes' lines come sooner. Our choice."""
 
 _Own = TypeVar("_Own")
 
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """The thing that a line or a signal would do to its node, beside being recorded."""
+    """The effect that a line or signal would have on its node, beside being recorded."""
 
     about: Hashable
     """Equal for two that say the same about the same device."""
     response: Response
     times: int = 1
-    """The number of those that have a meaning; more are repetitions."""
+    """The number of them that have a meaning; more are repetitions."""
     ends_faults: bool = False
 
 
 def matter_of(item: Detection | Signal, policy: Policy) -> Matter | None:
-    """Return the matter of a line or signal by a policy; None where it would only be recorded."""
+    """Return the effect of a line or signal by a policy, or None if it would only be recorded."""
     if isinstance(item, Signal):
         signal = item
     elif item.event is None or not policy.trusts(item.event):
@@ -71,18 +73,18 @@ def matter_of(item: Detection | Signal, policy: Policy) -> Matter | None:
 
 
 class _Backlog:
-    """All that waits of one source about one node, in its order."""
+    """All waiting lines and signals of one source about one node, in order."""
 
     def __init__(self, policy: Policy, reader: LineReader) -> None:
         self._policy = policy
         self._reader = reader
         self._unsorted: deque[NodeLine | Signal] = deque()
-        """The newest ones, not read yet; there may be no room for them."""
+        """The newest ones, not sorted yet; there may be no room for them."""
         self._waiting: deque[tuple[Detection | Signal, Hashable]] = deque()
         self._acting: Counter[Hashable] = Counter()
-        """The matters among those that wait beyond `_MOST_OF_NODE`."""
+        """The effects among those that wait beyond `_MOST_OF_NODE`."""
         self._newest: Detection | Signal | None = None
-        """The newest one that there was no room for; those before it were dropped."""
+        """The newest one that found no room; those before it were dropped."""
         self._faults_ended = 0
 
     def __bool__(self) -> bool:
@@ -90,16 +92,16 @@ class _Backlog:
 
     @property
     def is_flooded(self) -> bool:
-        """True while more come than are handled."""
+        """True while more arrive than are handled."""
         return len(self._waiting) >= _MOST_OF_NODE
 
     def put(self, item: NodeLine | Signal) -> int:
-        """Add one that is newer than all; return how many were dropped."""
+        """Add one that is newer than all others; return how many were dropped."""
         self._unsorted.append(item)
         return self._sort(1) if len(self._unsorted) > _MOST_UNSORTED else 0
 
     def take(self) -> tuple[Detection | Signal, int]:
-        """Return the oldest one, which waits no longer, and how many were dropped."""
+        """Remove and return the oldest one, with the number that were dropped."""
         dropped = self._sort(_SORTED_AT_A_TURN)
         item, about = self._waiting.popleft()
         if about is not None:
@@ -111,11 +113,11 @@ class _Backlog:
         return item, dropped
 
     def _sort(self, count: int) -> int:
-        """Let so many of the unsorted ones wait, or drop them; return how many were dropped."""
+        """Sort this many of the unsorted ones: let them wait or drop them. Return how many were dropped."""
         dropped = 0
         for _ in range(min(count, len(self._unsorted))):
             newest = self._unsorted.popleft()
-            # Each line is read, as a record may be shown as several lines.
+            # Each line is read, because a record may be shown as several lines.
             item = newest if isinstance(newest, Signal) else self._reader.read(newest)
             if len(self._waiting) < _MOST_OF_NODE:
                 self._waiting.append((item, None))
@@ -144,14 +146,14 @@ class _Backlog:
 
 
 class Inbox(Generic[_Own]):
-    """All that waits for the worker; for any number of threads that put, and one that gets."""
+    """All that waits for the worker; any number of threads put, and one gets."""
 
     def __init__(self, policy: Policy, on_dropped: Callable[[SignalKind, int], object]) -> None:
         """Make an empty one.
 
         Args:
-            policy: Decides what a line or a signal would do.
-            on_dropped: Called with a source and the number of its lines or signals that are dropped.
+            policy: Decides the effect of a line or signal.
+            on_dropped: Called with a source and the number of its dropped lines or signals.
         """
         self._policy = policy
         self._reader = LineReader(policy.other_line)
@@ -165,13 +167,13 @@ class Inbox(Generic[_Own]):
         self._changed = threading.Condition()
 
     def put_own(self, item: _Own) -> None:
-        """Add one of the controller's own, such as a node that has changed: those come first, in their order."""
+        """Add an item of the controller's own, such as a node that changed: those come first, in order."""
         with self._changed:
             self._own.append(item)
             self._changed.notify_all()
 
     def put(self, item: NodeLine | Signal, timeout_s: float) -> bool:
-        """Add a line or a signal; return False if too many wait for so long."""
+        """Add a line or a signal; return False if there was no room for `timeout_s`."""
         source = item.kind if isinstance(item, Signal) else SignalKind.KERNEL_LOG
         with self._changed:
             if not self._changed.wait_for(lambda: self._count < _MOST_WAITING, timeout_s):
@@ -187,7 +189,7 @@ class Inbox(Generic[_Own]):
         return True
 
     def get(self, timeout_s: float) -> _Own | Detection | Signal | None:
-        """Return the next one; None if there is none for so long."""
+        """Return the next item, or None if none comes within `timeout_s`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._own or self._backlogs, timeout_s):
                 return None

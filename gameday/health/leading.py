@@ -1,4 +1,4 @@
-"""The lead: of several controllers of one cluster one works, and the others stand by."""
+"""The lead: one of several controllers of a cluster works, and the others stand by."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _LOOK_S = 1.0
 
 
 class Lead:
-    """The claim of the controller that leads: waited for, kept while it works, and given back."""
+    """The claim of the leading controller: waited for, kept while it works, and given back."""
 
     def __init__(self, claim: Claim, on_lost: Callable[[LeaseLostError], object]) -> None:
         """Hold nothing yet.
 
         Args:
-            claim: The claim; nobody else uses it.
-            on_lost: Called by another thread, once, when the lead is lost. It must end the process: a thread that
-                waits for an answer of the API server would otherwise go on as if it led.
+            claim: The claim, used only here.
+            on_lost: Called once, by another thread, when the lead is lost. It must end the process: a thread
+                that waits for an answer of the API server would otherwise continue as the leader.
         """
         self._claim = claim
         self._on_lost = on_lost
         self._released = threading.Event()
 
     def wait(self, stopping: threading.Event, on_standby: Callable[[], object]) -> bool:
-        """Wait for the lead and keep it; return False where `stopping` was set first.
+        """Wait for the lead and keep it; return False if `stopping` was set first.
 
         Args:
             stopping: Ends the wait.
-            on_standby: Called once if the lead is not to be had immediately.
+            on_standby: Called once if the lead is not free immediately.
         """
         trouble, is_first = "", True
         while not stopping.is_set():

@@ -14,15 +14,16 @@ from gameday.xid.lines import KernelEvent, Kind
 
 _PREFIX = "gameday_health"
 UNKNOWN_NODE = "unknown node"
-"""The reason why a line is ignored whose label names no node of this cluster."""
+"""The reason for ignoring a line with a label that names no node of this cluster."""
 UNTRUSTED = "not trusted"
-"""The reason why a line is ignored that the policy's `trust` leaves out."""
-# From a tail's own latency to the 120 s NVSentinel's acceptance tests allow for a cordon (docs/sources.md, NVSentinel).
+"""The reason for ignoring a line that the policy's `trust` leaves out."""
+# From a tail's own latency to the 120 s that NVSentinel's acceptance tests allow for a cordon (docs/sources.md,
+# NVSentinel).
 _DECISION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class LeadMetrics:
-    """The metric of every controller, the leader and its standby, in one registry."""
+    """The metric of every controller, leading or standing by, in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.leads = Gauge(
@@ -93,7 +94,7 @@ class Metrics:
         )
         self.webhook_troubles = Counter(
             f"{_PREFIX}_webhook_troubles",
-            "Requests of the webhook, and entries in them, of which alerts may be missing",
+            "Requests of the webhook, and entries in them, with alerts that may be missing",
             ["why"],
             registry=registry,
         )
@@ -124,7 +125,7 @@ class Metrics:
         self._shown: dict[str, set[tuple[str, ...]]] = {}
 
     def show_followed(self, how: Followed | None) -> None:
-        """Show how the log is followed; None: it is not."""
+        """Show how the log is followed; None if it is not."""
         for each in Followed:
             self.stream_connected.labels(each).set(each is how)
 
@@ -132,7 +133,7 @@ class Metrics:
         self.kernel_events.labels(node, event.kind, event.name or code_label(event.kind, event.code)).inc()
 
     def show_active(self, node: str, active: list[Fault]) -> None:
-        """Make the node's series exactly these; a series that ends is removed, not set to 0."""
+        """Make these the node's only series. A series that ends is removed, not set to 0."""
         wanted: set[tuple[str, ...]] = {
             (node, _kind_label(fault.kind), code_label(fault.kind, fault.code), fault.pci or "", str(fault.remedy))
             for fault in active
@@ -153,12 +154,12 @@ class Metrics:
 
 
 def _kind_label(kind: Kind | SignalKind) -> str:
-    """Return the metrics' kind: a GPU that is lost without an Xid is the fault of Xid 79, and alerts as one."""
+    """Return the kind as metrics name it: a GPU lost without an Xid is the fault of Xid 79, with the same alert."""
     return str(Kind.XID if kind is Kind.GPU_LOST else kind)
 
 
 def code_label(kind: Kind | SignalKind, code: int | None) -> str:
-    """Return the code, or `other` for one in no catalogue: a kernel log must not grow the label without bound."""
+    """Return the code, or `other` if no catalogue has it: a kernel log must not make the label grow without bound."""
     if code is None:
         return ""
     known = sxids() if kind is Kind.SXID else xids()

@@ -1,4 +1,4 @@
-"""The controller's knowledge of a node: its faults, its log's progress, and how both are kept in its annotation."""
+"""A node as the controller knows it: its faults and its log's progress, and how its annotation keeps both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANAGER = "gameday-health"
 REASON = "gameday.dev/faulty-reason"
 """The annotation that says why the node is tainted; it stays as long as the taint."""
 
-# Everyone who watches nodes reads it, so it is short: eight lost GPUs and their lines fit with room to spare.
+# Everyone who watches nodes reads it, so it is short: room for eight lost GPUs and their lines, with some to spare.
 LONGEST_ANNOTATION = 2048
 _LONGEST_WHY = 160
 MOST_FAULTS = 64
@@ -31,9 +31,10 @@ MOST_HELD = 16
 MOST_SIGHTINGS = 32
 """Twice the highest threshold of a policy's watch, so that two devices of one node can be watched."""
 DISORDER_S = 1.0
-"""The most that a line's stamp may be behind that of the line before it: printk takes the clock before it takes its
-place in the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. Milliseconds;
-a second is ample."""
+"""Seconds that a line's stamp may be behind that of the line before it: printk takes the clock before it takes its
+place in the ring buffer (kernel/printk/printk.c, vprintk_store), so lines of two CPUs can change places. In practice
+milliseconds.
+"""
 EARLIEST_BOOT_NS = 1_504_224_000 * 10**9
 """1 September 2017, the month in which Kubernetes 1.8 brought device plugins: no GPU node has been up for longer."""
 _LONGEST_BOOT = 64  # a bootID is a UUID, 36 characters
@@ -56,7 +57,7 @@ class Sighting(_Record):
 
 
 class Held(_Record):
-    """A condition's status that a rule answers, and since when it has held without an end that was seen."""
+    """A condition's status that a rule answers, and since when it has held without a visible end."""
 
     type: str
     status: str
@@ -65,21 +66,21 @@ class Held(_Record):
 
 
 class LogProgress(_Record):
-    """The part of a node's kernel log that is done with, and of its other signals.
+    """The part of a node's kernel log that is handled, and the same for its other signals.
 
-    A shipper that starts again ships the whole log again; an alert or a condition is shown as long as it lasts.
+    A shipper that starts again ships the whole log again. An alert or a condition is shown as long as it lasts.
     """
 
     boot: str = Field(default="", max_length=_LONGEST_BOOT)
     """The bootID under which the newest line was seen."""
     until_ns: int = 0
-    """Lines that the log store has up to this are done with; Unix ns."""
+    """Everything that the log store has up to this is handled; Unix ns."""
     until_uptime_s: float = 0.0
-    """The highest stamp of that boot's recognised lines: the log is in order but for DISORDER_S."""
+    """The highest stamp of that boot's recognised lines: the log is in order, except for DISORDER_S."""
     lines: tuple[_Digest, ...] = Field(default=(), max_length=MOST_SEEN_LINES)
-    """Digests of the newest quarantining lines: by these, lines within DISORDER_S of the highest stamp are known."""
+    """Digests of the newest quarantining lines, to recognise lines within DISORDER_S of the highest stamp."""
     returned_ns: int = 0
-    """The end of the node's last quarantine; other signals than lines that began before it are done with. Unix ns."""
+    """End of the node's last quarantine; signals other than lines that began before it are handled. Unix ns."""
     signals: tuple[_Digest, ...] = Field(default=(), max_length=MOST_SEEN_SIGNALS)
     """Keys of the newest other signals that were recorded or acted upon."""
     sightings: tuple[Sighting, ...] = Field(default=(), max_length=MOST_SIGHTINGS)
@@ -93,7 +94,7 @@ class LogProgress(_Record):
         Args:
             boot: The bootID under which the line was seen.
             until_ns: The line's time in the log store, Unix ns.
-            uptime_s: The line's own stamp; None where it has none, or one that may be another boot's.
+            uptime_s: The line's own stamp; None if it has none, or if it may be another boot's.
         """
         boot = boot[:_LONGEST_BOOT]
         mark, lines = (self.until_uptime_s, self.lines) if boot == self.boot else (0.0, ())
@@ -108,7 +109,7 @@ class LogProgress(_Record):
         return self.model_copy(update={"lines": (*self.lines, line)[-MOST_SEEN_LINES:]})
 
     def with_signal(self, key: str) -> LogProgress:
-        """Return the progress with the key of one more signal that is no line of the kernel log."""
+        """Return the progress with the key of one more signal that is not a line of the kernel log."""
         return self.model_copy(update={"signals": (*self.signals, key)[-MOST_SEEN_SIGNALS:]})
 
     def with_sighting(self, sighting: Sighting) -> LogProgress:
@@ -120,16 +121,16 @@ class LogProgress(_Record):
         return self if held in self.held else self.model_copy(update={"held": (*self.held, held)[-MOST_HELD:]})
 
     def ended(self, now_ns: int) -> LogProgress:
-        """Return the progress after the end of the node's quarantine: it begins anew."""
+        """Return the progress after the end of the node's quarantine, which starts it again."""
         return self.model_copy(update={"returned_ns": now_ns, "signals": (), "sightings": ()})
 
     def without_lines(self) -> LogProgress:
-        """Return the part that outlives a boot: all but that of the kernel log."""
+        """Return the part that outlives a boot: everything except the kernel log's."""
         kept = {"signals": self.signals, "sightings": self.sightings, "held": self.held}
         return LogProgress(returned_ns=self.returned_ns, **kept)
 
     def merged(self, other: LogProgress) -> LogProgress:
-        """Return the progress of two records of one node, one of which was saved later than the other."""
+        """Combine two records of one node, one saved later than the other."""
         newer, older = (self, other) if self.until_ns >= other.until_ns else (other, self)
         newer = newer._with_signals_of(older)
         # The annotation's copy has none.
@@ -163,11 +164,11 @@ class Fault(_Record):
     """The alert, condition, Event's reason, rule, or message of the driver; empty for lines with a code."""
     pci: str | None
     at: AwareDatetime
-    """The moment at which it happened: for a line, as the log store dates it."""
+    """The moment at which it happened; a line's is the log store's time."""
     remedy: Remedy
     why: str = ""
     remedied: AwareDatetime | None = None
-    """The time at which the remedy was seen; None: the fault is active."""
+    """The time at which the remedy was seen; None while the fault is active."""
 
     def is_same(self, other: Fault) -> bool:
         """Return True for two signals of one mishap: the same code or name, and not two different devices."""
@@ -176,7 +177,7 @@ class Fault(_Record):
 
 
 class Reason(Fault):
-    """The annotation's content: the fault that led to the taint, and after it the others."""
+    """The annotation's content: first the fault that led to the taint, then the others."""
 
     policy: str
     boot: str
@@ -186,24 +187,24 @@ class Reason(Fault):
     more: int = 0
     """Faults that did not fit."""
     seen: LogProgress = LogProgress()
-    """A copy of the checkpoint's, which is written a moment after the node, or not at all if a crash comes between."""
+    """A copy of the checkpoint's, which is written a moment after the node, or not at all after a crash in between."""
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return all faults, the first one first."""
+        """Return all faults, the oldest first."""
         first = Fault.model_validate(self.model_dump(include=set(Fault.model_fields)))
         return (first, *self.others)
 
 
 def digest(line: str) -> str:
-    """Return a short digest by which a line is known again."""
+    """Return a short digest by which a line is recognised."""
     return hashlib.blake2s(line.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: str, decided: datetime) -> str:
-    """Return the annotation's JSON in at most LONGEST_ANNOTATION bytes; faults that do not fit are counted."""
+    """Return the annotation's JSON in at most LONGEST_ANNOTATION bytes. Faults that do not fit are counted."""
     first, *others = faults
     head = first.model_dump() | {"why": first.why[:_LONGEST_WHY], "policy": policy, "boot": boot, "decided": decided}
-    # Without them a signal that is shown again after a crash is recorded twice, and has no second effect.
+    # Without them a signal that is shown again after a crash is recorded twice, but has no second effect.
     head["seen"] = progress.model_copy(update={"signals": (), "sightings": (), "held": ()})
     short = [fault.model_copy(update={"why": ""}) for fault in others]
     for fitting in range(len(short), -1, -1):
@@ -215,7 +216,7 @@ def write_reason(faults: list[Fault], progress: LogProgress, policy: str, boot: 
 
 
 def read_reason(text: str | None) -> Reason | None:
-    """Return the annotation's content; None also where it cannot be read: anyone may edit an annotation."""
+    """Return the annotation's content. None if it cannot be read: anyone may edit an annotation."""
     try:
         return Reason.model_validate_json(text) if text else None
     except ValidationError:
@@ -223,7 +224,7 @@ def read_reason(text: str | None) -> Reason | None:
 
 
 def read_progress(text: str | None) -> LogProgress:
-    """Return a node's saved progress; none at all where it cannot be read."""
+    """Return a node's saved progress, or an empty one if it cannot be read."""
     try:
         return LogProgress.model_validate_json(text) if text else LogProgress()
     except ValidationError:
@@ -264,23 +265,23 @@ class NodeCondition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The parts of a Node this controller reads."""
+    """The parts of a Node that this controller needs."""
 
     name: str
     uid: str
     resource_version: str
     boot_id: str
     taints: tuple[tuple[tuple[str, str], ...], ...]
-    """All their fields, in their order, so that writing them back loses nothing."""
+    """The taints with all their fields, in order, so that writing them back loses nothing."""
     reason: str | None
     has_gpus: bool
-    """True if the node has the label for which deploy/dmesg-shipper runs there."""
+    """True if the node has the label that makes deploy/dmesg-shipper run there."""
     conditions: tuple[NodeCondition, ...] = ()
     """The conditions of the types that the policy asks for."""
 
     @classmethod
     def of(cls, node: dict[str, object], conditions: Collection[str] = ()) -> NodeView:
-        """Return the view of a Node's JSON, with its conditions of the types in `conditions`."""
+        """Return the view of a Node's JSON, with only the conditions of the types in `conditions`."""
         meta, spec, status = (_mapping(node.get(part)) for part in ("metadata", "spec", "status"))
         annotations = _mapping(meta.get("annotations"))
         taints = spec.get("taints") or []
@@ -296,7 +297,7 @@ class NodeView:
         )
 
     def taints_with(self, key: str) -> list[Taint]:
-        """Return the node's taints of that key, whatever their value and effect."""
+        """Return the node's taints with this key, of any value and effect."""
         found = [dict(taint) for taint in self.taints]
         return [Taint(key, taint.get("value", ""), taint["effect"]) for taint in found if taint["key"] == key]
 
@@ -319,47 +320,46 @@ def _text(value: object) -> str | None:
 
 @dataclass
 class NodeState:
-    """A node as the worker, and it alone, remembers it."""
+    """The worker's memory of a node; only the worker uses it."""
 
     view: NodeView | None = None
     faults: list[Fault] = field(default_factory=list)
-    """Oldest first; empty unless the node is, or is about to be, quarantined."""
+    """Oldest first; empty unless the node is quarantined or about to be."""
     progress: LogProgress = field(default_factory=LogProgress)
     handled_before_ns: int = 0
-    """An earlier process handled lines up to this; Unix ns."""
+    """Lines up to this were handled by an earlier process; Unix ns."""
     highest_stamp_ns: int = 0
     """The store's time of the line with the highest stamp, if this process read it; Unix ns."""
     boot_known_ns: int = 0
-    """The node is known under its boot since this; earlier lines may be those of the boot before. Unix ns."""
+    """Since when the node is known under its boot; earlier lines may belong to the boot before. Unix ns."""
     booted_ns: int = EARLIEST_BOOT_NS
-    """The node booted no earlier than this, by its newest beat or by when its boot before was last seen. Unix ns."""
+    """The node booted no earlier than this, by its newest beat or by the last sight of its previous boot. Unix ns."""
     previous_boot_seen_at: datetime | None = None
-    """The last moment the node was still known under its previous boot."""
+    """The last moment at which the node was still known under its previous boot."""
     has_unknown_past: bool = False
-    """Nothing is known of the lines that this boot had before this process saw the node."""
+    """True if nothing is known of the lines that this boot had before this process saw the node."""
     history_until_s: float | None = None
     """Lines with stamps up to this are from before anything was known of the node."""
     history_until_ns: int = 0
-    """Lines with a time of their own up to this are, too; Unix ns."""
+    """The same for lines with a time of their own; Unix ns."""
     quarantined_at: datetime | None = None
-    """The moment its present quarantine was decided."""
+    """The moment at which its present quarantine was decided."""
     last_seen_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     recent_digests: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """Digests of the newest recognised lines of this boot."""
     needs_write: bool = False
-    """The node's annotation (and where there are faults, its taint) is behind `faults`, and behind a write that is
-    under way."""
+    """The node's annotation (and its taint, if there are faults) is behind `faults`, and behind a write under way."""
     unwritten_faults: list[Fault] = field(default_factory=list)
-    """Faults whose taint is not written yet."""
+    """Faults with a taint that is not written yet."""
     retry_at: float = 0.0
-    """No write before this; monotonic clock."""
+    """No write before this moment of the monotonic clock."""
     failures: int = 0
     """Failed writes in a row."""
     written_version: str = ""
-    """resourceVersion of our last write: an older one that a watch brings is stale."""
+    """resourceVersion of our last write: an older one from a watch is stale."""
     written_at: float = 0.0
     """The time of our last write; monotonic clock."""
 
     def active(self) -> list[Fault]:
-        """Return the faults whose remedy was not seen yet."""
+        """Return the faults with no remedy seen yet."""
         return [fault for fault in self.faults if fault.remedied is None]

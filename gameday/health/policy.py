@@ -1,4 +1,4 @@
-"""Health policies: rules in order, read from a file, by which a signal is answered. The first rule that matches wins.
+"""Health policies: ordered rules, read from a file, that answer a signal. The first rule that matches wins.
 
 A policy file is a document like a plan: frozen models, no unknown keys, every mistake reported with its line.
 """
@@ -73,7 +73,7 @@ def _check_message(name: str) -> str:
 
 
 NotEmpty = AfterValidator(_check_not_empty)
-"""The check that a list has an entry, after its items, so that a mistake in one is not also an empty list."""
+"""The check that a list has an entry, made after its items, so that a mistake in one is not also an empty list."""
 Codes = Annotated[tuple[int, int], BeforeValidator(_read_codes)]
 """The first and the last code of a range."""
 Pattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_pattern)]
@@ -109,7 +109,7 @@ class KernelLogMatch(DocumentModel):
 
     @property
     def asks_for_other_lines(self) -> bool:
-        """True for a rule about lines that are not recognised: its pattern alone decides."""
+        """True for a rule about lines that are not recognised: only its pattern decides."""
         keys = (self.messages, self.xids, self.sxids, self.nvidia_actions, self.severities, self.catalogue)
         return self.text is not None and not any(keys) and self.kinds in ((), (Kind.OTHER,))
 
@@ -119,12 +119,12 @@ class KernelLogMatch(DocumentModel):
             return False
         if event.kind is Kind.OTHER:
             return self.asks_for_other_lines and self.has_text(event.text)
-        # The name of the process in the line is anybody's choice.
+        # Anybody can choose the name of the process in the line.
         line = event.line.replace(f"name={event.process}", "name=") if event.process else event.line
         return self.fits(event) and (self.text is None or found_in(self.text, line))
 
     def has_text(self, message: str) -> bool:
-        """Return True if the message of a line that is not recognised has the pattern where nobody can forge it."""
+        """Return True if an unrecognised line's message has the pattern in a place that nobody can forge."""
         assert self.text
         if is_of_the_driver(message):
             return found_in(self.text, without_names(message))
@@ -282,7 +282,7 @@ class Rule(DocumentModel):
         return next(kind for key, kind in _MATCH_KEYS.items() if getattr(self, key) is not None)
 
     def matches_status(self, signal: Signal) -> bool:
-        """Return True if the rule is about this condition's status, for one reason or another."""
+        """Return True if the rule is about this condition's status, for any reason."""
         match = self.condition
         return match is not None and (match.type, match.status) == (signal.name, signal.labels.get("status"))
 
@@ -324,14 +324,14 @@ class PolicyDecision:
     """The repair that ends the fault. NONE with a quarantine: only removing the taint by hand ends it."""
     reason: str
     rule: Rule | None
-    """The rule that matched; None where none did."""
+    """The rule that matched; None if none did."""
 
 
 class Trust(StrEnum):
     """The lines of the kernel log that a policy acts upon."""
 
     KERNEL = "kernel"
-    """Lines of which the log shows that the kernel wrote them, and notes of a GPU reset that root wrote."""
+    """Lines that the kernel wrote, as the log shows, and notes of a GPU reset that root wrote."""
     ANY = "any"
     """Every line in a form of the driver's; a game-day's injected lines are no others than these."""
 
@@ -370,19 +370,19 @@ class Policy(DocumentModel):
         return PolicyDecision(rule.response, remedy, rule.why or _reason(signal, catalogue, rule), rule)
 
     def trusts(self, event: KernelEvent) -> bool:
-        """Return True if the policy acts upon lines by those who can have written this one."""
+        """Return True if the policy acts upon lines of those who can have written this one."""
         writer = Writer.ROOT if event.kind is Kind.GPU_RESET else Writer.KERNEL
         return self.trust is Trust.ANY or event.writer is writer
 
     def other_line(self, line: str) -> KernelEvent | None:
-        """Return a line that is not recognised where the pattern of a rule asks for it, and None for every other."""
+        """Return an unrecognised line if the pattern of a rule asks for it, else None."""
         matches = [rule.kernel_log for rule in self.rules if rule.kernel_log and rule.kernel_log.asks_for_other_lines]
         event = read_other(line) if matches else None
         return event if event and any(match.has_text(event.text) for match in matches) else None
 
     @property
     def other_lines(self) -> tuple[str, ...]:
-        """The patterns of the rules that ask for lines that are not recognised."""
+        """Patterns of the rules that ask for unrecognised lines."""
         matches = (rule.kernel_log for rule in self.rules)
         return tuple(match.text for match in matches if match and match.text and match.asks_for_other_lines)
 
@@ -392,7 +392,7 @@ class Policy(DocumentModel):
 
 
 def nvidia_actions(event: KernelEvent) -> frozenset[Action]:
-    """Return NVIDIA's immediate actions for a line; none for codes in no sheet, and for lines without an Xid."""
+    """Return NVIDIA's immediate actions for a line; none for codes that no sheet has, and for lines without an Xid."""
     if event.code is None or event.kind not in (Kind.XID, Kind.GPU_LOST):
         return frozenset()
     if event.unit:

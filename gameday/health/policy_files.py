@@ -39,7 +39,7 @@ class LoadedPolicy:
     policy: Policy
     file: Path
     lines: tuple[int, ...]
-    """The line of each rule, in their order."""
+    """The line of each rule, in order."""
 
     def place(self, rule: Rule) -> str:
         """Return the rule's `file:line`."""
@@ -53,10 +53,10 @@ def shipped_policies() -> dict[str, Path]:
 
 
 def find_policy(name_or_path: str) -> Path:
-    """Return the file of a policy.
+    """Return a policy's file.
 
     Raises:
-        DocumentError: There is no shipped policy of this name, and the name is no path.
+        DocumentError: No shipped policy has this name, and the name is not a path.
     """
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1:
@@ -74,14 +74,14 @@ def load_policy(name_or_path: str = DEFAULT) -> LoadedPolicy:
     """Read the policy of this name, or in this file.
 
     Raises:
-        DocumentError: There is none, or it cannot be used; with the file's line for whatever is wrong.
+        DocumentError: There is none, or it cannot be used; every problem has its line.
     """
     path = find_policy(name_or_path)
     return parse_policy(parse(decode(read(path), str(path)), str(path)), path)
 
 
 def parse_policy(parsed: Source, path: Path) -> LoadedPolicy:
-    """Return the policy in a document that is already parsed. Raises DocumentError."""
+    """Return the policy in a parsed document. Raises DocumentError."""
     try:
         policy = Policy.model_validate(parsed.data)
     except ValidationError as error:
@@ -93,7 +93,7 @@ def parse_policy(parsed: Source, path: Path) -> LoadedPolicy:
 
 
 def kernel_signal(event: KernelEvent, node: str = "", at: datetime | None = None) -> Signal:
-    """Return the signal that a recognised line of the kernel log is.
+    """Return a recognised line of the kernel log as a signal.
 
     Args:
         event: The facts in the line.
@@ -106,14 +106,14 @@ def kernel_signal(event: KernelEvent, node: str = "", at: datetime | None = None
 
 
 def pod_log_signal(text: str, namespace: str, node: str = "", at: datetime | None = None, key: str = "") -> Signal:
-    """Return the signal that a line of a pod's log is; without a time, one of now."""
+    """Return a line of a pod's log as a signal; without a time, it is now."""
     now = datetime.now(UTC)
     text = clean(text)
     return Signal(node, SignalKind.POD_LOG, "", at or now, now, text, labels={"namespace": namespace}, key=key)
 
 
 def _contradictions(policy: Policy, parsed: Source, path: Path) -> Iterator[DocumentProblem]:
-    """Yield what models cannot see: a wrong file name, rules of one name, negative controls that would be acted on."""
+    """Yield what models cannot see: a wrong file name, two rules of one name, negative controls that a rule acts on."""
     file = str(path)
     if path.suffix in (".yaml", ".yml") and path.stem != policy.name:
         yield _problem(parsed, file, ("name",), policy.name, f"the file is called {path.name}", "rename one")
@@ -129,7 +129,7 @@ def _contradictions(policy: Policy, parsed: Source, path: Path) -> Iterator[Docu
         where: Where = ("never_quarantine", index)
         event = recognise(line) or policy.other_line(line)
         if event is None:
-            message = "is no line about a GPU that the controller would recognise"
+            message = "is not a line about a GPU that the controller would recognise"
             yield _problem(parsed, file, where, line, message, "copy one from a kernel log")
             continue
         decision = policy.decide(kernel_signal(event))

@@ -1,4 +1,4 @@
-"""Write a node's taint and its reason, without ever losing what somebody else wrote."""
+"""Write a node's taint and its reason, and never lose what somebody else wrote."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Written(StrEnum):
 
     TAINTED = "tainted"
     ALREADY = "already"
-    """The very taint was on the node; it is left as it is."""
+    """The same taint was already on the node; it is left as it is."""
     FOREIGN = "foreign"
     """The key was on the node with another value or effect; it is left as it is."""
     UNTOUCHED = "untouched"
-    """The taint stayed as it was: only the reason was written, or taken off."""
+    """The taint stayed as it was: only the reason was written, or removed."""
     GONE = "gone"
-    """There is no such node."""
+    """The node does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class NodeWrite:
 
     name: str
     view: NodeView | None
-    """The node as it was last seen; None: read it first."""
+    """The node as it was last seen; None to read it first."""
     faults: tuple[Fault, ...]
     new_faults: tuple[Fault, ...]
-    """The faults whose taint was never written. Without any, the taint is not added: somebody may have removed it."""
+    """Faults that have no taint written yet. Without any, the taint is not added: somebody may have removed it."""
     progress: LogProgress
     decided: datetime
 
@@ -57,7 +57,7 @@ class Result:
     write: NodeWrite
     written: Written
     view: NodeView | None
-    """The node after the write; None for a node that is gone."""
+    """The node after the write; None if the node is gone."""
     foreign: tuple[Taint, ...] = ()
 
 
@@ -70,7 +70,7 @@ class Failure:
 
 
 class Quarantine:
-    """The writer of one taint and of the reason for it; for any number of threads."""
+    """Writes one taint and the reason for it, for any number of threads."""
 
     def __init__(self, api: Api, taint: Taint, policy: str, conditions: Collection[str] = ()) -> None:
         """Prepare to write.
@@ -87,12 +87,12 @@ class Quarantine:
         self._conditions = conditions
 
     def attempt(self, write: NodeWrite) -> Result | Failure:
-        """Write taint and reason; a refusal, or an API server that does not answer, is a `Failure`."""
+        """Write taint and reason. A refusal, or an API server that does not answer, is a `Failure`."""
         try:
             return self._change(write)
         except (ApiException, urllib3.exceptions.HTTPError, LeaseLostError) as error:
             return Failure(write, error)
-        except Exception as error:  # any: a write that ended without a result would be waited for without end
+        except Exception as error:  # any: a write that ended without a result would be awaited forever
             log.exception("node %s not written", write.name)
             return Failure(write, error)
 
@@ -112,7 +112,7 @@ class Quarantine:
         return Written.TAINTED, patch
 
     def _change(self, write: NodeWrite) -> Result:
-        """Patch the node as it was last seen; where somebody wrote since, read it and begin again."""
+        """Patch the node as it was last seen; if somebody wrote it since, read it and begin again."""
         path, last_seen = f"/api/v1/nodes/{quote(write.name, safe='')}", write.view
         for _ in range(_CONFLICT_TRIES):
             try:

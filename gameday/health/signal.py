@@ -1,4 +1,4 @@
-"""The one value that every source of signals makes: a thing that was seen about a node, and when."""
+"""The value that every source of signals makes: something that was seen about a node, and when."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gameday.xid.lines import KernelEvent
 
 
 class SignalKind(StrEnum):
-    """The sources of signals; each is a key of a policy's rule as well."""
+    """The sources of signals; each is also a key of a policy's rule."""
 
     KERNEL_LOG = "kernel-log"
     ALERT = "alert"
@@ -23,24 +23,24 @@ class SignalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A sign of ill health of one node."""
+    """A sign that something is wrong with a node."""
 
     node: str
     kind: SignalKind
     name: str
-    """The alert's name, the condition's type, the Event's reason, the metric rule's name; empty for lines of logs."""
+    """The alert's name, the condition's type, the Event's reason or the metric rule's name; empty for lines of logs."""
     at: datetime
     """The moment at which it happened or began, by its source's clock."""
     seen: datetime
     """The moment at which this process saw it."""
     text: str
     gpu: str | None = None
-    """PCI address of the GPU, like 0000:4e:00; None where the signal names none."""
+    """PCI address of the GPU, like 0000:4e:00; None if the signal names none."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Further facts for a rule to match: an alert's labels, `status`, `reason`, `component`, `type`, `namespace`."""
+    """More facts for a rule to match: an alert's labels, `status`, `reason`, `component`, `type`, `namespace`."""
     key: str = ""
-    """The identity by which a repetition is recognised, also after a restart: a short digest."""
+    """The identity by which a repetition is recognised, even after a restart: a short digest."""
     event: KernelEvent | None = None
     """The facts in a recognised line of the kernel log."""
     is_begin_known: bool = True
-    """False: it began before `at`, and nobody knows when."""
+    """False if it began before `at`, at an unknown time."""

@@ -1,4 +1,4 @@
-"""Changes of a node's state by nodes and lines that are seen. Pure: no client, and time is an argument."""
+"""Changes of a node's state, caused by nodes and lines. Pure: no client, and time is an argument."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from gameday.xid.lines import KernelEvent, Kind
 
 _MOST_RECENT_LINES = 256
 IMPOSSIBLE_STAMP = "impossible stamp"
-"""The reason why a line is ignored that claims a longer uptime than its node can have."""
+"""The reason for ignoring a line that claims a longer uptime than its node can have."""
 _BY_BOOT = frozenset({Remedy.REBOOT, Remedy.GPU_RESET})
-# A line may be this much older than the first beat of a node of which nothing is known, and still quarantine it: it
-# came while the controller was being installed or started. Ample for the drift of a kernel's stamps against its uptime,
-# which the beat carries: printk's clock follows no time server.
+# A line may be this much older than the first beat of an unknown node, and still quarantine it: it came while the
+# controller was being installed or started. Ample for the drift of a kernel's stamps against its uptime, which the beat
+# carries: printk's clock follows no time server.
 _HISTORY_AFTER_S = 600.0
 # A stamp may be this much ahead of its node's uptime. 1000 s is the offset beyond which ntpd gives a clock up (its
 # panic threshold), and more than the 600 s by which Loki lets a line's time be ahead (creation_grace_period). 500 ppm
@@ -40,7 +40,7 @@ _DRIFT = 500e-6
 
 
 def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -> NodeState:
-    """Return the state of a node that this controller sees for the first time since either of them started.
+    """Return the state of a node that is new to this controller since either of them started.
 
     Args:
         view: The node.
@@ -51,7 +51,7 @@ def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -
     reason = read_reason(view.reason)
     progress = noted.merged(_progress_by(reason, tainted=bool(view.taints_with(key)), now=now)) if reason else noted
     now_ns = nanoseconds(now)
-    # Not beyond now: the node's clock may have been ahead, and may be right again.
+    # Not later than now: the node's clock may have been ahead, and may be right again.
     state = NodeState(
         view,
         progress=progress,
@@ -64,8 +64,8 @@ def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -
     if view.reason is None:
         return state
     if not view.taints_with(key):
-        state.needs_write = True  # the taint was removed meanwhile: so must be the annotation
-        # Nobody knows when, so that everything that is shown now began before.
+        state.needs_write = True  # the taint was removed meanwhile, so the annotation has to go, too
+        # Nobody knows when, so everything that is shown now counts as begun before.
         state.progress = progress.ended(now_ns)
         return state
     if reason:
@@ -79,14 +79,14 @@ def initial_state(view: NodeView, noted: LogProgress, key: str, now: datetime) -
 
 
 def _progress_by(reason: Reason, *, tainted: bool, now: datetime) -> LogProgress:
-    """Return the progress that a reason shows; once its quarantine has ended, all lines before it are done with."""
+    """Return the progress that a reason shows. Once its quarantine has ended, all lines before it are handled."""
     until_ns = reason.seen.until_ns if tainted else max(reason.seen.until_ns, nanoseconds(reason.decided))
-    # Anyone may edit an annotation: it must not silence lines yet to come.
+    # Anyone may edit an annotation: it must not silence future lines.
     return reason.seen.model_copy(update={"until_ns": min(until_ns, nanoseconds(now)), "until_uptime_s": 0.0})
 
 
 def update_view(state: NodeState, view: NodeView, key: str, now: datetime) -> list[Fault]:
-    """Take in a newer view of the node; return the faults it ended, by a boot or by the taint's removal."""
+    """Take in a newer view of the node; return the faults that a boot or the taint's removal ended."""
     before, state.view = state.view, view
     ended: list[Fault] = []
     if before and before.boot_id and view.boot_id and before.boot_id != view.boot_id:
@@ -103,7 +103,7 @@ def update_view(state: NodeState, view: NodeView, key: str, now: datetime) -> li
 
 
 def apply_gpu_reset(state: NodeState, pci: str | None, at: datetime, now: datetime) -> list[Fault]:
-    """End the faults that a successful reset of this GPU at `at` remedies, and return them."""
+    """End the faults that a successful reset of this GPU at `at` remedies; return them."""
     return _end_faults(
         state,
         [f for f in state.active() if f.remedy is Remedy.GPU_RESET and f.pci == pci and f.at <= at],
@@ -114,7 +114,7 @@ def apply_gpu_reset(state: NodeState, pci: str | None, at: datetime, now: dateti
 def apply_beat(state: NodeState, line: LogLine, uptime_s: float) -> bool:
     """Take in a beat of the shipper; return False for an impossible stamp.
 
-    The first one is the shipper's first act when it starts: lines from before it are history.
+    The shipper sends the first beat when it starts: lines from before it are history.
     """
     booted_ns = line.ns - int(uptime_s * 1e9)
     if booted_ns < EARLIEST_BOOT_NS:
@@ -136,22 +136,22 @@ def is_history(state: NodeState, event: KernelEvent) -> bool:
 
 
 def forget_past(state: NodeState, now: datetime) -> None:
-    """Note that nothing is known of the lines that the node's boot had until a moment before now."""
+    """Note that nothing is known of the node's lines in this boot up to now."""
     state.has_unknown_past = True
     state.history_until_ns = nanoseconds(now) - int(_HISTORY_AFTER_S * 1e9)
 
 
 def may_be_of_next_boot(state: NodeState, line: LogLine, event: KernelEvent) -> bool:
-    """Return True if the node's next bootID will decide whether a line is a new boot's, or an old one shipped again."""
+    """Return True if only the node's next bootID can tell whether a line is a new boot's or was shipped again."""
     if event.uptime_s is None or not _is_shipped_again(state, line, event.uptime_s):
         return False
     return line.at - timedelta(seconds=event.uptime_s) > state.last_seen_at
 
 
 def ignore_reason(state: NodeState, line: LogLine, event: KernelEvent) -> str | None:
-    """Return why a line is not to be acted upon, or None. It is recorded, so that its repetition is recognised."""
+    """Return why not to act upon a line, or None. The line is recorded, so that its repetition is recognised."""
     key = line_key(line, event)
-    # By its stamp a line of before the return is known below, even if the store has it only now.
+    # A line from before the return is recognised below by its stamp, even if the store has it only now.
     is_by_wall = event.wall is not None and event.uptime_s is None
     if line.ns <= max(state.handled_before_ns, state.progress.returned_ns if is_by_wall else 0):
         return "handled before"
@@ -178,20 +178,23 @@ def line_key(line: LogLine, event: KernelEvent) -> str:
 def _has_impossible_stamp(state: NodeState, line: LogLine, uptime_s: float) -> bool:
     """Return True for a stamp that the boot cannot have reached at the line's time: a forged one, or another boot's.
 
-    It would be a mark behind which every later line counts as shipped again.
+    As a mark it would make every later line count as shipped again.
     """
     if line.ns < max(state.boot_known_ns, state.booted_ns):
-        return False  # it may be of the boot before, and is no mark
+        return False  # it may belong to the boot before, and is not a mark
     at_least_s = uptime_s * (1 - _DRIFT) - _AHEAD_S
     return line.ns - int(at_least_s * 1e9) < state.booted_ns
 
 
 def _is_shipped_again(state: NodeState, line: LogLine, uptime_s: float) -> bool:
-    """Compare both its times: a line that only reached the store late is behind the newest in the store's time, too."""
+    """Return True for a line that is newer in the store than the one with the highest stamp, but has no higher stamp.
+
+    A line that only reached the store late is older there, too.
+    """
     progress = state.progress
     if not state.view or progress.boot != state.view.boot_id or line.ns <= state.highest_stamp_ns:
         return False
-    # Where there were more lines than digests, a line too many is better missed than a repaired node tainted.
+    # If there were more lines than digests, missing one line is better than tainting a repaired node.
     allowed_s = DISORDER_S if len(progress.lines) < MOST_SEEN_LINES else 0.0
     return uptime_s <= progress.until_uptime_s - allowed_s
 
@@ -207,7 +210,7 @@ def _advance(state: NodeState, line: LogLine, uptime_s: float | None) -> None:
 
 
 def ignore_signal_reason(state: NodeState, signal: Signal) -> str | None:
-    """Return why a signal that is no line of the kernel log is not to be acted upon, or None."""
+    """Return why not to act upon a signal that is not a line of the kernel log, or None."""
     returned_ns = state.progress.returned_ns
     if returned_ns and (nanoseconds(signal.at) <= returned_ns or not signal.is_begin_known):
         return "before return"
@@ -217,7 +220,7 @@ def ignore_signal_reason(state: NodeState, signal: Signal) -> str | None:
 
 
 def record(state: NodeState, signal: Signal) -> None:
-    """Record a signal, whatever is done about it: seen again, it is no new one."""
+    """Record a signal, however it is answered, so that seeing it again is nothing new."""
     is_line = signal.kind is SignalKind.KERNEL_LOG
     state.progress = state.progress.with_line(signal.key) if is_line else state.progress.with_signal(signal.key)
 
@@ -244,7 +247,7 @@ def count_sighting(state: NodeState, signal: Signal, rule: Rule) -> int:
 
 
 def add_fault(state: NodeState, signal: Signal, decision: PolicyDecision, now: datetime) -> bool:
-    """Add a quarantining fault; return False where it is already known."""
+    """Add a quarantining fault; return False if it is already known."""
     event = signal.event
     fault = Fault(
         kind=event.kind if event else signal.kind,
@@ -285,13 +288,13 @@ def _set_remedied(state: NodeState, ended: list[Fault], now: datetime) -> None:
 
 
 def _drop_faults(state: NodeState, now: datetime) -> None:
-    """Drop the faults of a node whose taint is gone; those not written yet happened after it, and stay."""
+    """Drop the faults of a node that has lost its taint. Unwritten ones happened after that, and stay."""
     state.faults = list(state.unwritten_faults)
     state.progress = state.progress.ended(nanoseconds(now))
     _mark_handled(state, now)
 
 
 def _mark_handled(state: NodeState, now: datetime) -> None:
-    """Set the progress to this moment, so that after a restart no earlier line begins the quarantine again."""
+    """Move the progress to this moment, so that after a restart no earlier line begins the quarantine again."""
     state.progress = state.progress.model_copy(update={"until_ns": max(state.progress.until_ns, nanoseconds(now))})
     state.needs_write = True

@@ -1,7 +1,7 @@
-"""The state of every node, and all that is written for it: taints and reasons, Events, metrics, the checkpoint.
+"""The state of every node, and everything that is written for it: taints and reasons, Events, metrics, checkpoint.
 
-A wanted write is kept in memory until the API server has taken it (level-triggered): an outage delays a quarantine and
-loses none.
+A wanted write is kept in memory until the API server has taken it (level-triggered). So an outage delays a
+quarantine, and loses none.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from gameday.xid.record import clean
 log = logging.getLogger(__name__)
 
 RETRY_S = (0.25, 10.0)
-"""The pause after a first failure, and the longest; doubled in between."""
+"""The pause after a first failure, and the longest one; doubled in between."""
 WRITES_AT_ONCE = 8
-"""Our choice: few beside the 200 mutating requests that an API server takes at a time by default
-(kube-apiserver's --max-mutating-requests-inflight)."""
+"""Our choice: few compared with the 200 mutating requests that an API server takes at a time by default
+(kube-apiserver's --max-mutating-requests-inflight).
+"""
 
-# Lines and signals of one node that the watch does not show yet, and the number of such nodes: anything may be a label.
+# Lines and signals of one node that the watch does not show yet, and the number of such nodes: any label value counts.
 _MOST_HELD_BACK = 100
 _MOST_HELD_NODES = 1000
-# A watch may be behind our own last write for this long; later, a lower resourceVersion means that the API server was
+# A watch may be behind our own last write for this long. Later, a lower resourceVersion means that the API server was
 # restored from a backup, and the watch is right.
 _STALE_S = 5.0
 
@@ -61,12 +62,12 @@ class Options:
     log_selector: str
     node_label: str
     namespace: str
-    """The namespace of the checkpoint's ConfigMap."""
+    """Namespace of the checkpoint's ConfigMap."""
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A write that a thread of the pool does."""
+    """A write that a thread of the pool is making."""
 
     state: NodeState
     newest_view: NodeView | None = None
@@ -74,7 +75,7 @@ class _UnderWay:
 
 
 class Worker:
-    """The owner of all nodes' state; for one thread, as nothing here is locked."""
+    """The owner of all nodes' state, for one thread: nothing here is locked."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Worker:
         self._metrics = metrics
         self._states: dict[str, NodeState] = {}
         self._quarantined_at: dict[str, datetime] = {}
-        """The begin of the quarantines that count for the brake, by node."""
+        """Begin of each quarantine that counts for the brake, by node."""
         self._by_begin: list[tuple[datetime, str]] = []
         """A heap of the same, to find those that no longer count."""
         self._tainted: set[str] = set()
@@ -106,7 +107,7 @@ class Worker:
         """Nodes with a write that is wanted or under way, in the order in which it was first wanted."""
         self._under_way: dict[str, _UnderWay] = {}
         self._held_back: OrderedDict[str, deque[Detection | Signal]] = OrderedDict()
-        """By node, the one that is awaited longest first."""
+        """By node, the one that has waited longest first."""
         self._events = NodeEvents(api)
         conditions = {rule.condition.type for rule in self._policy.rules if rule.condition}
         self._quarantine = Quarantine(api, options.taint, self._policy.name, conditions)
@@ -118,20 +119,20 @@ class Worker:
         self._shippers_beat = False
 
     def load(self) -> int:
-        """Read the checkpoint, before anything else; returns and errors as `Checkpoint.load`."""
+        """Read the checkpoint, before anything else. Returns and raises what `Checkpoint.load` does."""
         return self._checkpoint.load()
 
     def since(self, source: SignalKind) -> int:
-        """Return the Unix ns from which on a source is to be read, after `load`."""
+        """Return the Unix ns from which to read a source, after `load`."""
         return self._checkpoint.since(source)
 
     def all_nodes_known(self) -> None:
-        """Drop the checkpoint of all nodes that `handle_node` was not given: there are no others."""
+        """Drop the checkpoint of all nodes that `handle_node` was not given: they do not exist."""
         self._all_known = True
         self._checkpoint.keep_only(self._states.keys())
 
     def seconds_until_due(self) -> float:
-        """Return the seconds until `write_due` has something to do; infinity where nothing waits."""
+        """Return the seconds until `write_due` has something to do, or infinity if nothing waits."""
         now = time.monotonic()
         idle = (name for name in self._unwritten if name not in self._under_way)
         may_write = len(self._under_way) < WRITES_AT_ONCE
@@ -140,7 +141,7 @@ class Worker:
         return max(0.0, min([*waits, events_s], default=math.inf))
 
     def write_due(self) -> None:
-        """Write what is due: nodes first, then a few Events, then the checkpoint."""
+        """Write everything due: nodes first, then a few Events, then the checkpoint."""
         for name in list(self._unwritten):
             if len(self._under_way) >= WRITES_AT_ONCE:
                 break
@@ -150,19 +151,19 @@ class Worker:
         self.save(immediately=False)
 
     def save(self, *, immediately: bool) -> None:
-        """Save the checkpoint, or not `immediately` if it was saved a moment ago.
+        """Save the checkpoint; unless `immediately`, skip it if it was saved a moment ago.
 
-        No cursor passes a signal whose quarantine is not written yet.
+        No cursor passes a signal that waits for its quarantine to be written.
         """
         self._checkpoint.save(with_cursors=not self._unwritten, immediately=immediately)
 
     def close(self) -> None:
-        """Wait for the writes that are under way, and save the checkpoint."""
+        """Wait for the writes under way, and save the checkpoint."""
         self._pool.shutdown(cancel_futures=True)
         self.save(immediately=True)
 
     def handle_node(self, view: NodeView) -> None:
-        """Take in a node that is new or has changed."""
+        """Take in a node that is new or changed."""
         if under_way := self._under_way.get(view.name):
             under_way.newest_view = view
             return
@@ -188,7 +189,7 @@ class Worker:
         self._handle_held_back(view.name)
 
     def _handle_conditions(self, view: NodeView, before: NodeView | None, state: NodeState) -> None:
-        """Take in the conditions that have begun, changed or ended."""
+        """Take in the conditions that began, changed or ended."""
         noted = state.progress
         state.progress = noted.model_copy(update={"held": still_held(view, noted.held)})
         for seen in conditions_seen(view, before, state.progress.held):
@@ -199,7 +200,7 @@ class Worker:
             self._record_progress(view.name, state)
 
     def _hold_back(self, item: Detection | Signal) -> None:
-        """Keep the newest of a node until its next view."""
+        """Keep the newest ones of a node until its next view."""
         self._held_back.setdefault(item.node, deque(maxlen=_MOST_HELD_BACK)).append(item)
         if len(self._held_back) > _MOST_HELD_NODES:
             self._held_back.popitem(last=False)
@@ -237,7 +238,7 @@ class Worker:
             self._handle_event(detection)
 
     def _record_sign_of_life(self, detection: Detection, state: NodeState) -> None:
-        """Date the node's newest line, once shippers beat: of others nobody can say when a line was due."""
+        """Date the node's newest line, once shippers beat; without beats nobody can say when a line was due."""
         if detection.beat_uptime_s is not None:
             if not transitions.apply_beat(state, detection.line, detection.beat_uptime_s):
                 self._metrics.ignored_lines.labels(transitions.IMPOSSIBLE_STAMP).inc()
@@ -257,7 +258,7 @@ class Worker:
             self._metrics.ignored_lines.labels(UNTRUSTED).inc()
             return
         state = self._states.get(detection.node)
-        # A node that the watch does not show yet may have joined while the API server was away; so may a boot.
+        # A node that the watch does not show yet may have joined while the API server was away, or may have booted.
         if state is None or transitions.may_be_of_next_boot(state, line, event):
             self._hold_back(detection)
             return
@@ -281,7 +282,7 @@ class Worker:
 
     def handle_signal(self, signal: Signal) -> None:
         """Take in a signal of any other source."""
-        # A clock that is ahead must not make a signal of before a node's return one of after it.
+        # With a clock that is ahead, a signal from before a node's return must not look like one from after it.
         signal = replace(signal, at=min(signal.at, signal.seen), text=clean(signal.text))
         state = self._states.get(signal.node)
         if state is None:
@@ -303,11 +304,11 @@ class Worker:
         self._record_progress(signal.node, state)
 
     def source_read(self, source: SignalKind, until_ns: int) -> None:
-        """Take in that all signals of a source up to this moment were given to `handle_signal`; Unix ns."""
+        """Note that all signals of a source up to this moment were given to `handle_signal`; Unix ns."""
         self._checkpoint.advance(source, until_ns)
 
     def _record_progress(self, node: str, state: NodeState) -> None:
-        # Otherwise the signal would count as handled before its effect is on the node; `handle_written` records it.
+        # Otherwise the signal would count as handled before it has its effect on the node; `handle_written` records it.
         if node not in self._unwritten:
             self._checkpoint.record(node, state.progress)
 
@@ -335,7 +336,7 @@ class Worker:
         )
 
     def _watch(self, signal: Signal, state: NodeState, decision: PolicyDecision) -> str:
-        """Count a watched signal, and quarantine the node at the last that it takes; return what was done."""
+        """Count a watched signal and quarantine the node if the rule's number is reached; return what was done."""
         assert decision.rule and decision.rule.watch
         watch = decision.rule.watch
         count = transitions.count_sighting(state, signal, decision.rule)
@@ -346,7 +347,7 @@ class Worker:
         return f"seen {count} of {watch.times} times within {format_duration(watch.within)}, node kept"
 
     def _quarantine_node(self, signal: Signal, state: NodeState, decision: PolicyDecision) -> str:
-        """Quarantine the node where that is right; return what was done, for its Event."""
+        """Quarantine the node if that is right; return what was done, for its Event."""
         now = datetime.now(UTC)
         if signal.event:
             transitions.record(state, signal)
@@ -380,7 +381,7 @@ class Worker:
         if name in self._under_way or state.retry_at > time.monotonic():
             return
         if not state.faults:
-            # The reason on the node may be the only other copy of this, so it stays until this is saved.
+            # The reason on the node may be the only other copy, so it stays until this is saved.
             self._checkpoint.record(name, state.progress)
             if not self._checkpoint.save(with_cursors=False, immediately=True):
                 self._try_later(state, "checkpoint")
@@ -444,7 +445,7 @@ class Worker:
         state.retry_at = time.monotonic() + pause_s(state.failures, *RETRY_S)
 
     def _refresh(self, name: str, state: NodeState) -> None:
-        """Make the metrics and the list of things to write agree with the state."""
+        """Make the metrics and the list of pending writes agree with the state."""
         if state.needs_write:
             self._unwritten[name] = None
         self._count_for_brake(name, state)
@@ -496,4 +497,4 @@ def _is_stale(view: NodeView, state: NodeState) -> bool:
     try:
         return int(view.resource_version) < int(state.written_version)
     except ValueError:
-        return False  # versions are opaque in principle, and numbers in every API server there is
+        return False  # versions are opaque in principle, but numbers in every known API server

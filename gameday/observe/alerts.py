@@ -12,9 +12,9 @@ from typing import TypeGuard
 from gameday.cluster.alertmanager import Matcher
 from gameday.cluster.prometheus import ActiveAlert, Series
 from gameday.errors import AdapterError
+from gameday.expect.alerts import ExpectedAlert
 from gameday.history.events import AlertSeen, FaultInjected
 from gameday.history.journal import History
-from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.steps import StepResult
 from gameday.values.dated import Dated

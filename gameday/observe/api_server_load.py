@@ -24,6 +24,7 @@ from gameday.history.events import (
     PodStepsLogged,
 )
 from gameday.observe.api_server_metrics import NOMINAL_SEATS, SERVER_LABEL
+from gameday.run.agents import injector_pod
 from gameday.run.run import Run
 from gameday.run.targets import chosen_targets
 from gameday.values.api_requests import ApiRequest
@@ -47,11 +48,6 @@ def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
 def api_canary_pod(run: Run, index: int) -> str:
     """Return the name of the API canary's pod on the target with this index."""
     return run.record.object_name("api-canary", index)
-
-
-def injector_pod(run: Run, index: int) -> str:
-    """Return the name of the injector's pod on the target with this index."""
-    return run.record.object_name("inject", index)
 
 
 def note_load_logs(run: Run) -> None:

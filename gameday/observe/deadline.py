@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from gameday.checks.deadlines import Sighting
 from gameday.checks.facts import judge_duration
 from gameday.checks.verdict import Status
 from gameday.documents.fields import format_duration
+from gameday.expect.base import Sighting
 from gameday.history.journal import History
 from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run

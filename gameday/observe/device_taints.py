@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
-from gameday.checks import device_taints
+from gameday.checks.device_pods import Phase
 from gameday.cluster.devices import devices_held, follow_slices, tainted_devices
 from gameday.cluster.watch import Follower
-from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError
 from gameday.history.events import DevicesHeld, DeviceTaintSeen, SignalUnwatched
-from gameday.observe.deadline import await_within
-from gameday.observe.injected_fault import InjectedFault
-from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.run.node_changes import Sight
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.values.devices import TaintedDevice
 
 SIGNAL = "devices"
-# A list of every claim of the cluster is no small request.
-_POLL_S = 1.0
 
 
 class DeviceTaintWatch:
@@ -62,9 +55,7 @@ class DeviceTaintWatch:
 
 
 def watch_devices(run: Run, node: str) -> None:
-    """Begin to watch a target's devices, and note which pods have them, if the plan expects taints of devices."""
-    if not run.plan.expect.device_taints:
-        return
+    """Begin to watch a target's devices, and note which pods have them."""
     try:
         DeviceTaintWatch(run, node).begin()
         _note_held(run, node, "before")
@@ -72,73 +63,12 @@ def watch_devices(run: Run, node: str) -> None:
         run.note(SignalUnwatched(node=node, signal=SIGNAL, why=str(error)))
 
 
-def await_device_taints(run: Run, result: StepResult, fault: InjectedFault) -> None:
-    """Wait for every expected device taint, and until the pods that had such a device have it no more.
-
-    What does not happen in time breaks the step.
-    """
-    node = fault.node
-    if why := next((one.why for one in run.history().of(SignalUnwatched) if _is_of(one, node)), None):
-        result.mark_unknown(f"the devices of {node}: {why}")
-        return
-    for expected in run.plan.expect.device_taints:
-        what = f"device taint {expected} of {node}"
-        sightings = partial(device_taints.sightings, expected, node=node)
-        came = await_within(run, result, what, expected.within, fault, sightings)
-        if came and expected.pods_leave_within:
-            _await_pods_off(run, result, fault, expected, expected.pods_leave_within)
-
-
-def note_devices_during(run: Run, result: StepResult, fault: InjectedFault) -> None:
-    """Note which pods have the target's devices when the fault has been in for as long as the step takes."""
-    if any(one.pods_leave_within for one in run.plan.expect.device_taints):
-        _note_held_or_say(run, result, fault.node, "during")
-
-
-def _is_of(unwatched: SignalUnwatched, node: str) -> bool:
-    return (unwatched.signal, unwatched.node) == (SIGNAL, node)
-
-
-def _await_pods_off(
-    run: Run, result: StepResult, fault: InjectedFault, expected: ExpectedDeviceTaint, bound: timedelta
-) -> None:
-    before = device_taints.held(run.history(), fault.node, "before")
-    devices = device_taints.tainted(expected, run.history(), fault.node)
-    concerned = {one for one in before.held if (one.driver, one.device) in devices} if before else set()
-
-    def all_left() -> bool | None:
-        return None if concerned.intersection(devices_held(run.kubernetes, fault.node)) else True
-
-    what = f"pods to leave the tainted device of {fault.node}"
-    try:
-        left = run.wait(what, fault.time_left(bound, run.clock.now()), all_left, _POLL_S)
-    except KubernetesError as error:
-        result.mark_unknown(f"the claims of {fault.node}'s devices: {error}")
-        return
-    if not left:
-        result.mark_broken(f"waited {format_duration(bound)} in vain for {what}")
-    _note_held_or_say(run, result, fault.node, "left")
-
-
-def await_device_taints_gone(run: Run, result: StepResult, node: str) -> None:
-    """Wait after the remediation until every expected taint that came is gone; one that stays breaks the step."""
-    for expected in run.plan.expect.device_taints:
-        if expected.clears_within and device_taints.sightings(expected, run.history(), node):
-            _await_gone(run, result, expected, expected.clears_within, node)
-
-
-def _await_gone(run: Run, result: StepResult, expected: ExpectedDeviceTaint, timeout: timedelta, node: str) -> None:
-    what = f"device taint {expected} of {node} to go"
-    if not run.wait(what, timeout, lambda: not device_taints.tainted(expected, run.history(), node) or None):
-        result.mark_broken(f"waited {format_duration(timeout)} in vain for {what}")
-
-
-def _note_held_or_say(run: Run, result: StepResult, node: str, phase: device_taints.Phase) -> None:
+def note_held_or_say(run: Run, result: StepResult, node: str, phase: Phase) -> None:
     try:
         _note_held(run, node, phase)
     except KubernetesError as error:
         result.mark_unknown(f"the claims of {node}'s devices: {error}")
 
 
-def _note_held(run: Run, node: str, phase: device_taints.Phase) -> None:
+def _note_held(run: Run, node: str, phase: Phase) -> None:
     run.note(DevicesHeld(node=node, phase=phase, held=devices_held(run.kubernetes, node), at=run.clock.now()))

@@ -9,8 +9,8 @@ from typing import Any
 from gameday.clock import Repetition
 from gameday.cluster.kubernetes import absent_is_none
 from gameday.errors import AdapterError
+from gameday.expect.job import ExpectedJob
 from gameday.history.events import JobStepSeen
-from gameday.plan.job import ExpectedJob
 from gameday.run.run import Run
 from gameday.values.patterns import steps_in
 

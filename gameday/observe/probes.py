@@ -20,8 +20,8 @@ import httpx
 from gameday import __version__
 from gameday.cluster.pod_exec import run_in_pod
 from gameday.errors import AdapterError
+from gameday.expect.probes import TARGETS, ExecProbe, ExpectedProbe, HttpProbe, PromqlProbe
 from gameday.history.events import ProbeAnswered
-from gameday.plan.probes import TARGETS, ExecProbe, ExpectedProbe, HttpProbe, PromqlProbe
 from gameday.run.run import Run
 from gameday.text import printable
 from gameday.values.patterns import found_in

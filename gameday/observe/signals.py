@@ -1,110 +1,90 @@
-"""Wait for what detectors write about a target (conditions, labels, cordon, Events, GPU counts), and for its end."""
+"""Wait for the signals that the plan expects of a target, and for their end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any
 
-from gameday.checks import allocatable, conditions, cordon, kube_events, labels
-from gameday.checks.deadlines import Sighting
 from gameday.documents.fields import format_duration
-from gameday.history.events import SignalUnwatched
-from gameday.history.journal import History
+from gameday.expect.base import Signal
+from gameday.history.events import SignSeen
 from gameday.observe.deadline import await_within
+from gameday.observe.device_taints import watch_devices
 from gameday.observe.injected_fault import InjectedFault
-from gameday.plan.expectations import ExpectedCondition
+from gameday.run.node_watch import NodeListener
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.run.targets import ChosenTarget
 from gameday.values.nodes import NodeSnapshot
 
 
-class Sightings(Protocol):
-    """A function that finds in a history when something was seen of a node."""
+class PodSigns(NodeListener):
+    """The signals' own signs on the pods of one target, noted in the history whenever they change."""
 
-    def __call__(self, history: History, node: str) -> Sequence[Sighting]: ...
+    def __init__(self, run: Run, node: str) -> None:
+        self._run = run
+        self._node = node
+        self._known: Mapping[tuple[str, str], str] = {}
+        self._changing = threading.Lock()
+
+    def on_pods(self, node: str, pods: Sequence[Any]) -> None:
+        """Note what is new on these pods; the run's thread calls this once, and then the watch's."""
+        if node != self._node:
+            return
+        with self._changing:
+            now, at = _signs(self._run, pods), self._run.clock.now()
+            for signal, place in sorted(now.keys() | self._known.keys()):
+                value = now.get((signal, place))
+                if value != self._known.get((signal, place)):
+                    self._run.note(SignSeen(node=node, signal=signal, place=place, value=value, at=at))
+            self._known = now
+
+
+def _signs(run: Run, pods: Sequence[Any]) -> dict[tuple[str, str], str]:
+    signals = run.plan.expect.signals_awaited()
+    return {(one.check, place): value for one in signals for place, value in one.signs_of_pods(pods).items()}
+
+
+def watch_signals(run: Run, node: str) -> None:
+    """Begin to watch what shows a target's expected signals, as far as the run does not follow it anyway."""
+    watches = {signal.watch for signal in run.plan.expect.signals_awaited()}
+    if "devices" in watches:
+        watch_devices(run, node)
+    if "pods" in watches:
+        signs = PodSigns(run, node)
+        run.nodes.add_listener(signs)
+        signs.on_pods(node, run.nodes.pods_on(node))
 
 
 def signals_before_fault(run: Run, seen: NodeSnapshot) -> list[str]:
     """Return the signals that the plan expects of the fault and that the node shows before it."""
-    expect = run.plan.expect
-    found = [
-        f"condition {one.type} is already {one.status}"
-        for one in expect.conditions
-        if seen.conditions.get(one.type) == one.status
-    ]
-    return found + [
-        f"label {one.key} is already {seen.labels[one.key]}"
-        for one in expect.labels
-        if one.key in seen.labels and one.value in (None, seen.labels[one.key])
-    ]
+    pods = run.nodes.pods_on(seen.node)
+    found = (one.already(seen, one.signs_of_pods(pods)) for one in run.plan.expect.signals_awaited())
+    return list(filter(None, found))
 
 
-def await_cordon(run: Run, result: StepResult, fault: InjectedFault) -> bool:
-    """Wait for the expected cordon; return True where it came or none is expected. A late one breaks the step."""
-    expected = run.plan.expect.cordoned
-    if expected is None:
-        return True
-    cordons = partial(cordon.sightings, node=fault.node)
-    return await_within(run, result, f"the cordon of {fault.node}", expected.within, fault, cordons)
+def await_signals(run: Run, result: StepResult, fault: InjectedFault, signals: Iterable[Signal]) -> bool:
+    """Wait for each signal within its bound; one that is late or missing breaks the step. Returns True if all came."""
+    all_came = True
+    for signal in signals:
+        what = signal.awaited(fault.node)
+        if why := signal.why_unwatched(run.history(), fault.node):
+            result.mark_unknown(f"{what}: {why}")
+        elif not await_within(run, result, what, signal.within, fault, partial(signal.sightings, node=fault.node)):
+            all_came = False
+    return all_came
 
 
-def await_signals(run: Run, result: StepResult, fault: InjectedFault) -> None:
-    """Wait for each expected condition, label, Event and fall of the GPU count, within its bound."""
-    node = fault.node
-    unwatched = {one.signal: one.why for one in run.history().of(SignalUnwatched) if one.node == node}
-    for what, bound, sightings, signal in _awaited(run):
-        if signal in unwatched:
-            result.mark_unknown(f"{what} of {node}: {unwatched[signal]}")
-        else:
-            await_within(run, result, f"{what} of {node}", bound, fault, partial(sightings, node=node))
+def await_ends(run: Run, result: StepResult, node: str) -> None:
+    """Wait until each signal that came and has to go is gone; one that stays breaks the step."""
+    for signal in run.plan.expect.signals_awaited():
+        if not (signal.ends_within and signal.sightings(run.history(), node)):
+            continue
+        what = signal.awaited_end(node)
+        if not run.wait(what, signal.ends_within, partial(_is_over, run, signal, node)):
+            result.mark_broken(f"waited {format_duration(signal.ends_within)} in vain for {what}")
 
 
-def signal_bounds(run: Run) -> list[timedelta]:
-    """Return how long `await_signals` may wait for each signal."""
-    return [bound for _, bound, _, _ in _awaited(run)]
-
-
-def _awaited(run: Run) -> Iterator[tuple[str, timedelta, Sightings, str]]:
-    """Yield for each expected signal its name, its bound, its finder in a history, and the watch that shows it."""
-    expect = run.plan.expect
-    for condition in expect.conditions:
-        what = f"condition {condition.type}={condition.status}"
-        yield what, condition.within, partial(conditions.sightings, condition), "nodes"
-    for label in expect.labels:
-        yield f"label {label.key}", label.within, partial(labels.sightings, label), "nodes"
-    for event in expect.events:
-        yield f"Event {event.reason}", event.within, partial(kube_events.sightings, event), "events"
-    if expect.allocatable_falls:
-        yield "a lower GPU count", expect.allocatable_falls.within, allocatable.fallen, "nodes"
-
-
-def await_cleared(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Wait after the remediation until conditions that came are gone, and the GPU count is back."""
-    expect, history, node = run.plan.expect, run.history(), target.node
-    for one in expect.conditions:
-        if one.clears_within and conditions.sightings(one, history, node):
-            what = f"condition {one.type} of {node} to clear"
-            _await_end(run, result, what, one.clears_within, node, partial(_is_clear, one))
-    falls = expect.allocatable_falls
-    if falls and falls.returns_within and allocatable.fallen(history, node):
-        had = target.before.allocatable_gpus
-        what = f"the GPUs of {node} to be offered again"
-        _await_end(run, result, what, falls.returns_within, node, lambda now: now.allocatable_gpus == had)
-
-
-def _await_end(
-    run: Run, result: StepResult, what: str, timeout: timedelta, node: str, is_over: Callable[[NodeSnapshot], bool]
-) -> None:
-    def ended() -> bool | None:
-        now = run.nodes.now(node)
-        return (now is not None and is_over(now)) or None
-
-    if not run.wait(what, timeout, ended):
-        result.mark_broken(f"waited {format_duration(timeout)} in vain for {what}")
-
-
-def _is_clear(expected: ExpectedCondition, now: NodeSnapshot) -> bool:
-    return now.conditions.get(expected.type) != expected.status
+def _is_over(run: Run, signal: Signal, node: str) -> bool | None:
+    return signal.is_over(run.history(), node) or None

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gameday.errors import DocumentError, DocumentProblem
+from gameday.plan.fault import FaultParameters
 from gameday.plan.load import LoadedPlan, load_plan
-from gameday.plan.models import FaultParameters
 from gameday.shipped import shipped
 
 _SUGGESTED = 6

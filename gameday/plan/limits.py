@@ -1,4 +1,4 @@
-"""The most that a game-day may cost: the limits that a plan and a cluster profile share, and the plan's own."""
+"""The most that a game-day may cost: the limits that a plan and a cluster profile share, and who approves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gameday.documents.fields import TIME_OF_DAY, DocumentModel, Duration
+from gameday.documents.fields import TIME_OF_DAY, Bound, DocumentModel, Duration
 
 
 class Weekday(StrEnum):
@@ -91,3 +91,13 @@ class Guardrails(Limits):
     """Longest duration of the whole run; one that takes longer is aborted and undone."""
     allow_dangerous: tuple[str, ...] = ()
     """Types of dangerous faults that this plan may use; the cluster profile has to allow them as well."""
+
+
+class Approval(DocumentModel):
+    """A person's approval, after the baseline and before anything is broken."""
+
+    required: bool = False
+    """If true, a person must approve the run: in the Prefect UI, or with `gameday run --approved-by`."""
+    within: Bound = timedelta(minutes=15)
+    """Longest time from the question to the answer. No answer is a refusal; the wait counts towards
+    `guardrails.max_duration`."""

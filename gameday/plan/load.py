@@ -15,7 +15,8 @@ from gameday.documents.read import decode, read
 from gameday.documents.source import Path, Source, parse
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.plan.arms import Arm, source_of_arm
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 from gameday.plan.scales import AS_WRITTEN, source_of_scale
 from gameday.text import shown
 from gameday.values.alert_families import AlertSource

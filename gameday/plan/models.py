@@ -1,4 +1,4 @@
-"""The plan's models: the plan as a whole, its fault, its recovery and its approval.
+"""The plan's models: the plan as a whole and its recovery.
 
 A fault's parameters are a model of their own, defined beside the fault. A plan
 is validated against the parameter models that the caller knows (see
@@ -13,24 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    SerializeAsAny,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, conflict, format_duration
+from gameday.documents.fields import PLAN_NAME, DocumentModel, Duration, conflict, format_duration
 from gameday.plan.arms import Arms
-from gameday.plan.canary import Measure
-from gameday.plan.expectations import Expectations
-from gameday.plan.limits import Guardrails
+from gameday.plan.expectations import AnyExpectations
+from gameday.plan.fault import AnyFault
+from gameday.plan.limits import Approval, Guardrails
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa
 from gameday.plan.rehearsal import RehearsalSettings
@@ -38,95 +30,8 @@ from gameday.plan.repair_chain import RepairChain, key_of
 from gameday.plan.scales import Scales
 from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline, Targets
+from gameday.values.measures import Measure
 from gameday.values.nodes import NodeRole
-from gameday.values.wanted_pods import WantedPods
-
-
-class FaultParameters(DocumentModel):
-    """Base of every fault's parameters; `type` names the fault.
-
-    A subclass narrows `type` to one Literal and adds its own bounded fields.
-    """
-
-    dangerous: ClassVar[str] = ""
-    """The reason why the fault may cost more than the plan says; empty: the fault is not dangerous.
-
-    A dangerous fault needs the plan's and the cluster's allowance.
-    """
-
-    needs_canary: ClassVar[bool] = False
-    """True for a fault that only our own job notices, so that a plan needs `expect.canary` or an all-reduce by NCCL."""
-
-    needs_api_canary: ClassVar[bool] = False
-    """True for a fault whose harm only an ordinary API client sees, so that a plan needs `expect.api_canary`."""
-
-    needs_lab: ClassVar[bool] = False
-    """True for a fault that stops programs of the control plane, which only a lab lets itself be asked for."""
-
-    goes_in_within: ClassVar[timedelta] = timedelta()
-    """Longest time that injecting takes once the agent has started, for a fault that has much to prepare."""
-
-    runs_on: ClassVar[NodeRole] = NodeRole.GPU
-    """The nodes that the injector may run on."""
-
-    is_read_back: ClassVar[bool] = False
-    """True for the fault of a stored plan, of which only the type is known: what it suits is not asked again."""
-
-    type: str
-    hold: Duration = timedelta(seconds=60)
-    """Time after which the agent takes the fault out by itself, if nothing else has."""
-
-    @property
-    def longest_injection(self) -> timedelta:
-        """The longest time that injecting takes once the agent has started; a fault made of others needs theirs."""
-        return self.goes_in_within
-
-    @property
-    def api_server_away_for(self) -> timedelta:
-        """The longest time for which the fault lets the API server take no writes: the run's lease outlasts it."""
-        return timedelta()
-
-    def dangers(self) -> dict[str, str]:
-        """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
-        return {self.type: self.dangerous} if self.dangerous else {}
-
-    def wanted_pods(self) -> WantedPods | None:
-        """Return the pods of which the target must run exactly one; None: the fault needs none."""
-        return None
-
-    def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
-        """Return why a cluster cannot bear these parameters, even where it allows the fault; empty: it can.
-
-        Args:
-            namespace: The game-day's own, with its ledger and its Leases.
-            is_lab: The cluster is a rehearsal's lab.
-        """
-        if self.needs_lab and not is_lab:
-            return f"{self.type} stops a program of the control plane, and this cluster is no lab"
-        return ""
-
-
-def _resolve_fault(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> FaultParameters:
-    """Validate a fault against the model of its `type`, among those in the context's `faults`."""
-    if isinstance(value, FaultParameters):
-        return value
-    models: dict[str, type[FaultParameters]] = (info.context or {}).get("faults", {})
-    if not isinstance(value, dict):
-        resolved: FaultParameters = handler(value)  # raises: not a mapping
-        return resolved
-    name = value.get("type")
-    if not isinstance(name, str) or name not in models:
-        raise PydanticCustomError(
-            "fault_type",
-            "unknown fault type; known: {known}" if "type" in value else "a fault needs its type; known: {known}",
-            {"known": ", ".join(sorted(models)) or "none", "at": ("type",)},
-        )
-    return models[name].model_validate(value, context=info.context)
-
-
-AnyFault = Annotated[SerializeAsAny[FaultParameters], WrapValidator(_resolve_fault)]
-"""A fault of any type that the validation's context knows."""
-
 
 NO_REMEDIATION = "none"
 
@@ -225,16 +130,6 @@ class Recovery(DocumentModel):
         return self
 
 
-class Approval(DocumentModel):
-    """A person's approval, after the baseline and before anything is broken."""
-
-    required: bool = False
-    """If true, a person must approve the run: in the Prefect UI, or with `gameday run --approved-by`."""
-    within: Bound = timedelta(minutes=15)
-    """Longest time from the question to the answer. No answer is a refusal; the wait counts towards
-    `guardrails.max_duration`."""
-
-
 class Plan(DocumentModel):
     """A game-day: the hypothesis, the fault, the targets, the expectations, the repair and the limits."""
 
@@ -255,7 +150,7 @@ class Plan(DocumentModel):
     targets: Targets = Targets()
     settings: Settings = Settings()
     baseline: Baseline = Baseline()
-    expect: Expectations
+    expect: AnyExpectations
     recover: Recovery = Recovery()
     qa: Qa = Qa()
     guardrails: Guardrails = Guardrails()
@@ -279,7 +174,7 @@ class Plan(DocumentModel):
     @property
     def longest_bound(self) -> timedelta:
         """The longest time from the fault going in to the last moment at which an expectation may come true."""
-        return max((bound for _, bound in self.expect.bounds()), default=timedelta())
+        return max((bound for _, bound in self.expect.all_bounds()), default=timedelta())
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> Plan:
@@ -352,7 +247,7 @@ class Plan(DocumentModel):
 
     def _check_bounds(self) -> None:
         longest = self.guardrails.max_duration
-        bounds = [(("expect", *at), bound) for at, bound in self.expect.bounds()]
+        bounds = [(("expect", *at), bound) for at, bound in self.expect.all_bounds()]
         if self.approval.required:
             bounds.append((("approval", "within"), self.approval.within))
         for at, bound in bounds:
@@ -435,14 +330,14 @@ class Plan(DocumentModel):
                 "a plan need the same kind of node",
             )
         if self.fault.runs_on is NodeRole.GPU:
-            for key in () if self.fault.is_read_back else self.expect.about_api_servers():
+            for key in () if self.fault.is_read_back else self.expect.about(NodeRole.API_CLIENT):
                 raise conflict(
                     ("expect", key),
                     f"{self.fault.type} breaks a GPU node, and nothing would measure this: it needs a fault that runs "
                     f"on an {NodeRole.API_CLIENT}, such as list_storm",
                 )
             return
-        for key in self.expect.about_gpu_node():
+        for key in self.expect.about(NodeRole.GPU):
             raise conflict(
                 ("expect", key),
                 f"{self.fault.type} leaves its node whole: this expectation is about a GPU node that breaks",

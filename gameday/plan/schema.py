@@ -14,7 +14,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from gameday.documents.schema import DocumentSchema
-from gameday.plan.models import FaultParameters, Plan, Recovery
+from gameday.plan.expectations import Expectations, every_expectation
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan, Recovery
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 
@@ -29,10 +31,12 @@ def plan_schema(
         summaries: The faults in a line each, by the same names.
         remediations: The names of the remediations.
     """
-    models: list[type[BaseModel]] = [Plan, *(faults[name] for name in sorted(faults))]
+    expectations = every_expectation()
+    models: list[type[BaseModel]] = [Plan, expectations, *(faults[name] for name in sorted(faults))]
     refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=DocumentSchema)
     definitions: dict[str, Any] = schema["$defs"]
     plan = definitions.pop(Plan.__name__)
+    definitions[Expectations.__name__] = definitions.pop(expectations.__name__)
     alternatives = {name: refs[(faults[name], "validation")]["$ref"] for name in sorted(faults)}
     for name, ref in alternatives.items():
         _name_by_type(definitions[ref.rpartition("/")[2]], name, summaries.get(name, ""))

@@ -1,4 +1,4 @@
-"""A real incident, read from the cluster's own servers, and its page; nothing is injected or changed.
+"""A real incident, read from the cluster's own servers, and its page. Nothing is injected or changed.
 
-`collect` leaves a folder that `page` renders at any time and without a cluster.
+`collect` leaves a folder from which `page` can render at any time, without a cluster.
 """

@@ -1,4 +1,4 @@
-"""Alerts of a window that has passed, from the samples Prometheus keeps of ALERTS, and the silences in force then."""
+"""Alerts of a past window, from the samples that Prometheus keeps of ALERTS, and the silences of that time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gameday.history.events import AlertSeen
 from gameday.post_mortem.incident import Elsewhere, SilenceSeen
 
 _GAP_FACTOR = 3.0
-"""Samples further apart than this many times the usual interval are two episodes; one missed scrape is not."""
+"""Samples further apart than this many usual intervals are two episodes; one missed scrape is not."""
 _UNKNOWN_INTERVAL = timedelta(minutes=1)
 """Interval of a series with one sample: Prometheus' default evaluation interval."""
 _MOST_EXAMPLES = 5
@@ -48,17 +48,17 @@ class Episode:
         return self.end + _GAP_FACTOR * self.every
 
     def stood_at(self, start: datetime) -> bool:
-        """Return whether it was there when the window began: no earlier sample was read."""
+        """Return True if it was there when the window began: no earlier sample was read."""
         return self.start - start < self.every
 
 
 def node_alerts(
     prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
 ) -> list[AlertSeen]:
-    """Return the node's states in ALERTS, in order of time; raises AdapterError.
+    """Return the node's states in ALERTS, in order of time. Raises AdapterError.
 
-    An alert that was there when the window began is marked `at_baseline`.
-    `resolved` is dated by the first evaluation that no longer had it, as in a game-day.
+    An alert that was there when the window began is marked `at_baseline`. `resolved` has the time of the first
+    evaluation without the alert, as in a game-day.
     """
     found: dict[str, Series] = {}
     for label in dict.fromkeys((profile.alert_node_label, profile.prometheus_node_label)):
@@ -71,10 +71,10 @@ def node_alerts(
 def episodes(
     groups: Iterable[Sequence[Series]], end: datetime, spoke: Sequence[datetime] | None = None
 ) -> list[Episode]:
-    """Return the stretches of one thing that has one or several series, oldest first.
+    """Return the stretches of a thing that has one or several series, oldest first.
 
-    A stretch ends where all of the series pause, and has the first one's labels. The usual interval is the longest
-    among the series': two that are scraped by turns have none in common. `spoke`: the times at which their exporter
+    A stretch ends when all of the series pause, and has the first one's labels. The usual interval is the longest of
+    the series': two series that are scraped in turn have none in common. `spoke` are the times at which their exporter
     reported anything, in order; a series does not end while its exporter is silent.
     """
     found = []
@@ -93,7 +93,7 @@ def episodes(
 
 
 def between(times: Sequence[datetime], after: datetime, before: datetime) -> bool:
-    """Return whether any of the ordered times lies between the two."""
+    """Return True if any of the ordered times is between the two."""
     return bisect_right(times, after) < bisect_left(times, before)
 
 
@@ -102,7 +102,7 @@ def _interval(series: Series) -> timedelta:
 
 
 def _alert_events(found: Sequence[Episode], node: str, start: datetime) -> list[AlertSeen]:
-    """Episodes as states that began, and a resolution where no other state follows."""
+    """Turn episodes into states that began, and a resolution if no other state follows."""
     lives: dict[str, list[Episode]] = defaultdict(list)
     for episode in found:
         if episode.state in ("pending", "firing"):
@@ -136,11 +136,10 @@ def _without_state(episode: Episode) -> dict[str, str]:
 def with_notifications(
     events: Sequence[AlertSeen], held: Sequence[NotifiedAlert], silences: Sequence[Silence]
 ) -> list[AlertSeen]:
-    """Return the alerts with the silence in force as each fired, their receivers, and whether another mutes them.
+    """Return the alerts with the silence in force as each fired, its receivers, and any other alert that mutes it.
 
-    Receivers and inhibition are known of alerts that Alertmanager still holds; it forgets those that are resolved.
-
-    It calls them by more labels than ALERTS has: Prometheus adds its external_labels when it sends one.
+    Receivers and inhibition are known only for alerts that Alertmanager still holds; it forgets resolved ones. It has
+    more labels for them than ALERTS has: Prometheus adds its external_labels when it sends an alert.
     """
     notified = []
     for event in events:
@@ -162,9 +161,9 @@ def _mutes(silence: Silence, event: AlertSeen) -> bool:
 def silences_of(
     events: Sequence[AlertSeen], silences: Sequence[Silence], start: datetime, end: datetime
 ) -> tuple[SilenceSeen, ...]:
-    """Return the window's silences that match an alert that fired, at whatever time.
+    """Return the window's silences that match an alert that fired at any time.
 
-    Expired ones too, as long as Alertmanager keeps them.
+    Expired ones are included, as long as Alertmanager keeps them.
     """
     fired: dict[str, list[dict[str, str]]] = defaultdict(list)
     for event in events:
@@ -185,7 +184,7 @@ def silences_of(
 def alerts_elsewhere(
     prometheus: Prometheus, profile: ClusterProfile, node: str, start: datetime, end: datetime
 ) -> Elsewhere | None:
-    """Count the alert series that fired for other nodes (or none) in the window, by one query for any fleet."""
+    """Count the alert series that fired for other nodes (or none) in the window, with one query for any fleet."""
     label = profile.alert_node_label
     selector = f'ALERTS{{alertstate="firing",{label}!={json.dumps(node)}}}'
     window = f"{max(1, round((end - start).total_seconds()))}s"

@@ -1,8 +1,7 @@
-"""Fill an incident's folder from every server, each failing alone: half an account with marked gaps beats none.
+"""Fill an incident's folder from every server. Each may fail alone: half an account with marked gaps beats none.
 
-The folder is a run's folder without a plan: history.jsonl, frames/, and
-incident.json in the plan's place. The history's records are dated by their own
-sources and not by us, because all of it was over before we looked.
+The folder is a run's folder without a plan: history.jsonl, frames/, and incident.json in place of the plan. The
+records have the times of their own sources, because all of it was over before we looked.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class _Reading:
     frames: Frames = field(default_factory=Frames)
 
     def read(self, name: str, ask: Callable[[], T], found: Callable[[T], str]) -> T | None:
-        """Ask one source; `found` describes the answer, empty where the source has nothing of the window."""
+        """Ask one source; `found` describes the answer, and is empty if the source has nothing of the window."""
         try:
             answer = ask()
         except AdapterError as error:
@@ -98,13 +97,14 @@ class _Reading:
 def collect_incident(
     profile: ClusterProfile, node: str, start: datetime, end: datetime, reports: Path, command: str
 ) -> Path:
-    """Read everything, write the incident's folder and return it.
+    """Read everything, write the incident's folder and return it. Only reads are sent.
 
-    Before any server is asked it raises CollectedAlreadyError where the folder
-    holds the same window of the node. Before anything is written it raises
-    UnknownNodeError where nobody knows the node, NothingReadError where no server
-    could be read, and AdapterError where no client can be made at all; OSError
-    for a folder that cannot be written. Sends nothing but reads.
+    Raises:
+        CollectedAlreadyError: The folder has the same window of the node already; no server is asked.
+        UnknownNodeError: No server knows the node; nothing is written.
+        NothingReadError: No server could be read; nothing is written.
+        AdapterError: No client can be made; nothing is written.
+        OSError: The folder cannot be written.
     """
     name = f"incident-{start:%Y%m%d-%H%M%S}-{end:%H%M%S}-{re.sub('[^A-Za-z0-9.-]', '_', node)[:60]}"
     folder = reports / name
@@ -150,7 +150,7 @@ def collect_incident(
 
 
 def _knows_node(reading: _Reading) -> bool:
-    """Return whether a source knows the node, or one that may know it could not be read."""
+    """Return True if a source knows the node, or if one that may know it could not be read."""
     about_it = [source for source in reading.sources if source.name in (KERNEL_LOG, METRICS_SOURCE, NODE)]
     alerted = any(isinstance(event, AlertSeen) for event in reading.events)
     return alerted or any(source.state is not SourceState.EMPTY for source in about_it)
@@ -195,7 +195,7 @@ def _metrics(reading: _Reading) -> None:
 
 
 def _pods(series: list[Series], node: str) -> pd.DataFrame:
-    """Return the first sight of each pod on the node's GPUs, by the pod labels of dcgm-exporter's series."""
+    """Return when each pod was first seen on the node's GPUs, by the pod labels of dcgm-exporter's series."""
     first: dict[tuple[str, str], datetime] = {}
     gpus: dict[tuple[str, str], set[str]] = {}
     for one in series:
@@ -221,7 +221,7 @@ def _pods(series: list[Series], node: str) -> pd.DataFrame:
 def _alerts(reading: _Reading) -> None:
     prometheus, node, profile = reading.servers.prometheus, reading.node, reading.profile
     window = f"{max(1, round((reading.end - reading.start).total_seconds()))}s"
-    # No alert for the node proves something only where Prometheus has kept anything of the window.
+    # The absence of an alert for the node proves something only if Prometheus has kept anything of the window.
     kept = reading.read(
         ALERTS,
         lambda: prometheus.query(f"count(last_over_time(up[{window}]))", reading.end),
@@ -314,7 +314,7 @@ def _identity(reading: _Reading) -> ClusterIdentity | None:
 
 
 def _write(folder: Path, incident: Incident, reading: _Reading) -> None:
-    """incident.json comes last: a folder without it was not collected to the end."""
+    """Write the folder; incident.json comes last, so a folder without it was not collected completely."""
     folder.mkdir(parents=True, exist_ok=True)
     reading.frames.save(folder / "frames")
     lines = [RECORD.dump_json(record) for record in _records(incident, reading.events)]
@@ -323,9 +323,9 @@ def _write(folder: Path, incident: Incident, reading: _Reading) -> None:
 
 
 def _records(incident: Incident, events: list[Event]) -> list[Record]:
-    """Return the events as records in order of their own times.
+    """Return the events as records in the order of their own times.
 
-    `monotonic` counts seconds since the window began, as no clock of ours ran then.
+    `monotonic` counts seconds since the window began, because no clock of ours ran then.
     """
     chosen = TargetsChosen(targets=(Target(node=incident.node),), candidates=1, rule="named by hand", seed=0)
     written = [
@@ -359,9 +359,9 @@ def _records(incident: Incident, events: list[Event]) -> list[Record]:
 
 
 def _first_alert(events: list[Event], line: datetime | None) -> list[AlertSeen]:
-    """Return the states of the alert that fired first after the line, or was pending where none fired.
+    """Return the states of the alert that fired first after the line, or was pending if none fired.
 
-    Other alerts may be about other lines: their times are no hop of this chain.
+    Other alerts may be about other lines, so their times are not hops of this chain.
     """
     came = [one for one in events if isinstance(one, AlertSeen) and not one.at_baseline and one.state != "resolved"]
     since = sorted((one for one in came if line and one.at > line - _STAMP), key=lambda one: one.at)
@@ -370,9 +370,9 @@ def _first_alert(events: list[Event], line: datetime | None) -> list[AlertSeen]:
 
 
 def _since(written: list[HopSeen], hops: list[HopSeen]) -> list[HopSeen]:
-    """The chain of the first fatal line: what came before it was not set off by it.
+    """Return the chain of the first fatal line; what came before it was not caused by it.
 
-    Kubernetes stamps to the second; a hop of the line's own second came no earlier than the line.
+    Kubernetes stamps to the second; a hop in the line's own second counts as no earlier than the line.
     """
     if not written:
         return []

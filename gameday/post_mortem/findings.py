@@ -1,6 +1,6 @@
 """An incident's findings on the chain: log line, alert, notification, quarantine, return.
 
-A finding has three values, because a thing that nobody recorded may have happened.
+A finding has three values, because something that nobody recorded may still have happened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NODE = "the node (Kubernetes)"
 
 
 class IncidentFinding(BaseModel):
-    """`seconds` after the first sign; None where there is nothing to time."""
+    """A finding; `seconds` after the first sign, None if there is nothing to time."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,7 +37,7 @@ class IncidentFinding(BaseModel):
 
 
 class Sign(NamedTuple):
-    """`line` False: it is an alert, and how long the fault had been there by then is not known."""
+    """The first sign; if `line` is false it is an alert, and the age of the fault by then is unknown."""
 
     at: datetime
     what: str
@@ -45,7 +45,7 @@ class Sign(NamedTuple):
 
 
 def first_sign(history: History) -> Sign | None:
-    """Return the sign that the figures count from; None where there is no sign at all.
+    """Return the sign that the figures count from, or None if there is no sign at all.
 
     It is the first line that calls for quarantine, else the first GPU line, else the first alert that came within the
     window.
@@ -68,7 +68,7 @@ def findings(incident: Incident, history: History) -> tuple[IncidentFinding, ...
 
 
 def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
-    """Return whether the cluster noticed: PARTLY only where one signal is proved to have come and another not."""
+    """Return how far the cluster noticed: PARTLY only if one signal is proved to have come, and another not."""
     asked = {finding.status for finding in found if finding.id in ("alert", "taint")}
     if asked == {Status.HELD}:
         return Noticed.YES
@@ -78,7 +78,7 @@ def noticed(found: tuple[IncidentFinding, ...]) -> Noticed:
 
 
 def _since(sign: Sign | None, at: datetime) -> tuple[float | None, str]:
-    """Return the seconds from the first sign, and the words for them.
+    """Return the seconds from the first sign, and a text about them.
 
     An alert as first sign dates no fault, and Kubernetes stamps to the second; an earlier moment has no duration.
     """
@@ -91,7 +91,7 @@ def _since(sign: Sign | None, at: datetime) -> tuple[float | None, str]:
 
 
 def _read(incident: Incident, name: str) -> bool:
-    """Return whether the source was read and has data of the window: only then absence proves anything."""
+    """Return True if the source was read and has data of the window; only then does absence prove anything."""
     return any(source.name.startswith(name) and source.state is SourceState.READ for source in incident.sources)
 
 
@@ -145,7 +145,7 @@ def _alert(incident: Incident, history: History) -> IncidentFinding:
 
 
 def _reached(incident: Incident, history: History) -> IncidentFinding | None:
-    """Judge whether the alert went to somebody; None where none fired."""
+    """Judge whether the alert reached somebody; None if none fired."""
     fired = [alert for alert in history.of(AlertSeen) if alert.state == "firing"]
     if not fired:
         return None
@@ -165,7 +165,7 @@ def _reached(incident: Incident, history: History) -> IncidentFinding | None:
 
 
 def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
-    """Yield a sentence per silence or inhibition; a silence set after the alert had fired muted nothing."""
+    """Yield a sentence per silence or inhibition; a silence that was set after the alert fired muted nothing."""
     for silence in incident.silences:
         times = [alert.at for alert in fired if alert.alert == silence.alert]
         by = f"by {silence.created_by}: {silence.comment or 'no comment'}"
@@ -178,14 +178,14 @@ def _muted(incident: Incident, fired: Sequence[AlertSeen]) -> Iterator[str]:
 
 
 def _taint(incident: Incident, history: History) -> IncidentFinding | None:
-    """Judge whether the node was quarantined; None where no line calls for it."""
+    """Judge whether the node was quarantined; None if no line calls for it."""
     keys, question = incident.quarantine_keys, "Was the node quarantined?"
     sign = first_sign(history)
     there = [taint for taint in history.of(TaintSeen) if taint.present and taint.taint.key in keys]
     came = [taint for taint in there if not taint.at_baseline]
     if came:
         seconds, when = _since(sign, came[0].at)
-        # A stamp of managedFields is cut to the second; a sample's time and a detector's decision are not.
+        # A stamp in managedFields is cut to the second; a sample's time and a detector's decision are not.
         exact = "" if came[0].at.microsecond or when == _AT_ONCE else f", to {seconds_text(_STAMP_S)}"
         answer = f"{came[0].taint} by {came[0].manager or 'somebody'}, {when}{exact}"
         return IncidentFinding(id="taint", question=question, status=Status.HELD, answer=answer, seconds=seconds)

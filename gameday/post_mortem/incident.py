@@ -1,7 +1,7 @@
 """An incident's own facts: its node and window, and how reading each server went.
 
-A silent server and one that saw nothing look alike in the data, and mean the
-opposite. Every source therefore records how its reading went.
+A silent server and one that saw nothing look alike in the data and mean the opposite. So every source records how
+reading it went.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INCIDENT_FILE = "incident.json"
 class SourceState(StrEnum):
     READ = "read"
     EMPTY = "empty"
-    """The source answered and has nothing of this window: expired, or never recorded. Proves nothing."""
+    """The source answered but has nothing of this window: expired, or never recorded. Proves nothing."""
     FAILED = "failed"
 
 
@@ -45,7 +45,7 @@ class Elsewhere(BaseModel):
 
 
 class SilenceSeen(BaseModel):
-    """A silence of the window that matches an alert that fired for the node, perhaps at another time."""
+    """A silence of the window that matches an alert that fired for the node, even if at another time."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +57,7 @@ class SilenceSeen(BaseModel):
 
 
 class Incident(BaseModel):
-    """incident.json. Times are UTC; `sources` are in the order they were read."""
+    """The content of incident.json. Times are UTC; `sources` are in the order of reading."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,8 +68,8 @@ class Incident(BaseModel):
     collected_at: AwareDatetime
     operator: str
     cluster: str = Field(description="profile's name and server, without credentials")
-    cluster_uid: str | None = Field(description="of the kube-system namespace; None where it could not be read")
-    cluster_id: str = Field(default="", description="alike for runs of this cluster; empty where it could not be read")
+    cluster_uid: str | None = Field(description="of the kube-system namespace; None if it could not be read")
+    cluster_id: str = Field(default="", description="the same for runs of this cluster; empty if it could not be read")
     virtual: bool = Field(default=False, description="no machine is behind the node")
     server_version: str | None
     gameday_version: str
@@ -84,12 +84,12 @@ class Incident(BaseModel):
 
 
 def read_incident(folder: Path) -> Incident:
-    """Read the folder's incident; raises OSError, and ValueError for a damaged file."""
+    """Read the folder's incident. Raises OSError, and ValueError for a damaged file."""
     return Incident.model_validate_json(read_plain(folder / INCIDENT_FILE))
 
 
 def command_line(node: str, start: datetime, end: datetime, profile: str | None) -> str:
-    """The shell line that collects this window, by instants: `2h ago` is another one tomorrow."""
+    """Return the shell line that collects this window, with instants, because `2h ago` means another one tomorrow."""
     words = ["gameday", "post-mortem", "--node", node, "--from", f"{start:%Y-%m-%dT%H:%M:%SZ}"]
     words += ["--to", f"{end:%Y-%m-%dT%H:%M:%SZ}", *(["--profile", profile] if profile else [])]
     return shlex.join(words)

@@ -1,4 +1,4 @@
-"""The node's kernel log of the window: the lines that speak of a GPU, and who else wrote such lines."""
+"""The node's kernel log in the window: the lines about a GPU, and who else wrote such lines."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gameday.xid.decide import decide
 from gameday.xid.lines import KernelEvent, LogReader, recognise
 
 _MOST_READ = 200_000
-"""The most lines that are read of one node's window; the report notes where a log had more."""
+"""The most lines that are read of one node's window; the report says whether a log had more."""
 _MOST_KEPT = 1000
-"""Lines kept as they are, the newest; the recognised ones are kept beside them, up to as many again."""
+"""Lines that are kept verbatim, the newest; recognised lines are kept as well, up to as many again."""
 _MOST_ELSEWHERE = 5000
 _MOST_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class NodeLog:
-    """`frame` is the run's `logs` frame; `read` counts lines, `cut` says that there were more."""
+    """The lines; `frame` is the run's `logs` frame, `read` their number, `cut` says whether there were more."""
 
     gpu_lines: tuple[KernelLineSeen, ...]
     frame: pd.DataFrame
@@ -37,7 +37,7 @@ class NodeLog:
 
 
 def node_log(loki: Loki, node: str, start: datetime, end: datetime) -> NodeLog:
-    """Read the node's kernel log of the window from Loki; raises AdapterError."""
+    """Read the node's kernel log of the window from Loki. Raises AdapterError."""
     lines = loki.iterate_node_lines(node, containing="", start=start, end=end)
     newest: deque[LogLine] = deque(maxlen=_MOST_KEPT)
     spoken: list[KernelLineSeen] = []
@@ -70,7 +70,7 @@ def _seen(node: str, line: LogLine, event: KernelEvent) -> KernelLineSeen:
 
 
 def lines_elsewhere(loki: Loki, profile: ClusterProfile, node: str, start: datetime, end: datetime) -> Elsewhere | None:
-    """Count the Xid and SXid lines that other nodes wrote in the window; raises AdapterError."""
+    """Count the Xid and SXid lines that other nodes wrote in the window. Raises AdapterError."""
     query = f'{profile.loki_selector.strip()} |~ "Xid"'
     found = islice(loki.query_range(query, nanoseconds(start), nanoseconds(end)), _MOST_ELSEWHERE)
     nodes = _by_node(found, profile.loki_node_label)

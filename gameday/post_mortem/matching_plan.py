@@ -13,9 +13,10 @@ from gameday.xid.catalogue import sxids, xids
 
 
 class MatchingPlan(BaseModel):
-    """`plan` None: no plan comes near, and `why` says what one would have to break. `last` None: never run here.
+    """The nearest plan; None if no plan comes near, and then `why` says what one would have to break.
 
-    `elsewhere`: that run was of another cluster, whose result proves nothing for the incident's.
+    `last` is None if it was never run here. `elsewhere`: that run was on another cluster, so its result proves nothing
+    for the incident's.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -37,8 +38,8 @@ def find_matching_plan(
 ) -> MatchingPlan:
     """Find the plan by the first fatal line's code, else by NVIDIA's action for it, else by the alert.
 
-    Its last result is that on the incident's own cluster, and another's only where there is none. A plan with arms
-    compares what another plan would have caught, and is passed over.
+    Its last result is the one on the incident's own cluster, or another's if there is none. A plan with arms compares
+    what another plan would have caught, and is skipped.
     """
     plans = [plan for plan in plans if plan.arms is None]
     for plan, why in (*_by_code(line, plans), *_by_action(line, plans), *_by_alert(alerts, plans)):
@@ -69,7 +70,7 @@ def _by_code(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[P
 
 
 def _by_action(line: KernelLineSeen | None, plans: Sequence[Plan]) -> list[tuple[Plan, str]]:
-    """Return plans with another code of the same family and the same action: they exercise the same chain."""
+    """Return plans with another code of the same family and the same action, which exercise the same chain."""
     answer = _answer(line.family, line.code) if line and line.code is not None else None
     if line is None or answer is None:
         return []
@@ -97,7 +98,7 @@ def _by_alert(alerts: Sequence[AlertSeen], plans: Sequence[Plan]) -> list[tuple[
 
 
 def _first(plans: Sequence[Plan]) -> list[Plan]:
-    """Sort the plans: faults of the kernel log first, as the incident's line was, and of these the plainest."""
+    """Sort the plans: faults of the kernel log first, like the incident's line, and of these the plainest."""
 
     def order(plan: Plan) -> tuple[bool, int, str]:
         set_by_hand = [*plan.fault.model_dump(exclude_defaults=True), *plan.recover.model_dump(exclude_defaults=True)]
@@ -107,7 +108,7 @@ def _first(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _code(plan: Plan) -> tuple[str, int] | None:
-    """The code a plan's fault shows, whichever layer it enters by."""
+    """Return the code that a plan's fault shows, by whichever layer it enters."""
     fault = plan.fault.model_dump()
     for family in ("xid", "sxid"):
         if isinstance(fault.get(family), int):

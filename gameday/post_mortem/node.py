@@ -1,4 +1,4 @@
-"""Kubernetes' knowledge of the node: its present state, its Events, and its taints as metrics kept them."""
+"""The node by Kubernetes' account: its present state, its Events, and its taints as metrics kept them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LONGEST_MESSAGE = 600
 
 
 def node_now(node: client.V1Node, start: datetime, end: datetime) -> list[Event]:
-    """Return the node's present state, and what its own time stamps say of the window."""
+    """Return the node's present state, and what its own time stamps say about the window."""
     events: list[Event] = [NodeSeen(phase="after", snapshot=snapshot(node))]
     decided, written = decided_at(node), taints_written_at(node)
     if decided and start <= decided <= end:
         source = "the node-health controller's annotation"
         events.append(HopSeen(hop=Hop.DECIDED, node=node.metadata.name, at=decided, source=source))
     if written and decided and written <= decided < written + timedelta(seconds=1):
-        written = decided  # the decision set off the write, which Kubernetes stamps only to the second
+        written = decided  # the decision caused the write, which Kubernetes stamps only to the second
     if written and start <= written <= end:
         events += [
             TaintSeen(node=node.metadata.name, taint=taint, present=True, manager=taint_manager(node), at=written)
@@ -43,7 +43,7 @@ def node_now(node: client.V1Node, start: datetime, end: datetime) -> list[Event]
 
 
 def node_events(kubernetes: Kubernetes, node: str, start: datetime, end: datetime) -> list[KubernetesEventSeen]:
-    """Events about the node that were last seen within the window or later and first seen before its end."""
+    """Return Events about the node that were last seen within the window or later, and first seen before its end."""
     selector = f"involvedObject.kind=Node,involvedObject.name={node}"
     found: list[KubernetesEventSeen] = []
     token: str | None = None
@@ -60,7 +60,7 @@ def node_events(kubernetes: Kubernetes, node: str, start: datetime, end: datetim
 
 
 def _event(node: str, event: Any) -> KubernetesEventSeen | None:
-    """Return the event, dated by its first occurrence; None for one without any time."""
+    """Return the event, dated by its first occurrence; None if it has no time."""
     at = event.first_timestamp or event.event_time or event.last_timestamp or event.metadata.creation_timestamp
     if at is None:
         return None
@@ -77,12 +77,11 @@ def _event(node: str, event: Any) -> KubernetesEventSeen | None:
 
 
 def taint_history(prometheus: Prometheus, node: str, start: datetime, end: datetime) -> list[TaintSeen]:
-    """Return the taints that came and went, by kube-state-metrics; empty where it is not scraped.
+    """Return the taints that came and went, by kube-state-metrics; empty if it is not scraped.
 
-    One that was there when the window began, or when kube-state-metrics first
-    spoke in it, is marked `at_baseline`. A restart of kube-state-metrics begins new
-    series, which are the same taints; while it says nothing of the node at all, no
-    taint comes or goes.
+    A taint that was there when the window began, or when kube-state-metrics first reported in it, is marked
+    `at_baseline`. A restart of kube-state-metrics begins new series for the same taints. While it says nothing of the
+    node at all, no taint comes or goes.
     """
     named = f"{{node={json.dumps(node)}}}"
     spoke = sorted(
@@ -112,7 +111,7 @@ def _taint(labels: Mapping[str, str]) -> Taint:
 
 
 def merged_taints(kept: Sequence[TaintSeen], now: Sequence[Event]) -> list[Event]:
-    """Merge both accounts of the taints: metrics know every coming, managedFields date the last to the second."""
+    """Merge both accounts of the taints: metrics know each that came, managedFields date the last to the second."""
     events: list[Event] = list(kept)
     for event in now:
         if not isinstance(event, TaintSeen):

@@ -1,7 +1,7 @@
-"""An incident's folder -> post-mortem.html, .md, .json: the run report's parts that need no plan, and people's words.
+"""Turn an incident's folder into post-mortem.html, .md and .json: the run report's parts that need no plan, and notes.
 
-Pure: plans and earlier runs are given, so that the page can be made again a year
-later, after the game-day that it asks for.
+Pure: plans and earlier runs are given, so that the page can be made again a year later, after the game-day that it
+asks for.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from gameday.report.summary import Noticed, Summary
 from gameday.values.nodes import NodeSnapshot
 
 FORMAT = 1
-"""The format of post-mortem.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of post-mortem.json; raised when an existing field changes its meaning or goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IncidentRun(RunFolder):
-    """A run in which nobody injected anything: T is the first sign, and what is shaded runs from there to the end."""
+    """A run in which nobody injected anything: T is the first sign, and the shaded time goes from there to the end."""
 
     incident: Incident
 
@@ -49,7 +49,7 @@ class IncidentRun(RunFolder):
         return sign.at if sign else self.incident.start
 
     def fault_window(self, node: str | None = None) -> tuple[float, float] | None:
-        """Seconds since T+0, from the first sign to when the last alert of the node ended; None without a sign."""
+        """Return seconds since T+0, from the first sign to the end of the node's last alert; None without a sign."""
         if first_sign(self.history) is None:
             return None
         newest = {event.label_set: event for event in self.history.of(AlertSeen) if event.state != "pending"}
@@ -67,7 +67,7 @@ class StoryLine(BaseModel):
 
 
 class AlertRow(BaseModel):
-    """An alert of the node; times are UTC, None where the state was not seen within the window."""
+    """An alert of the node; times are UTC, None if the state was not seen within the window."""
 
     alert: str
     severity: str | None
@@ -123,8 +123,8 @@ def render_post_mortem(
 ) -> PostMortem:
     """Write the three files into the folder.
 
-    Raises FileNotFoundError without a folder, OSError and ValueError where
-    incident.json cannot be read, and OSError where nothing can be written.
+    Raises FileNotFoundError without a folder, OSError and ValueError if incident.json cannot be read, and OSError if
+    nothing can be written.
     """
     incident = read_incident(folder)
     run = _load(folder, incident)
@@ -240,7 +240,7 @@ def _alert(life: Sequence[AlertSeen]) -> AlertRow:
 
 
 def _lines(run: IncidentRun, notes: Notes) -> tuple[tuple[StoryLine, ...], int]:
-    """Merge machines' and people's accounts; cut a long one in the middle, and return the count cut."""
+    """Merge the accounts of machines and people; cut a long one in the middle, and return the number cut."""
     lines = []
     for record in run.history.records:
         event = record.event

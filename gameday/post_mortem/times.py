@@ -1,4 +1,4 @@
-"""The incident's window as people write it. A time that is guessed would move every figure of the report."""
+"""The incident's window as people write it. A guessed time would shift every figure of the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOW = "write 2026-03-03T09:00:00Z, 2026-03-03T10:00+01:00, `90m ago` or `now`"
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """ISO 8601 with its zone, `now`, or a duration as plans have it and `ago`; raises WindowError for all else."""
+    """Parse ISO 8601 with its zone, `now`, or a plan's duration and `ago`. Raises WindowError for anything else."""
     written = text.strip()
     if written == "now":
         return now
@@ -27,17 +27,17 @@ def parse_moment(text: str, now: datetime) -> datetime:
             assert isinstance(span, timedelta)
             return now - span
         except (ValueError, OverflowError):
-            raise WindowError(f"{shown(text)} is no time: {_HOW}") from None
+            raise WindowError(f"{shown(text)} is not a time: {_HOW}") from None
     try:
         moment = datetime.fromisoformat(written)
     except ValueError:
-        raise WindowError(f"{shown(text)} is no time: {_HOW}") from None
+        raise WindowError(f"{shown(text)} is not a time: {_HOW}") from None
     if moment.tzinfo is None:
         raise WindowError(f"{shown(text)} has no time zone: add Z for UTC, or an offset like +01:00")
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise WindowError(f"{shown(text)} is no time: {_HOW}") from None
+        raise WindowError(f"{shown(text)} is not a time: {_HOW}") from None
 
 
 def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetime]:
@@ -46,7 +46,7 @@ def parse_window(start: str, end: str, now: datetime) -> tuple[datetime, datetim
 
 
 def checked_window(first: datetime, last: datetime, now: datetime) -> tuple[datetime, datetime]:
-    """Return both ends in UTC, in order, begun by now, at most LONGEST_WINDOW apart; raises WindowError."""
+    """Return both ends in UTC, in order, begun by now, at most LONGEST_WINDOW apart. Raises WindowError."""
     first, last = first.astimezone(UTC), min(last.astimezone(UTC), now)
     if first > now:
         raise WindowError(f"the window begins in the future ({first:%Y-%m-%d %H:%M:%S}Z)")

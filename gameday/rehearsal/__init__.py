@@ -1,1 +1,1 @@
-"""The embedded cluster: virtual GPU nodes behind a Kubernetes API, with real observability in front."""
+"""The embedded cluster: virtual GPU nodes behind a Kubernetes API, with real observability."""

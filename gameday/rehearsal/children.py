@@ -1,4 +1,4 @@
-"""Start the rehearsal's processes, know when they serve, and end them by their own pid, also after a failure."""
+"""Start the rehearsal's processes, find out when they serve, and end them by their own pid, even after a failure."""
 
 from __future__ import annotations
 
@@ -23,32 +23,38 @@ _ENDS_WITHIN_S = 5.0
 _POLL_S = 0.05
 STALLED_AFTER_S = 60.0
 PRIVATE = 0o077
-"""The umask that leaves files to their owner alone."""
+"""The umask that makes files readable for their owner only."""
 _FIRST_TO_GO = b"1000"
 """The value that kubelet gives a BestEffort container (pkg/kubelet/qos): the kernel kills such processes first.
 
-Of several it takes the largest. A higher value needs no rights, and is passed on to a child's own children.
+Among several, the kernel takes the largest value. Raising it needs no rights, and a child passes it on to its own
+children.
 """
 _LEAST_CPU_SHARE = 0.01
 """A share of one core.
 
-A program that starts gets ten times as much on two cores at load 20; one that only waits, and asks every second whether
-it may go on, uses less.
+A starting program gets ten times as much on two cores at load 20; one that only waits, and checks every second
+whether it may go on, uses less.
 """
 
 
 class Progress:
-    """The progress of a starting process: a slow one goes on using the processor, one that hangs does not."""
+    """The progress of a starting process: a slow one keeps using the processor, one that hangs does not."""
 
     def __init__(self, pid: int, stalled_after_s: float) -> None:
-        """A process has stalled that had next to no processor time in the last `stalled_after_s`."""
+        """Watch a process.
+
+        Args:
+            pid: The process.
+            stalled_after_s: Seconds with next to no processor time after which it has stalled.
+        """
         self._pid = pid
         self._stalled_after_s = stalled_after_s
         self._since = time.monotonic()
         self._cpu_s = cpu_seconds(pid)
 
     def has_stalled(self) -> bool:
-        """Call every now and then."""
+        """Return True if the process has stalled; call this every now and then."""
         now = time.monotonic()
         if now - self._since < self._stalled_after_s:
             return False
@@ -58,7 +64,7 @@ class Progress:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used; 0 for one that is gone."""
+    """Return the processor time that a process has used, or 0 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -69,7 +75,8 @@ def cpu_seconds(pid: int) -> float:
 def _prepare(dies_by: signal.Signals, *, plays_game_days: bool) -> None:
     """Tie this process to its parent, keep its files private, and let the kernel's OOM killer choose it before others.
 
-    One that plays game-days is no better to kill than any program, and its reports are as readable as its user wants.
+    A process that plays game-days is spared that, because killing it is no better than killing any program. Its reports
+    are as readable as its user wants.
     """
     die_with_parent(dies_by)
     if plays_game_days:
@@ -99,10 +106,11 @@ class Child:
         dies_by: signal.Signals = signal.SIGTERM,
         plays_game_days: bool = False,
     ) -> None:
-        """`says_ready`: one of our own, which print one line when they serve; what others print goes to the log.
+        """Prepare a process. It is not started yet.
 
-        `dies_by` is what the kernel sends when we die. A child that `plays_game_days` undoes their faults and writes
-        their reports.
+        `says_ready` is for our own programs, which print one line when they serve; the output of others goes to the
+        log. `dies_by` is the signal that the kernel sends when we die. A child that `plays_game_days` undoes their
+        faults and writes their reports.
         """
         self._before_exec = partial(_prepare, dies_by, plays_game_days=plays_game_days)
         self._says_ready = says_ready
@@ -115,7 +123,7 @@ class Child:
         self._log_begins = 0
 
     def start(self) -> None:
-        """Start it; the kernel ends it when we die (so call this from the thread that lives longest: the main one)."""
+        """Start it. The kernel ends it when the calling thread dies, so call this from the longest-lived thread."""
         with open(self.log, "ab", opener=partial(os.open, mode=0o600)) as log:
             self._log_begins = log.tell()
             self.process = subprocess.Popen(
@@ -129,7 +137,7 @@ class Child:
             )
 
     def await_ready_line(self, stalled_after_s: float = STALLED_AFTER_S) -> dict[str, Any]:
-        """Wait for the JSON line that our own programs print when they serve, for as long as the process gets on.
+        """Wait for the JSON line that our own programs print when they serve, as long as the process makes progress.
 
         Raises:
             ChildError: It ended, hung for `stalled_after_s`, or printed something else.
@@ -159,9 +167,9 @@ class Child:
         stalled_after_s: float = STALLED_AFTER_S,
         auth: tuple[str, str] | None = None,
     ) -> None:
-        """Wait until a foreign program answers 200 there, for as long as the process gets on.
+        """Wait until a foreign program answers 200 at a URL, as long as the process makes progress.
 
-        `auth` is a user and his password.
+        `auth` is a user name and its password.
 
         Raises:
             ChildError: It ended, or hung for `stalled_after_s`.
@@ -178,12 +186,12 @@ class Child:
         stalled_after_s: float = STALLED_AFTER_S,
         every_s: float = _POLL_S,
     ) -> None:
-        """Wait for a condition, for as long as the process gets on.
+        """Wait for a condition, as long as the process makes progress.
 
         Args:
-            condition: May raise httpx.HTTPError where a server does not answer yet.
+            condition: May raise httpx.HTTPError while a server does not answer yet.
             otherwise: The words for a process that hung: "does not answer".
-            stalled_after_s: Seconds with next to no processor time after which it hangs.
+            stalled_after_s: Seconds with next to no processor time after which it counts as hung.
             every_s: Seconds between two looks.
 
         Raises:
@@ -204,7 +212,7 @@ class Child:
             time.sleep(every_s)
 
     def wrote(self, words: str) -> bool:
-        """Return whether this process wrote the words into its log, in whatever case."""
+        """Return True if this process wrote the words into its log, in upper or lower case."""
         try:
             with self.log.open("rb") as log:
                 log.seek(self._log_begins)
@@ -221,12 +229,12 @@ class Child:
             self.process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL, and no wait; the caller still owes an `end`."""
+        """Kill with SIGKILL and do not wait; the caller must still call `end`."""
         if self.alive and self.process is not None:
             self.process.kill()
 
     def end(self, timeout_s: float = _ENDS_WITHIN_S) -> None:
-        """SIGTERM, and SIGKILL after `timeout_s`; safe to call again."""
+        """End with SIGTERM, and with SIGKILL after `timeout_s`. Safe to call again."""
         if self.process is None:
             return
         self.ask_to_end()

@@ -1,8 +1,7 @@
 """The embedded cluster as one thing to start and end: API server, nodes, controllers, logs, Prometheus, Prefect.
 
-Everything in it but the metal is what a real cluster runs: the game-day meets
-it through a kubeconfig of its own least-privilege service account and a
-cluster profile, as it would any other.
+Everything except the hardware is what a real cluster runs. A game-day reaches it like any other cluster, by a
+cluster profile and a kubeconfig of its own least-privilege service account.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class RehearsalCluster:
     """A rehearsal's cluster for the length of a block; `profile` and `admin_kubeconfig` are in its folder."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        """Prepare the cluster; nothing is started yet. Raises StartError where no port is free."""
+        """Prepare the cluster; nothing is started yet. Raises StartError if no port is free."""
         lab = blueprint.lab.for_nodes(blueprint.size.all_nodes)
         self._blueprint = replace(blueprint, folder=blueprint.folder.resolve(), lab=lab)
         self.folder = self._blueprint.folder
@@ -91,15 +90,15 @@ class RehearsalCluster:
             child.end()
 
     def child(self, name: str) -> Child:
-        """Return one of the processes, to stop it or to look whether it lives."""
+        """Return one of the processes, to stop it or to see whether it is alive."""
         return self._children[name]
 
     def dead(self) -> list[str]:
-        """Return the names of processes that should live and do not."""
+        """Return the names of processes that should be alive and are not."""
         return [name for name, child in self._children.items() if not child.alive]
 
     def check(self) -> None:
-        """Raise MemoryShortError or ChildError where the cluster, which starts or runs, must not go on."""
+        """Raise MemoryShortError or ChildError if the cluster, starting or running, cannot go on."""
         if self._held is None:
             return
         check_memory()
@@ -115,9 +114,9 @@ class RehearsalCluster:
         return ChildError(f"{error}; the kernel kills like this where memory runs out: journalctl -k | grep oom")
 
     def kill(self, why: str) -> None:
-        """End every process by force but Prefect's server, and leave word for the game-days on this cluster.
+        """Kill every process except Prefect's server, and leave the reason for the game-days on this cluster.
 
-        A game-day that ends reports its state to Prefect.
+        Prefect's server stays because a game-day that ends reports its state to it.
         """
         (self.folder / ENDED).write_text(why, encoding="utf-8")
         for name, child in list(self._children.items()):
@@ -125,13 +124,13 @@ class RehearsalCluster:
                 child.kill()
 
     def restart(self, name: str) -> None:
-        """End one process and start it again with the same arguments, as a crash and its supervisor would."""
+        """End one process and start it again with the same arguments, as its supervisor would after a crash."""
         child = self._children[name]
         child.end()
         child.start()
 
     def start(self) -> None:
-        """Start every process and wait until it serves. Raises StartError; the caller then owes an `end`."""
+        """Start every process and wait until it serves. Raises StartError; the caller must then call `end`."""
         about_files = "the rehearsal's folder: "
         errors = start_errors(self.folder, "rehearsal", holder="another rehearsal", about_files=about_files)
         with errors, private_files():
@@ -159,7 +158,7 @@ class RehearsalCluster:
             self._held.empty()
 
     def _start(self) -> None:
-        """The slowest first, and whatever needs nothing of the others beside them."""
+        """Start the slowest first, and beside it all that needs nothing of the others."""
         blueprint, programs, size = self._blueprint, self._programs, self.size
         if blueprint.prefect:
             self._start_prefect()
@@ -170,7 +169,7 @@ class RehearsalCluster:
         self._start_observability()
         order = self._order_guest(blueprint.guest) if blueprint.guest else None
         nodes = self._spawn(programs.nodes(self.urls["loki"], order))
-        # The lab's own controllers run by now.
+        # The lab's own controllers are running by now.
         is_embedded = blueprint.control_plane is ControlPlane.EMBEDDED
         controllers = self._spawn(programs.controllers()) if is_embedded else None
         with seeding(self.admin_kubeconfig) as seeder:
@@ -203,7 +202,7 @@ class RehearsalCluster:
 
     @property
     def prefect_client(self) -> dict[str, str]:
-        """The environment of a client of the cluster's Prefect server."""
+        """Environment for a client of the cluster's Prefect server."""
         return client_environment(self.urls["prefect"], self.prefect_password)
 
     def _spawn(self, child: Child) -> Child:
@@ -222,7 +221,7 @@ class RehearsalCluster:
             self.urls[program.name] = program.ready_url.removesuffix("/-/ready")
 
     def _order_guest(self, guest: LoadedGuest) -> Path:
-        """Give the guest its account, and write the file by which the nodes start it."""
+        """Give the guest its account, and write the file with which the nodes start it."""
         with seeding(self.admin_kubeconfig) as seeder:
             seeder.rights()
             kubeconfig = seeder.guest_kubeconfig(self.folder / "guest.kubeconfig")
@@ -230,13 +229,13 @@ class RehearsalCluster:
         return write_guest_order(self.folder / "guests", guest, self.urls, kubeconfig)
 
     def _start_kube_state_metrics(self, seeder: Seeder) -> None:
-        """Start the real program where PATH has it, else the stand-in."""
+        """Start the real program if PATH has it, else the stand-in."""
         kubeconfig = seeder.kube_state_metrics_kubeconfig(self.folder / f"{KUBE_STATE_METRICS}.kubeconfig")
         self.urls[KUBE_STATE_METRICS] = f"http://127.0.0.1:{self._ports[KUBE_STATE_METRICS]}/metrics"
         self._spawn(self._programs.kube_state_metrics(self._kube_state_metrics, kubeconfig))
 
     def _start_fake_detector(self, seeder: Seeder, detector: DetectorProfile | None) -> Child | None:
-        """Start the fake detector; None also for one whose part the virtual nodes play, as the device plugin's."""
+        """Start the fake detector, or return None if the virtual nodes play its part, as for the device plugin's."""
         if detector is None:
             return None
         profile = write_detector_profile(self._blueprint.detector_profiles, detector)

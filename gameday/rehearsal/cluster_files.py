@@ -1,4 +1,4 @@
-"""The files that a rehearsal's cluster writes for others: for game-days, for its own detectors, for people."""
+"""The files that a rehearsal's cluster writes for others: for game-days, its own detectors, and people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kub
         path: The profile's file.
         blueprint: The cluster's choices.
         urls: The URL of each server of the cluster, by name.
-        kubeconfig: The account that the profile's users get.
+        kubeconfig: The account for the profile's users.
 
     Raises:
         OSError: The file cannot be written.
@@ -35,7 +35,7 @@ def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kub
     name = "lab" if blueprint.control_plane is ControlPlane.LAB else "rehearsal"
     profile: dict[str, Any] = {
         "name": name,
-        # Its UID and its port are new each time; its runs are to be compared all the same.
+        # UID and port are new each time, but runs should stay comparable.
         "identity": f"gameday-{name}",
         "rehearsal": str(blueprint.folder),
         "kubeconfig": str(kubeconfig),
@@ -64,7 +64,7 @@ def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kub
 
 
 def _detector_entries(blueprint: Blueprint, urls: Mapping[str, str]) -> dict[str, Any]:
-    """Return the profile's keys about a detector other than ours; none where ours watches."""
+    """Return the profile's keys about a detector other than ours; none if ours watches."""
     if blueprint.guest:
         shown = blueprint.guest.guest.model_dump(include={"name", "version", "says"})
         entries: dict[str, Any] = {"guest": {**shown, "url": urls["guests"]}}
@@ -77,9 +77,9 @@ def _detector_entries(blueprint: Blueprint, urls: Mapping[str, str]) -> dict[str
 
 
 def write_detector_profile(folder: Path, detector: DetectorProfile) -> Path:
-    """Make the folder, write the profile of the detector that a stand-in plays into it, and return the file.
+    """Make the folder, write into it the profile of the detector that a stand-in plays, and return the file.
 
-    Raises OSError where the folder exists or cannot be written.
+    Raises OSError if the folder exists or cannot be written.
     """
     folder.mkdir()
     path = folder / f"{detector.name}.yaml"
@@ -88,10 +88,10 @@ def write_detector_profile(folder: Path, detector: DetectorProfile) -> Path:
 
 
 def write_guest_order(outputs: Path, loaded: LoadedGuest, urls: Mapping[str, str], kubeconfig: Path) -> Path:
-    """Write the file by which the nodes start a guest, and return it.
+    """Write the file with which the nodes start a guest, and return it.
 
     Args:
-        outputs: A new folder, only for our own eyes, for the file and the guest's output.
+        outputs: A new folder, readable only for us, for this file and the guest's output.
         loaded: The guest.
         urls: The URLs of `loki` and `prometheus`, among others.
         kubeconfig: The guest's account.
@@ -119,7 +119,7 @@ def write_state(blueprint: Blueprint, urls: Mapping[str, str], kube_state_metric
     Args:
         blueprint: The cluster's choices.
         urls: The URL of each server of the cluster, by name.
-        kube_state_metrics: The program that takes the part of kube-state-metrics, where that is scraped.
+        kube_state_metrics: The program that plays kube-state-metrics, if that is scraped.
 
     Raises:
         OSError: The file cannot be written.

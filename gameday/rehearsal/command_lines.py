@@ -1,4 +1,4 @@
-"""The command line of each program of a rehearsal's cluster; nothing is started here."""
+"""The command lines of the programs of a rehearsal's cluster. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gameday.rehearsal.prefect_server import (
 from gameday.rehearsal.session_token import TOKEN_VARIABLE, new_token
 
 PORTS = (
-    "prefect",  # first: it alone may ask for a number
+    "prefect",  # first, because only it may ask for a number
     "nodes",
     "health",
     "repair",
@@ -45,28 +45,28 @@ PORTS = (
 )
 """The names of the ports on which the programs listen."""
 KUBE_STATE_METRICS = "kube-state-metrics"
-"""The real program's name, and the name of whichever process takes its part."""
+"""Name of the real program, and of its stand-in."""
 
 
 class CommandLines:
     """The command lines of one cluster's programs."""
 
     def __init__(self, blueprint: Blueprint, ports: Mapping[str, int]) -> None:
-        """Take the choices of the cluster, and the numbers of `PORTS` by name."""
+        """Take the cluster's choices, and the numbers of `PORTS` by name."""
         self._blueprint = blueprint
         self._ports = ports
         self._token = {TOKEN_VARIABLE: new_token()}
 
     def prefect(self, password: str) -> Child:
-        """Return Prefect's server, whose data are in the folder `prefect`, and which asks for the password."""
+        """Return Prefect's server, with its data in the folder `prefect` and this password."""
         folder, port = self._blueprint.folder, self._ports["prefect"]
         environment = server_environment(port, password, folder / "prefect")
         return Child("prefect", server_argv(port), folder / "prefect.log", environment, says_ready=False)
 
     def control_plane(self) -> Child:
-        """Return the process that says it is ready once an API server answers; both kinds leave the same kubeconfigs.
+        """Return the process that reports ready once an API server answers; both kinds leave the same kubeconfigs.
 
-        Raises ProgramMissingError where the lab's programs are not built.
+        Raises ProgramMissingError if the lab's programs are not built.
         """
         blueprint = self._blueprint
         if blueprint.control_plane is ControlPlane.LAB:
@@ -89,10 +89,10 @@ class CommandLines:
         )
 
     def observability(self) -> tuple[Program, ...]:
-        """Write the configurations of Prometheus and Alertmanager, and a password for the latter; return the two.
+        """Write configurations for Prometheus and Alertmanager, and a password for the latter; return both programs.
 
-        The lab's components have their ports and certificates by now. Raises ProgramMissingError, or OSError where
-        the folder cannot be written.
+        The lab's components have their ports and certificates by now. Raises ProgramMissingError, or OSError if the
+        folder cannot be written.
         """
         blueprint, ports = self._blueprint, self._ports
         folder, nodes = blueprint.folder, blueprint.size.nodes
@@ -132,7 +132,7 @@ class CommandLines:
 
         Args:
             loki_url: The log store.
-            guest: The file by which they start a guest; None: there is no guest.
+            guest: The file with which they start a guest; None if there is no guest.
         """
         blueprint, size = self._blueprint, self._blueprint.size
         return self._python(
@@ -200,7 +200,7 @@ class CommandLines:
         )
 
     def kube_state_metrics(self, program: str | None, kubeconfig: Path) -> Child:
-        """Return the real program under its account; without one (None), the stand-in."""
+        """Return the real program under its account, or the stand-in if `program` is None."""
         if program:
             argv = [program, "--resources=nodes", "--host=127.0.0.1", "--telemetry-host=127.0.0.1"]
             argv += [f"--telemetry-port={self._ports['kube-state-metrics-itself']}"]
@@ -215,7 +215,7 @@ class CommandLines:
 
         Args:
             profile: The file of the detector's profile.
-            kubeconfig: The account of the stand-in.
+            kubeconfig: The stand-in's account.
             loki_url: The log store that it reads.
         """
         return self._python(
@@ -233,11 +233,11 @@ class CommandLines:
         )
 
     def repair(self, profile: Path, prefect: Mapping[str, str]) -> Child:
-        """Make the home of our repairer and return it.
+        """Make the home of our repairer and return the repairer.
 
         Args:
             profile: A cluster profile with the repairer's account.
-            prefect: The environment of a client of the Prefect server that it reports its work to.
+            prefect: Environment of a client of the Prefect server that it reports to.
         """
         folder = self._blueprint.folder
         arguments = ("health", "repair", "--profile", str(profile), "--metrics-port", str(self._ports["repair"]))

@@ -1,10 +1,10 @@
-"""A cluster's folder and the process that holds it: the kernel's lock shows that one does, the lock file names it.
+"""A cluster's folder and the process that holds it: a kernel lock shows that one does, the lock file names it.
 
-A process number alone would not do: after a kill, another process may have the number.
+A process number alone would not do: after a kill, another process may get the same number.
 
-The library filelock was read (4.2) and left out. Its lock runs code of its own around every fork of the process, and
-the supervisor forks its children while other threads import; to look who holds a folder it has no way but flock(2)
-itself, which is all that this module needs of it.
+We read the library filelock (4.2) and left it out. Its lock runs code of its own around every fork of the process,
+but the supervisor forks children while other threads import. And to find out who holds a folder it offers only
+flock(2) itself, which is all that this module needs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEFTOVERS = (
     "guests",
     "kernel-logs",
 )
-"""Folders that an ended cluster left. Prefect's stays: its pages show the game-days of earlier clusters, too."""
+"""Folders that an ended cluster left. Prefect's folder stays: its pages also show the game-days of earlier clusters."""
 
 
 class HeldFolder:
@@ -58,7 +58,7 @@ class HeldFolder:
         self.empty()
         (folder / ".gitignore").write_text(
             "*\n", encoding="utf-8"
-        )  # kubeconfigs and passwords are no part of a project
+        )  # kubeconfigs and passwords do not belong to a project
 
     def empty(self) -> None:
         """Remove what an ended cluster left. Raises OSError."""
@@ -78,7 +78,7 @@ class HeldFolder:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Make files and folders in the block for our own user alone, with any umask; children do by themselves."""
+    """Make files and folders in the block for our own user only, with any umask; children do it by themselves."""
     before = os.umask(PRIVATE)
     try:
         yield

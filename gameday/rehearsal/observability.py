@@ -1,7 +1,6 @@
-"""The rehearsal's Prometheus and Alertmanager: the real programs, configured for a cluster that lives minutes.
+"""The rehearsal's Prometheus and Alertmanager: the real programs, configured for a cluster that lives for minutes.
 
-Everything here only writes configuration and says how to start a program;
-starting, watching and ending it is the supervisor's work.
+This module only writes configurations and command lines; the supervisor starts, watches and ends the programs.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from gameday.rehearsal.scrape_pace import LARGE, SMALL, WORKED_ON, WORKED_ON_TAR
 from gameday.shipped import shipped
 
 RULES = shipped("deploy") / "alerts" / "gpu-faults.rules.yaml"
-"""The rules of production for GPU nodes."""
+"""The production rules for GPU nodes."""
 _CONTROLLER_GROUP = "gpu-node-health"
-"""The group of the rules that read our controller's metrics; without it NodeHealthControllerAbsent fires for ever."""
+"""The group of the rules about our controller's metrics; without it NodeHealthControllerAbsent fires forever."""
 CONTROL_PLANE_RULES = RULES.with_name("control-plane.rules.yaml")
-"""The rules of production for control planes."""
+"""The production rules for control planes."""
 _BUDGET = "instance:apiserver_memory_budget:bytes"
 
-# One scrape of everything is 77 MB at 1,000 nodes of 8 GPUs; beyond this many nodes only what rules and reports
+# One scrape of everything is 77 MB at 1,000 nodes of 8 GPUs. Above this number of nodes only what rules and reports
 # read is scraped, as a team would trim dcgm-exporter's counters file.
 _ALL_SERIES_UP_TO = 100
-# With more nodes, Prometheus reads these series of all GPUs, and the others only of the nodes that game-days work on:
-# 40,000 GPUs with all series that rules read are 1.6 million, for which it took 9 GB.
+# Above this number, Prometheus reads these series of all GPUs, and the others only for the nodes of game-days: 40,000
+# GPUs with all series that rules read are 1.6 million, for which it took 9 GB.
 _FLEET_METRICS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_XID_ERRORS")
 _FLEET_EVERY_S = 30.0  # the usual interval of a ServiceMonitor, and dcgm-exporter's own pace
 _DISCOVERED_EVERY_S = 1.0
@@ -54,12 +53,12 @@ _COMPONENT_EVERY_S = 5.0
 
 
 ALERTMANAGER_USER = "gameday"
-"""The user whom an Alertmanager with a password knows."""
+"""User name for an Alertmanager with a password."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program's command line, and the URL that answers 200 once it serves."""
+    """A program's command line, and a URL that answers 200 once it serves."""
 
     name: str
     argv: tuple[str, ...]
@@ -69,10 +68,10 @@ class Program:
 
 @dataclass(frozen=True)
 class ScrapeJob:
-    """`address` is host:port of a server with `path`; `every_s` None means the default pace.
+    """A server to scrape: `address` is host:port with `path`; `every_s` None means the default pace.
 
-    `only` names the metrics to ask for; empty means all. `discovered` is the path where the server answers
-    Prometheus' discovery by HTTP, which then says at which pace; None: the server itself is the one target.
+    `only` names the metrics to ask for; empty means all. `discovered` is the path at which the server answers
+    Prometheus' discovery by HTTP, which then gives the pace; None: the server itself is the only target.
     """
 
     name: str
@@ -83,7 +82,7 @@ class ScrapeJob:
     discovered: str | None = None
 
     def configuration(self, default_s: float) -> dict[str, object]:
-        """Return its scrape_config; `default_s` is the default pace."""
+        """Return the scrape_config; `default_s` is the default pace."""
         every = _duration(self.every_s or default_s)
         return {
             "job_name": self.name,
@@ -105,31 +104,31 @@ class ScrapeJob:
 
 @dataclass(frozen=True)
 class Credentials:
-    """The authority that the scraped servers' certificates are of, and a client certificate that may read metrics."""
+    """The authority of the scraped servers' certificates, and a client certificate that may read metrics."""
 
     ca: Path
     certificate: Path
     key: Path
 
     def configuration(self) -> dict[str, object]:
-        """Return the part of a scrape_config that makes it HTTPS."""
+        """Return the part of a scrape_config for HTTPS."""
         files = {"ca_file": str(self.ca), "cert_file": str(self.certificate), "key_file": str(self.key)}
         return {"scheme": "https", "tls_config": files}
 
 
 @dataclass(frozen=True)
 class ComponentJob:
-    """A scrape job of control-plane components; their pages are long, and only the listed metrics are kept."""
+    """A scrape job for control-plane components. Their pages are long, so only the listed metrics are kept."""
 
     name: str
     servers: Mapping[str, str]
-    """host:port by the server's name, which becomes the label `instance`."""
+    """Addresses (host:port) by the server's name, which becomes the label `instance`."""
     metrics: tuple[Metric, ...]
     credentials: Credentials | None = None
-    """None: plain HTTP."""
+    """Credentials for HTTPS; None for plain HTTP."""
 
     def configuration(self, default_s: float) -> dict[str, object]:
-        """Return its scrape_config; it has a pace of its own."""
+        """Return the scrape_config, which has a pace of its own."""
         kept = "|".join(name for metric in self.metrics for name in metric.series)
         return {
             "job_name": self.name,
@@ -153,11 +152,11 @@ class Pace:
 
 
 def pace(nodes: int) -> Pace:
-    """Return a pace that two cores carry, for the scrapes see `scrape_every_s`.
+    """Return a pace that two cores can keep; for the scrapes see `scrape_every_s`.
 
-    The controller's metrics are few at any size, so they are read faster. Rules of GPUs see new samples once a scrape:
-    with 500 nodes, five evaluations of them a scrape take half a core. With more than 1,000 nodes, those that game-days
-    work on are read faster than all.
+    The controller has few metrics at any size, so they are read faster. Rules about GPUs get new samples once a scrape:
+    with 500 nodes, five evaluations a scrape take half a core. Above 1,000 nodes, those that game-days work on are read
+    faster than the rest.
     """
     if nodes > LARGE:
         return Pace(scrape_s=_FLEET_EVERY_S, health_s=1.0, evaluation_s=_EVALUATED_EVERY_S)
@@ -175,9 +174,9 @@ def scrape_jobs(
     repair_address: str | None = None,
     kube_state_metrics: str | None = None,
 ) -> tuple[ScrapeJob, ...]:
-    """Return the scrape jobs of the alert rules, each at its pace; large rehearsals skip node_exporter.
+    """Return the scrape jobs of the alert rules, each with its pace; large rehearsals leave out node_exporter.
 
-    All addresses are host:port; None: nobody is to be scraped there.
+    All addresses are host:port; None if there is nothing to scrape.
     """
     at = pace(nodes)
     interfaces = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
@@ -205,9 +204,9 @@ def component_jobs(servers: Mapping[str, str], credentials: Credentials) -> tupl
     """Return the scrape jobs of a control plane, under the names that kube-prometheus gives them.
 
     Args:
-        servers: host:port by the component's name, such as `kube-apiserver-2`; others than API servers, scheduler,
+        servers: host:port by the component's name, such as `kube-apiserver-2`; all except API servers, scheduler,
             controller-manager and etcd are left out.
-        credentials: The files for all but etcd, whose metrics are plain HTTP.
+        credentials: The files for all but etcd, which serves metrics by plain HTTP.
     """
     kinds: tuple[tuple[str, str, tuple[Metric, ...], Credentials | None], ...] = (
         (API_SERVER_JOB, "kube-apiserver", API_SERVER_METRICS, credentials),
@@ -231,10 +230,10 @@ def prometheus_program(
     alertmanager_password: Path | None = None,
     rule_files: Sequence[Path] = (RULES, CONTROL_PLANE_RULES),
 ) -> Program:
-    """Write Prometheus' configuration into `folder` and say how to start it; keeps its data there too.
+    """Write Prometheus' configuration into `folder`, where its data goes too, and return its program.
 
     `alertmanager_password` is the file with the password that Alertmanager asks for, if it does.
-    Raises ProgramMissingError where there is no Prometheus, OSError where `folder` cannot be written.
+    Raises ProgramMissingError if there is no Prometheus, and OSError if `folder` cannot be written.
     """
     at = pace(nodes)
     folder = folder.resolve()
@@ -262,10 +261,10 @@ def prometheus_program(
         f"--storage.tsdb.path={folder / 'prometheus-data'}",
         f"--storage.tsdb.retention.time={_RETENTION}",
         f"--web.listen-address=127.0.0.1:{port}",
-        # The alerts' runbook_url leads to /user/runbooks of this server, which would call itself by the machine's name.
+        # The alerts' runbook_url leads to /user/runbooks of this server; by default it would use the machine's name.
         f"--web.external-url=http://127.0.0.1:{port}",
         f"--web.user-assets={shipped('docs')}",
-        # Firing alerts are sent again this often, so that a restarted Alertmanager has them sooner than in a minute.
+        # Firing alerts are sent again this often, so that a restarted Alertmanager has them in less than a minute.
         "--rules.alert.resend-delay=10s",
         "--log.level=warn",
     )
@@ -273,11 +272,11 @@ def prometheus_program(
 
 
 def node_rules(folder: Path, *, has_controller: bool) -> Path:
-    """Return the rules for GPU nodes; where another detector is in our controller's place, without our controller's.
+    """Return the rules for GPU nodes, without our controller's if another detector is in its place.
 
     Args:
-        folder: A copy without them is written here.
-        has_controller: Whether our node-health controller is to run on the cluster.
+        folder: Gets a copy without them.
+        has_controller: True if our node-health controller is to run on the cluster.
 
     Raises:
         OSError: `folder` cannot be written.
@@ -292,13 +291,13 @@ def node_rules(folder: Path, *, has_controller: bool) -> Path:
 
 
 def control_plane_rules(folder: Path, budget_bytes: int | None) -> Path:
-    """Return the rules for control planes, with the API servers' memory budget written in where there is one.
+    """Return the rules for control planes, with the API servers' memory budget written in if there is one.
 
-    The rules take GOMEMLIMIT for the budget, and ask everybody else to write a figure of their own in its place.
+    As shipped, the rules take GOMEMLIMIT as the budget, and ask others to write their own figure in its place.
 
     Args:
-        folder: A copy with the budget is written here.
-        budget_bytes: Resident memory above which the lab kills an API server; None: it has no budget.
+        folder: Gets a copy with the budget.
+        budget_bytes: Resident memory above which the lab kills an API server; None: there is no budget.
 
     Raises:
         OSError: `folder` cannot be written.
@@ -317,11 +316,11 @@ def control_plane_rules(folder: Path, budget_bytes: int | None) -> Path:
 def alertmanager_program(
     folder: Path, *, port: int, webhook_url: str | None = None, password: str | None = None
 ) -> Program:
-    """Write Alertmanager's configuration into `folder` and say how to start it; keeps its data there too.
+    """Write Alertmanager's configuration into `folder`, where its data goes too, and return its program.
 
-    Alerts are passed on at once and one by one, to `webhook_url` or, without one, to nobody. With a password it answers
-    ALERTMANAGER_USER only, and the file holds no more than the password's hash.
-    Raises ProgramMissingError where there is no Alertmanager, OSError where `folder` cannot be written.
+    Alerts are sent at once and one by one, to `webhook_url` or, without one, to nobody. With a password, only
+    ALERTMANAGER_USER gets answers, and the file has just the password's hash.
+    Raises ProgramMissingError if there is no Alertmanager, and OSError if `folder` cannot be written.
     """
     folder = folder.resolve()  # the program may run in another working directory
     receiver: dict[str, object] = {"name": "gameday"}
@@ -354,7 +353,7 @@ def alertmanager_program(
 
 
 def _asks_for(password: str, folder: Path) -> Path:
-    # The least work factor, 2**4: the password is 256 random bits, and every request would wait for the hash.
+    # The lowest work factor, 2**4: the password has 256 random bits, and every request would wait for the hash.
     hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=4)).decode()
     config = folder / "alertmanager-web.yml"
     _write_yaml(config, {"basic_auth_users": {ALERTMANAGER_USER: hashed}})
@@ -362,16 +361,16 @@ def _asks_for(password: str, folder: Path) -> Path:
 
 
 def _read_metrics() -> tuple[str, ...]:
-    """The dcgm-exporter metrics that the shipped rules and the report's charts read, but for the health watches.
+    """Return the dcgm-exporter metrics that the shipped rules and the report's charts read, without the health watches.
 
-    Those are ten series of each GPU, and one rule reads them, a catch-all.
+    Those are ten series for each GPU, and a single rule reads them, a catch-all.
     """
     read = {*re.findall(r"DCGM_[A-Z0-9_]+", RULES.read_text(encoding="utf-8")), *RUN_METRICS}
     return tuple(sorted(read - {GPU_HEALTH}))
 
 
 def _duration(seconds: float) -> str:
-    """Prometheus' own notation knows no fractions."""
+    """Return a duration in Prometheus' notation, which has no fractions."""
     return f"{round(seconds * 1000)}ms"
 
 

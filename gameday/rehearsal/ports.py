@@ -1,4 +1,4 @@
-"""Loopback ports for programs that are started with a port's number, and what to do when one is taken all the same."""
+"""Loopback ports for programs that are started with a port number, and the remedy if one is taken all the same."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ log = logging.getLogger(__name__)
 PORT_TAKEN = "address already in use"
 """strerror(EADDRINUSE) in lower case: Go, asyncio and Python's socket module all quote it."""
 Bound = TypeVar("Bound")
-"""A thing that listens on a port, or holds it."""
+"""Something that listens on a port, or holds it."""
 PREFECT_PORT, REPORTS_PORT = 4270, 4271
-"""Ports of the pages that people bookmark: of Prefect and of reports. Our own choice, beside Prefect's 4200, and below
-those that Linux gives away (`net.ipv4.ip_local_port_range`)."""
+"""Ports of the pages that people bookmark: Prefect's and the reports'. Our own choice: near Prefect's 4200, and below
+those that Linux gives out (`net.ipv4.ip_local_port_range`).
+"""
 _NEXT = 20
-"""Ports that are tried from such a port on; then any."""
+"""Number of ports to try from such a port on; after that, any."""
 _TRIES = 3
 _LOOPBACK = "127.0.0.1"
 _REMEDIES = {
@@ -35,7 +36,7 @@ _REMEDIES = {
 class HeldPorts:
     """Ports that the kernel gives to nobody else until `release`; only a program that asks for the number gets one.
 
-    Each port is bound here, and nobody listens on it here. Linux lets a second socket listen on such a port if both
+    Each port is bound here, but nobody listens on it here. Linux lets a second socket listen on such a port if both
     have SO_REUSEADDR, as the listeners of Go, asyncio, uvicorn and `http.server` do. It gives the port to no socket
     that asks for any free port, and to none without SO_REUSEADDR. While the program is down, its clients are refused.
     """
@@ -44,8 +45,8 @@ class HeldPorts:
         """Hold free ports.
 
         Args:
-            count: How many.
-            first: The number that the first of them is to have, or the next one that is free; 0: any.
+            count: Number of ports.
+            first: The number for the first of them, or the next free one; 0: any.
 
         Raises:
             StartError: None is free.
@@ -106,13 +107,13 @@ def claim(number: int) -> socket.socket:
 
 
 def no_port(error: OSError) -> StartError:
-    """Return what to tell a person where Linux gave no free port away."""
+    """Return the error for a person if Linux has no free port."""
     remedy = _REMEDIES.get(error.errno or 0, "see whether this process may open sockets at all")
     return StartError(f"no port of {_LOOPBACK} can be had ({error.strerror}): {remedy}; then start the command again")
 
 
 def first_free(number: int, bind: Callable[[int], Bound]) -> Bound:
-    """Return what `bind` makes of a port's number, or of the next one that is free. Raises OSError."""
+    """Return the result of `bind` for this port number, or for the next one that is free. Raises OSError."""
     for one in range(number, number + _NEXT) if number else ():
         try:
             return bind(one)
@@ -123,18 +124,18 @@ def first_free(number: int, bind: Callable[[int], Bound]) -> Bound:
 
 
 def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool], end: Callable[[], None]) -> None:
-    """Call `start`; where a program found its port taken, end everything and start again, on ports chosen anew.
+    """Call `start`. If a program found its port taken, end everything and start again on newly chosen ports.
 
-    A port is lost in spite of HeldPorts to a program that asks for its very number in the same second.
+    In spite of HeldPorts, a port is lost to a program that asks for exactly its number in the same second.
 
     Args:
         start: Chooses the ports and starts every program, so that each learns the ports of the others.
-        wrote: Whether a program's log holds the words.
+        wrote: Returns True if a program's log has the words.
         end: Ends what `start` began.
 
     Raises:
-        ChildError: A program did not start for another reason, or the third time for this one. The caller then owes
-            an `end`.
+        ChildError: A program did not start for another reason, or the third time for this one. The caller must then
+            call `end`.
     """
     for tries_left in reversed(range(_TRIES)):
         try:

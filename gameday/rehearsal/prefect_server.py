@@ -1,10 +1,9 @@
-"""The rehearsal's Prefect server: the real one, alone with its own SQLite file.
+"""The rehearsal's Prefect server: the real one, with an SQLite file of its own.
 
-Two thirds of the time a fresh server takes to answer goes into some hundred
-migrations of an empty database (7 of 13 CPU seconds with Prefect 3.8). They
-end the same way every time, so the first server's migrated, still empty
-database is kept in the user's cache, named after Prefect's version, and later
-rehearsals begin with a copy. The server checks it as it would any older one.
+A fresh server spends two thirds of its start on some hundred migrations of an empty database (7 of 13 CPU seconds
+with Prefect 3.8). They always end the same way. So the first server's migrated, still empty database is kept in the
+user's cache, named after Prefect's version, and later rehearsals begin with a copy. The server checks it like any
+older one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from gameday.rehearsal.children import Child
 
 _DATABASE = "prefect.db"
 AUTH_FILE = "prefect-password"
-"""The file with the password of the server that runs, for the person who started it. Only that person may read it."""
+"""File with the password of the running server, for the person who started it. Only that person can read it."""
 
 
 QUIET = {
@@ -33,16 +32,16 @@ QUIET = {
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "DO_NOT_TRACK": "1",
 }
-"""Settings without telemetry, and without log lines or tracebacks that a run's own history has already, and better."""
+"""Settings without telemetry, and without log lines or tracebacks that a run's own history already has."""
 
 
 def new_password() -> str:
-    """Return a password for the life of one server, in the form of Prefect's auth strings: `user:secret`."""
+    """Return a password for one server's lifetime, in the form of Prefect's auth strings: `user:secret`."""
     return f"gameday:{secrets.token_urlsafe(32)}"
 
 
 def client_environment(url: str, password: str) -> dict[str, str]:
-    """Return the environment of a client of the server at this URL, such as a worker or a flow."""
+    """Return the environment for a client of the server at this URL, such as a worker or a flow."""
     return {"PREFECT_API_URL": f"{url}/api", "PREFECT_API_AUTH_STRING": password}
 
 
@@ -58,7 +57,7 @@ def await_prefect(server: Child, url: str, password: str) -> None:
 
 
 def prefect_environment(home: Path) -> dict[str, str]:
-    """Prefect at home in `home`, and quiet."""
+    """Return the environment of a quiet Prefect with its home in `home`."""
     return {"PREFECT_HOME": str(home), **QUIET}
 
 
@@ -82,12 +81,12 @@ def server_environment(port: int, password: str, home: Path | None) -> dict[str,
     """Return the environment of the server itself.
 
     Args:
-        port: Its port; its pages must know where its API is, and no other server's pages may ask it.
-        password: What it asks every client for.
-        home: The folder of its database; None: the database is the one that Prefect's settings name.
+        port: Its port. Its pages must know where its API is, and no other server's pages may use it.
+        password: The password that it asks every client for.
+        home: Folder of its database; None for the database that Prefect's settings name.
     """
-    # Of each setting's names this is the one that Prefect prefers: under another one, a user's own PostgreSQL in the
-    # environment would win.
+    # Prefect prefers this one of the setting's names: under another one, a user's own PostgreSQL in the environment
+    # would win.
     own = {
         "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_API_AUTH_STRING": password,
@@ -100,9 +99,9 @@ def server_environment(port: int, password: str, home: Path | None) -> dict[str,
 
 
 def begin_with_template(home: Path) -> bool:
-    """Put the migrated database of an earlier first start into `home`, unless `home` has one of its own.
+    """Copy the migrated database of an earlier first start into `home`, unless `home` has a database.
 
-    False when the server will have to migrate an empty one.
+    Returns False if the server will have to migrate an empty one.
     """
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
@@ -122,9 +121,9 @@ def begin_with_template(home: Path) -> bool:
 
 
 def keep_template(home: Path) -> None:
-    """Keep the database of a server that has just become ready, before it holds anybody's runs.
+    """Keep the database of a server that has just become ready, before it has anybody's runs.
 
-    A cache that cannot be written only costs the next start its seconds.
+    If the cache cannot be written, the next start just takes longer.
     """
     with suppress(OSError, sqlite3.Error):
         template = _template()
@@ -140,7 +139,7 @@ def _template() -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A consistent copy, whatever is being written to `source` and still in its log; raises sqlite3.Error."""
+    """Copy the database consistently, even while `source` is being written. Raises sqlite3.Error."""
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
         sound = new.execute("PRAGMA quick_check").fetchone()

@@ -1,7 +1,7 @@
-"""The programs of others that the project needs, where it looks for them, and how each system installs them.
+"""The third-party programs that the project needs, where it looks for them, and how each system installs them.
 
-Only the standard library is imported here: `scripts/setup.py` uses this table
-before there is a virtual environment.
+This module imports only the standard library, because `scripts/setup.py` uses it before there is a virtual
+environment.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from gameday.errors import ProgramMissingError
 from gameday.shipped import checkout
 
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
-"""A checkout's tool folder, filled by `make setup`; `bin` inside it is searched after PATH."""
+"""A checkout's tool folder, filled by `make setup`; its `bin` is searched after PATH."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A program, the names it goes by, and the package that brings it."""
+    """A program, its possible names, and the package that has it."""
 
     names: tuple[str, ...]
     debian: str
@@ -45,7 +45,7 @@ ALERTMANAGER = {
 PROGRAMS: dict[str, Wanted] = {
     "prometheus": Wanted(("prometheus",), "prometheus", PROMETHEUS),
     "promtool": Wanted(("promtool",), "prometheus", PROMETHEUS),
-    # Debian names the daemon after its package, everybody else as upstream does.
+    # Debian names the daemon after its package; everyone else uses upstream's name.
     "alertmanager": Wanted(("prometheus-alertmanager", "alertmanager"), "prometheus-alertmanager", ALERTMANAGER),
     "amtool": Wanted(("amtool",), "prometheus-alertmanager", ALERTMANAGER),
     "kubectl": Wanted(
@@ -83,15 +83,15 @@ PROGRAMS: dict[str, Wanted] = {
 
 
 def search(name: str) -> Path | None:
-    """The program's path, from PATH or the tool folder; None where it is nowhere."""
-    # Packages put daemons into /usr/sbin, which is not on everybody's PATH.
+    """Return the program's path, from PATH or the tool folder, or None if it is in neither."""
+    # Packages put daemons into /usr/sbin, which not everybody has in PATH.
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin"))
     found = (shutil.which(candidate, path=path) for candidate in PROGRAMS[name].names)
     return next((Path(hit) for hit in found if hit), None)
 
 
 def find_program(name: str) -> Path:
-    """The path of one of PROGRAMS; raises ProgramMissingError with the command that installs it."""
+    """Return the path of one of PROGRAMS. Raises ProgramMissingError with the command that installs it."""
     found = search(name)
     if found is None:
         nowhere = f"neither on PATH nor in {TOOLS / 'bin'}" if checkout() else "not on PATH"
@@ -100,7 +100,7 @@ def find_program(name: str) -> Path:
 
 
 def install_hint(name: str, os_release: Path = Path("/etc/os-release")) -> str:
-    """Return the command to type on this system to get the program."""
+    """Return the command that installs the program on this system."""
     wanted = PROGRAMS[name]
     systems = _systems(os_release)
     if systems & {"debian", "ubuntu"}:
@@ -114,7 +114,7 @@ def install_hint(name: str, os_release: Path = Path("/etc/os-release")) -> str:
 
 
 def _systems(os_release: Path) -> set[str]:
-    """ID and ID_LIKE of os-release(5)."""
+    """Return ID and ID_LIKE of os-release(5)."""
     try:
         lines = os_release.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""A node with a past: the record of one that came back with the same fault again and again."""
+"""The record of a node that came back with the same fault several times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gameday.health.episodes.model import Episode, PastEpisode, SeenFault, State
 from gameday.xid.catalogue import Remedy
 
 _BETWEEN = timedelta(hours=5)
-"""Time between two of its returns: three of them are within the policy's window of 24 hours."""
+"""Time between two of its returns, so that three of them are within the policy's window of 24 hours."""
 
 
 def offender_record(node: str, uid: str, now: datetime) -> Episode:

@@ -1,4 +1,4 @@
-"""Make the empty embedded cluster one that lives: our RBAC, our service accounts' kubeconfigs, training jobs."""
+"""Fill the empty embedded cluster: our RBAC, our service accounts' kubeconfigs, training jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 
 RBAC = shipped("deploy") / "rbac"
-"""The manifests of a real cluster, in force here too."""
+"""The manifests of a real cluster, used here too."""
 
 JOB_LOG = shipped("deploy") / "job-log" / "log.yaml"
 """The right to read the logs of one namespace's pods."""
@@ -34,14 +34,14 @@ CUDA_ERROR = shipped("deploy") / "cuda-error"
 """The account of the fault cuda_error, and its rights in one namespace."""
 
 CONTROL_PLANE = shipped("deploy") / "control-plane"
-"""The manifests that a game-day of the control plane needs beside them."""
+"""The manifests that a game-day of the control plane needs as well."""
 
 CONTROL_PLANE_HERE = Path(__file__).parent / "control-plane.yaml"
 """The rights for such game-days that no real cluster should give."""
 
 GUEST_RBAC = Path(__file__).parent / "guest.yaml"
 GUEST_ACCOUNT = "gameday-guest"
-"""The name of a guest's service account, and of its namespace."""
+"""Name of a guest's service account, and of its namespace."""
 
 KUBE_STATE_METRICS_RBAC = Path(__file__).parent / "kube_state_metrics" / "rbac.yaml"
 _KUBE_STATE_METRICS = "kube-state-metrics"  # its service account, and its namespace
@@ -55,12 +55,12 @@ _TOKEN_SECONDS = 24 * 3600
 _TIMEOUT_S = 30.0
 _NOT_READY = "node.kubernetes.io/not-ready"
 _STALLED_AFTER_S = 120
-# Five pods a node are nothing here, and 5,000 on a thousand nodes.
+# Five pods a node are nothing here, but 5,000 on a thousand nodes.
 _COMPONENTS_UP_TO = 32
 _MOST_PODS_OF_A_JOB = 512  # our choice: a job's controller reads all pods of the job whenever one of them changes
 _TRAINS_WITHIN_S = 300
 OFFENDER_LABEL = "gameday.dev/repeat-offender"
-"""The label by which a plan chooses the node that was repaired again and again."""
+"""The label by which a plan chooses the node that was repaired several times."""
 WEAKLY_COOLED_LABEL = "gameday.dev/weakly-cooled"
 """The label by which a plan chooses the node with a GPU that gets too hot under full load."""
 LOG_STORE_LABEL = "virtual-node.gameday.dev/log-store"
@@ -78,7 +78,7 @@ _COMPONENTS = (
     ("logging", "loki", {"app.kubernetes.io/name": "loki"}),
 )
 _SELECTORS: dict[str, dict[str, str]] = {"loki": {LOG_STORE_LABEL: "true"}, "otel-collector": {}}
-"""The nodes of the components that are not for GPU nodes alone."""
+"""The nodes for the components that are not only for GPU nodes."""
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
@@ -102,7 +102,7 @@ class Seeder:
         self._cluster = cluster
 
     def rights(self) -> None:
-        """Create what deploy/rbac describes: namespaces, accounts, rights, a priority class; raises SeedError."""
+        """Create what deploy/rbac describes: namespaces, accounts, rights, a priority class. Raises SeedError."""
         for manifest in sorted(RBAC.glob("*.yaml"), key=lambda path: (path.stem != "namespace", path.stem)):
             self._apply(manifest)
         self._create("/api/v1/namespaces", {"metadata": {"name": _TRAINING}})
@@ -111,7 +111,7 @@ class Seeder:
         self._apply(CUDA_ERROR / "pods.yaml", namespace=_TRAINING)
 
     def control_plane_rights(self) -> None:
-        """Create what deploy/control-plane describes, and the rights that only a rehearsal gives; raises SeedError."""
+        """Create what deploy/control-plane describes, and the rights that only a rehearsal gives. Raises SeedError."""
         kustomization = YAML(typ="safe", pure=True).load((CONTROL_PLANE / "kustomization.yaml").read_text("utf-8"))
         for name in kustomization["resources"]:
             self._apply(CONTROL_PLANE / name)
@@ -119,17 +119,17 @@ class Seeder:
         self._apply(CONTROL_PLANE_HERE)
 
     def fake_detector_kubeconfig(self, path: Path) -> Path:
-        """Create a detector stand-in's account and rights, and write its kubeconfig; raises SeedError."""
+        """Create a detector stand-in's account and rights, and write its kubeconfig. Raises SeedError."""
         self._apply(FAKE_DETECTOR_RBAC)
         return self.service_account_kubeconfig("detector-stand-in", path)
 
     def guest_kubeconfig(self, path: Path) -> Path:
-        """Create a guest's account and rights, and write its kubeconfig; raises SeedError."""
+        """Create a guest's account and rights, and write its kubeconfig. Raises SeedError."""
         self._apply(GUEST_RBAC)
         return self.service_account_kubeconfig(GUEST_ACCOUNT, path, namespace=GUEST_ACCOUNT)
 
     def kube_state_metrics_kubeconfig(self, path: Path) -> Path:
-        """Create the account and rights of kube-state-metrics, and write its kubeconfig; raises SeedError."""
+        """Create the account and rights of kube-state-metrics, and write its kubeconfig. Raises SeedError."""
         self._apply(KUBE_STATE_METRICS_RBAC)
         return self.service_account_kubeconfig(_KUBE_STATE_METRICS, path, namespace=_KUBE_STATE_METRICS)
 
@@ -142,7 +142,7 @@ class Seeder:
                 self._create(collection_of(document), document)
 
     def service_account_kubeconfig(self, account: str, path: Path, namespace: str = _NAMESPACE) -> Path:
-        """Write a kubeconfig (mode 0600) whose only right is the service account's own token; raises SeedError."""
+        """Write a kubeconfig (mode 0600) with only the service account's own token. Raises SeedError."""
         request = {"spec": {"audiences": [], "expirationSeconds": _TOKEN_SECONDS}}
         answer = self._create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", request)
         user = {"token": answer["status"]["token"]}
@@ -150,10 +150,10 @@ class Seeder:
         return path
 
     def await_schedulable(self, nodes: int, stalled_after_s: int = _STALLED_AFTER_S) -> None:
-        """Wait until `nodes` nodes have lost the taint that each new one has until a controller finds it Ready.
+        """Wait until `nodes` nodes have lost the taint that each new node has until a controller finds it Ready.
 
         Raises:
-            SeedError: No further node has lost it for `stalled_after_s`, however many are still to come.
+            SeedError: No further node lost it for `stalled_after_s`, regardless of how many are still to come.
         """
         ready: set[str] = set()
         while len(ready) < nodes:
@@ -179,7 +179,7 @@ class Seeder:
         raise SeedError(f"{len(offering)} of {nodes} nodes offer {gpus} GPUs within {_STALLED_AFTER_S} s")
 
     def _watch_schedulable(self, ready: set[str], nodes: int, timeout_s: int) -> None:
-        """Add the nodes without the taint to `ready`, until there are enough or the time is over. Raises SeedError."""
+        """Add nodes without the taint to `ready` until there are enough or the time is over. Raises SeedError."""
         for node in self._watched("/api/v1/nodes", timeout_s):
             keys = [taint["key"] for taint in node.get("spec", {}).get("taints", [])]
             if _NOT_READY not in keys:
@@ -188,7 +188,7 @@ class Seeder:
                 return
 
     def _watched(self, path: str, seconds: int) -> Iterator[Any]:
-        """Yield the objects of a collection, and each again when it changes, for so many seconds. Raises SeedError."""
+        """Yield the objects of a collection, and each again when it changes, for `seconds`. Raises SeedError."""
         query = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": str(seconds)}
         try:
             with self._http.stream("GET", path, params=query, timeout=seconds + _TIMEOUT_S) as answer:
@@ -198,12 +198,12 @@ class Seeder:
             raise SeedError(f"watch of {path}: {type(error).__name__}: {error}") from None
 
     def components(self, nodes: int, gpus: int, operator: GpuOperator, quarantine_keys: Iterable[str]) -> None:
-        """The pods through which most clusters watch and serve their GPUs, and the log store's, on the first node.
+        """Create the pods with which most clusters watch and serve their GPUs, and the log store's, on the first node.
 
-        With a GPU operator its operands are placed by its labels, and waited for until the nodes offer their GPUs.
-        Without one all are left out on a large fleet, where they would be most of what the rehearsal does. Operands
-        tolerate what docs/empty-cluster.md has one set, the keys of the detector's taints; what ships logs tolerates
-        everything, as there. Raises SeedError.
+        A GPU operator's operands are placed by its labels, and the nodes are awaited until they offer their GPUs.
+        Without an operator, a large fleet gets none of these pods, because they would be most of the rehearsal's work.
+        Operands tolerate what docs/empty-cluster.md tells people to set, the keys of the detector's taints; the log
+        shippers tolerate everything, as there. Raises SeedError.
         """
         operands_tolerate = [
             {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
@@ -240,22 +240,22 @@ class Seeder:
             raise SeedError(f"PATCH {path}: {answer.status_code}: {answer.text[:300]}")
 
     def objects_of_the_lab(self, operator: GpuOperator, *, dra: bool) -> None:
-        """Create what only a real API server knows: RuntimeClasses, and the DRA driver's class; raises SeedError."""
+        """Create what only a real API server knows: RuntimeClasses, and the DRA driver's class. Raises SeedError."""
         for name in operator.runtime_classes:
             self._create(f"/apis/{_RUNTIME_API}/runtimeclasses", _runtime_class(name))
         if dra:
             self.device_class()
 
     def device_class(self) -> None:
-        """Create the DeviceClass of the nodes' DRA driver; raises SeedError."""
+        """Create the DeviceClass of the nodes' DRA driver. Raises SeedError."""
         self._create(f"/apis/{API_GROUP}/v1/deviceclasses", device_class())
 
     def training(self, nodes: int, gpus: int, *, dra: bool = False) -> dict[str, int]:
-        """Keep three quarters of the GPUs busy with two kinds of training jobs, so that charts show a living cluster.
+        """Keep three quarters of the GPUs busy with two kinds of training jobs, so that charts show a busy cluster.
 
-        A quarter stays free: resubmitted jobs and canaries must have a place, or
-        their waiting would prove nothing about taints. Nodes of one GPU stay empty.
-        With `dra` they hold their GPUs by claims. Returns the jobs' numbers of pods by their names. Raises SeedError.
+        A quarter stays free: without room for resubmitted jobs and canaries, their waiting would prove nothing about
+        taints. Nodes of one GPU stay empty. With `dra` the jobs hold their GPUs by claims. Returns each job's number of
+        pods, by its name. Raises SeedError.
         """
         jobs: dict[str, int] = {}
         for name, share, load in (("pretrain", gpus // 2, "0.95"), ("finetune", gpus // 4, "0.7")):
@@ -272,9 +272,9 @@ class Seeder:
         return jobs
 
     def await_training(self, jobs: Mapping[str, int]) -> None:
-        """Wait until every pod of the training jobs runs; raises SeedError where they do not within five minutes.
+        """Wait until every pod of the training jobs runs. Raises SeedError if that takes more than five minutes.
 
-        `jobs` has their numbers of pods by their names, as `training` returns them.
+        `jobs` has each job's number of pods by its name, as returned by `training`.
         """
         missing = dict(jobs)
         for job in self._watched(_JOBS, _TRAINS_WITHIN_S) if missing else ():
@@ -285,14 +285,14 @@ class Seeder:
             raise SeedError(f"{sum(missing.values())} pods of training jobs do not run within {_TRAINS_WITHIN_S} s")
 
     def weakly_cooled(self, node: str) -> None:
-        """Give a node the label of one whose cooling is weak; raises SeedError."""
+        """Give a node the label of weak cooling. Raises SeedError."""
         self._label(node, {WEAKLY_COOLED_LABEL: "true"})
 
     def gpu_classes(self, nodes: int) -> None:
-        """Label the nodes with GPU classes, as `gameday fleet` would; nothing was measured for it. Raises SeedError.
+        """Label the nodes with GPU classes, as `gameday fleet` would, but without measuring. Raises SeedError.
 
-        The last quarter is fast and the first node slow: a scheduler that knows no classes fills equal nodes from the
-        first name on.
+        The last quarter is fast and the first node slow, because a scheduler that knows no classes fills equal nodes
+        from the first name on.
         """
         fast = max(1, nodes // 4)
         for number in range(1, nodes + 1):
@@ -327,7 +327,7 @@ class Seeder:
 
 @contextmanager
 def seeding(admin: Path) -> Iterator[Seeder]:
-    """A seeder with the rights of this kubeconfig."""
+    """Yield a seeder with the rights of this kubeconfig."""
     kubeconfig = Kubeconfig.load(admin)
     headers = {"Authorization": f"Bearer {kubeconfig.token}"} if kubeconfig.token else {}
     cluster = YAML(typ="safe", pure=True).load(admin.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
@@ -338,7 +338,7 @@ def seeding(admin: Path) -> Iterator[Seeder]:
 
 
 def collection_of(document: dict[str, Any]) -> str:
-    """The path new objects of this kind are posted to."""
+    """Return the path to which new objects of this kind are posted."""
     version = document["apiVersion"]
     root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     namespace = document["metadata"].get("namespace")
@@ -349,7 +349,7 @@ def collection_of(document: dict[str, Any]) -> str:
 def _component(
     namespace: str, name: str, labels: dict[str, str], selector: dict[str, str], tolerations: list[dict[str, str]]
 ) -> dict[str, Any]:
-    """A pod that only looks like one: what it would do, the virtual node does, and stops doing while it is frozen."""
+    """Return a pod that only looks like one: the virtual node does its work, and stops while the pod is frozen."""
     image, resources = f"ghcr.io/example/{name}:1", {"requests": {"cpu": "10m"}}
     container: dict[str, Any] = {"name": name, "image": image, "resources": resources}
     if name == "nvidia-dcgm-exporter":  # without it an exporter runs a host engine of its own
@@ -368,7 +368,7 @@ def _component(
 
 
 def _set_up_device_plugin(template: dict[str, Any], operator: GpuOperator) -> None:
-    """Give the device plugin's pod the settings that it has from the operator: they tell how it hands GPUs over."""
+    """Give the device plugin's pod the operator's settings, which say how it hands GPUs over."""
     (container,) = template["spec"]["containers"]
     container["env"] = [{"name": name, "value": value} for name, value in operator.device_plugin_settings.items()]
     template["metadata"]["annotations"] = operator.device_plugin_annotations(container["name"])
@@ -384,7 +384,7 @@ def _runtime_class(name: str) -> dict[str, Any]:
 
 
 def _training_job(name: str, pods: int, gpus: int, load: str, *, dra: bool) -> dict[str, Any]:
-    """Return a job; with `dra` each pod has a claim from the template of the job's name, else GPUs that are counted."""
+    """Return a job. With `dra` each pod has a claim from the template of the job's name, else it counts GPUs."""
     requests = {"cpu": "4", "memory": "32Gi"}
     by_claim = {"claims": [{"name": "gpus"}], "requests": requests}
     counted = {"limits": {"nvidia.com/gpu": str(gpus)}, "requests": requests}
@@ -404,7 +404,7 @@ def _training_job(name: str, pods: int, gpus: int, load: str, *, dra: bool) -> d
         ],
     }
     annotation = {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}
-    # As in deploy/cuda-error/pod-patch.yaml, but for the init container that copies the library.
+    # As in deploy/cuda-error/pod-patch.yaml, without the init container that copies the library.
     volumes = [
         {"name": "gameday-cuda", "emptyDir": {}},
         {"name": "gameday-cuda-switch", "downwardAPI": {"items": [{"path": "cuda-error", "fieldRef": annotation}]}},
@@ -415,7 +415,7 @@ def _training_job(name: str, pods: int, gpus: int, load: str, *, dra: bool) -> d
             "parallelism": pods,
             "completions": pods,
             "backoffLimit": 1000,
-            # Else every drain counts as a failure, and the job's back-off leaves GPUs idle for up to ten minutes.
+            # Otherwise every drain counts as a failure, and the job's back-off leaves GPUs idle for up to ten minutes.
             "podFailurePolicy": {
                 "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
             },

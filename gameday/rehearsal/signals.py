@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM break off whatever a supervisor does, for certain and once; nothing breaks off the end."""
+"""Let Ctrl-C and SIGTERM break off a supervisor's work, reliably and once; nothing breaks off its end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import FrameType
 from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# What a handler raises is lost when it happens to run in a finalizer or in an at-fork hook, so it is raised again
-# until the program calls `ignore_signals`. Unwinding to there takes milliseconds.
+# An exception that a handler raises is lost if it happens to run in a finalizer or in an at-fork hook, so it is raised
+# again until the program calls `ignore_signals`. Unwinding up to there takes milliseconds.
 _AGAIN_AFTER_S = 1.0
 
 
 @contextmanager
 def broken_off_by_signals() -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM raises KeyboardInterrupt in this block; it has to end with `ignore_signals`."""
+    """Turn the first Ctrl-C or SIGTERM in this block into KeyboardInterrupt; end the block with `ignore_signals`."""
     before = {which: signal.signal(which, _break_off) for which in _SIGNALS}
     before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
     try:
@@ -36,7 +36,7 @@ def ignore_signals() -> None:
 
 
 def _break_off(number: int, frame: FrameType | None) -> NoReturn:
-    """Interrupt on the first signal only: a second must not break off the end that the first began."""
+    """Interrupt only on the first signal: a second one must not break off the end that the first began."""
     for which in _SIGNALS:
         signal.signal(which, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _again)

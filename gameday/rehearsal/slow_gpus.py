@@ -1,4 +1,4 @@
-"""Virtual GPUs that compute more slowly than their clocks say, so that nothing but a measurement finds them."""
+"""Virtual GPUs that compute more slowly than their clocks say, so that only a measurement finds them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Self
 
 _SLOWEST, _FASTEST = 0.67, 0.90
-"""Shares of the ordinary rate: outliers took up to 1.5 times as long as the median GPU (Sinha et al., SC22), and one
-that is 10 % slow still passes QA's floor, which leaves a GPU a fifth of the best rate."""
+"""Shares of the ordinary rate. Outliers took up to 1.5 times as long as the median GPU (Sinha et al., SC22); one that
+is 10 % slow still passes QA's floor, which allows for a fifth below the best rate.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class SlowGpu:
 
 
 def choose_slow(count: int, nodes: int, gpus: int, seed: int) -> tuple[SlowGpu, ...]:
-    """Return so many slow GPUs, each on a node of its own, by a seed.
+    """Return this many slow GPUs, each on a node of its own, by a seed.
 
     They are among the last quarter of a node's GPUs, which the rehearsal's training work leaves idle.
 
     Raises:
-        ValueError: There are more than nodes.
+        ValueError: There are fewer nodes.
     """
     generator = random.Random(f"slow/{seed}")  # noqa: S311 - a stated, repeatable choice
     chosen = sorted(generator.sample(range(1, nodes + 1), count))

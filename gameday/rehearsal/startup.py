@@ -1,4 +1,4 @@
-"""The errors that keep a rehearsal or a lab from starting, as one that a person can act on."""
+"""Turn the errors that keep a rehearsal or a lab from starting into one that a person can act on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.plain_file import not_written
 def start_errors(folder: Path, command: str, *, holder: str, about_files: str = "") -> Iterator[None]:
     """Raise StartError for any failure inside the block.
 
-    `gameday <command> down` ends the `holder` of the folder; `about_files` opens the message about a file.
+    `gameday <command> down` ends the `holder` of the folder; `about_files` begins the message about a file.
     """
     try:
         yield

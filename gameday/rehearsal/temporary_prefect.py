@@ -1,9 +1,9 @@
 """A Prefect server that lasts one command, and dies with it.
 
-Prefect itself starts such a server where no API URL is set (prefect.server.api.server.SubprocessASGIServer in Prefect
-3.8). It gives it up after 20 s in any case, lets it go on and starts the next one: on a busy machine none
-of them ever answers. It ends it only where Python ends in peace, so that a process that is killed leaves it for good,
-and every one of them works on the same SQLite file below ~/.prefect.
+Prefect itself starts such a server if no API URL is set (prefect.server.api.server.SubprocessASGIServer in Prefect
+3.8). It gives it up after 20 s in any case, leaves it running and starts the next one: on a busy machine none of them
+ever answers. It ends the server only if Python ends normally, so a killed process leaves it for good. And all of them
+use the same SQLite file below ~/.prefect.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from gameday.rehearsal.prefect_server import (
 )
 
 _SMALL = {"PREFECT_SERVER_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1"}
-"""No pages, and of the services only those that Prefect runs in a temporary server."""
+"""Settings without pages, and with only those services that Prefect runs in a temporary server."""
 
 
 class TemporaryPrefect:
-    """Serves for as long as its block runs."""
+    """A server that runs as long as its block."""
 
     def __init__(self, log: Path, home: Path | None = None, *, whole: bool = False) -> None:
         """Prepare the server.
 
         Args:
-            log: The file for what it says.
-            home: The folder of its database; None: the database is the one that Prefect's settings name.
-            whole: It has pages and a scheduler, on the port that people bookmark or the next one that is free.
+            log: File for its output.
+            home: Folder of its database; None for the database that Prefect's settings name.
+            whole: Start it with pages and a scheduler, on the port that people bookmark or the next free one.
         """
         self._log = log
         self._home = home
@@ -70,12 +70,12 @@ class TemporaryPrefect:
 
     @property
     def password_file(self) -> Path:
-        """The file in which a person finds the password of a server with pages."""
+        """File with the password for a person who opens the server's pages."""
         return self._log.with_name(AUTH_FILE)
 
     @property
     def client(self) -> dict[str, str]:
-        """The environment of its clients."""
+        """Environment for its clients."""
         return client_environment(self.url, self._password)
 
     @property

@@ -1,4 +1,4 @@
-"""Watch what a virtual cluster needs to live, in a thread of its supervisor."""
+"""Watch what a virtual cluster needs to stay alive, in a thread of its supervisor."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gameday.errors import HostError, MemoryShortError, RehearsalError
 from gameday.host.memory import CLUSTERS_NEED, free_memory
 
 _LOOK_EVERY_S = 0.5
-"""Short against what CLUSTERS_NEED leaves: a program that takes a gigabyte a second needs two looks for it on 20 GB.
+"""Seconds between two looks, each a fraction of a millisecond for reading a few small files.
 
-A look reads a few small files, which takes a fraction of a millisecond.
+Short enough: on 20 GB, a program that takes a gigabyte a second needs two looks to use what CLUSTERS_NEED leaves.
 """
 
 
 class Watch:
-    """Looks for as long as the block runs, and ends the cluster once, where it must not go on."""
+    """Watches as long as the block runs, and ends the cluster once if it cannot go on."""
 
     def __init__(self, look: Callable[[], None], end: Callable[[str], None]) -> None:
         """Begin with the block.
 
         Args:
-            look: Raises RehearsalError where the cluster must not go on.
+            look: Raises RehearsalError if the cluster cannot go on.
             end: Called with the error's message; it must not wait for long.
         """
         self.error: RehearsalError | None = None
-        """The reason for which the cluster was ended; None while it may go on."""
+        """Why the cluster was ended; None while it may go on."""
         self._look, self._end = look, end
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
@@ -54,7 +54,7 @@ class Watch:
 
 
 def check_memory() -> None:
-    """Raise MemoryShortError where so little memory is left that a virtual cluster has to end at once."""
+    """Raise MemoryShortError if so little memory is left that a virtual cluster has to end at once."""
     try:
         free = free_memory()
     except HostError:  # no Linux

@@ -1,5 +1,5 @@
-"""(plan, history, frames) on disk -> report.html, report.json, verdicts.json. Pure: no client, no clock, no socket.
+"""Turn (plan, history, frames) on disk into report.html, report.json and verdicts.json. Pure: no client, clock, socket.
 
-`render` works a year later with no cluster. A section is a module in
-`sections/` and a template of the same name in `templates/report/`.
+`render` still works a year later without a cluster. A section is a module in `sections/` and a template of the same
+name in `templates/report/`.
 """

@@ -1,8 +1,7 @@
-"""Draw metrics over time as plain numbers and path data; `chart.html` puts them into SVG, the page's script moves them.
+"""Draw metrics over time as plain numbers and path data; `chart.html` makes SVG of them, the page's script moves them.
 
-Inside the plot x is seconds since T+0 and y is pixels, so that zooming is a
-change of the inner SVG's viewBox and nothing is drawn twice. No text of the
-run is in here but names the template escapes.
+Inside the plot x is seconds since T+0 and y is pixels, so that zooming only changes the inner SVG's viewBox and nothing
+is drawn twice. The only text of the run here is names, which the template escapes.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ WIDTH, HEIGHT = 400, 118
 ROW = 15
 """Height of one GPU's row in a strip, pixels."""
 BUCKETS, FEWEST_BUCKETS = 160, 24
-"""A series of more than two samples per stretch is thinned to the lowest and the highest sample of each of this many
-equal stretches of time, so that no peak is lost; fewer stretches where a page has very many series."""
+"""A series with more than two samples per stretch is thinned to the lowest and the highest sample of each of this many
+equal stretches of time, so that no peak is lost; fewer stretches if a page has very many series.
+"""
 MOST_POINTS = 40_000
-"""Points on one page, about 25 bytes each with the values the script shows: half of the 2 MB a report may have."""
+"""Points on one page, about 25 bytes each with the values that the script shows: half of a report's limit of 2 MB."""
 
 
 MOST_STRETCHES = 400
@@ -35,7 +35,7 @@ MOST_STRETCHES = 400
 
 @dataclass(frozen=True)
 class Marker:
-    """A moment drawn as a rule with its letter; `row` keeps the letters of near moments apart."""
+    """A moment drawn as a line with its letter; `row` keeps the letters of near moments apart."""
 
     letter: str
     label: str
@@ -45,7 +45,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class Scene:
-    """The span in seconds since T+0, the fault window and the moments that all charts of one node share."""
+    """The things that all charts of one node share: the span in seconds since T+0, the fault window and the moments."""
 
     span: tuple[float, float]
     fault: tuple[float, float] | None
@@ -84,7 +84,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Drawing:
-    """`band` is y of p95, of the median and of p5 before the fault. `thinned` counts the samples left out."""
+    """A chart; `band` is the y of p95, of the median and of p5 before the fault, `thinned` the samples left out."""
 
     scene: Scene
     height: float
@@ -97,7 +97,7 @@ class Drawing:
 
 
 def dodge(markers: Sequence[Marker], span: tuple[float, float]) -> tuple[Marker, ...]:
-    """Letters that would overlap go to another row (of three)."""
+    """Move letters that would overlap into another row (of three)."""
     near = (span[1] - span[0]) * 0.035
     last = [float("-inf")] * 3
     placed = []
@@ -109,12 +109,12 @@ def dodge(markers: Sequence[Marker], span: tuple[float, float]) -> tuple[Marker,
 
 
 def buckets_for(series: int) -> int:
-    """Stretches per series, so that a page of this many series stays small."""
+    """Return the stretches per series, so that a page with this many series stays small."""
     return max(FEWEST_BUCKETS, min(BUCKETS, MOST_POINTS // (2 * max(series, 1))))
 
 
 def lines(samples: pd.DataFrame, scene: Scene, band: tuple[float, float, float] | None) -> Drawing:
-    """Draw one curve per GPU over t, the target's last, on top; `band` is p5, median, p95 before the fault."""
+    """Draw one curve per GPU over t, the target's on top; `band` is p5, median, p95 before the fault."""
     low, high = float(samples["value"].min()), float(samples["value"].max())
     if band:
         low, high = min(low, band[0]), max(high, band[2])
@@ -125,7 +125,7 @@ def lines(samples: pd.DataFrame, scene: Scene, band: tuple[float, float, float] 
 
 
 def counts(changes: pd.DataFrame, scene: Scene) -> Drawing:
-    """Draw a curve of steps per name in `gpu`: each `value` holds from its t to the next, the last to the end."""
+    """Draw a curve of steps per name in `gpu`: each `value` holds from its t to the next, the last one to the end."""
     scale = _Scale.around(0.0, max(4.0, 1.1 * float(changes["value"].max())))
     drawn = [_steps(str(name), rows, scene, scale) for name, rows in changes.groupby("gpu", sort=False)]
     return _drawing(scene, scale, drawn, len(changes))
@@ -134,7 +134,7 @@ def counts(changes: pd.DataFrame, scene: Scene) -> Drawing:
 def _drawing(
     scene: Scene, scale: _Scale, drawn: list[Curve], points: int, band: tuple[float, float, float] | None = None
 ) -> Drawing:
-    """The curves, the target's on top, in their frame; `points` is how many there were before thinning."""
+    """Return the curves in their frame, the target's on top; `points` is their number before thinning."""
     return Drawing(
         scene=scene,
         height=HEIGHT,
@@ -188,7 +188,7 @@ class _Scale:
 
     @classmethod
     def around(cls, low: float, high: float) -> _Scale:
-        """Return a scale from tick to tick, so that the axis names its own ends; a flat line lies in the middle."""
+        """Return a scale from tick to tick, so that the axis names its own ends; a flat line is in the middle."""
         if not high > low:
             room = abs(low) * 0.05 or 1.0
             low, high = low - room, high + room
@@ -238,7 +238,7 @@ def _short(seconds: float) -> str:
 
 
 def thin(t: np.ndarray, values: np.ndarray, buckets: int) -> np.ndarray:
-    """Places of the lowest and the highest value of each of so many equal stretches of time, in order of time."""
+    """Return the places of the lowest and the highest value in each of `buckets` equal stretches, in order of time."""
     stretch = np.minimum(((t - t[0]) / (t[-1] - t[0]) * buckets).astype(int), buckets - 1)
     by_value = np.lexsort((values, stretch))
     edges = np.flatnonzero(np.diff(stretch[by_value])) + 1
@@ -247,7 +247,7 @@ def thin(t: np.ndarray, values: np.ndarray, buckets: int) -> np.ndarray:
 
 
 def _stretches(rows: pd.DataFrame) -> Iterator[tuple[float, float, float]]:
-    """Runs of one value as (from, until, value), in order of time; a gap in the samples ends a run."""
+    """Yield runs of one value as (from, until, value), in order of time; a gap in the samples ends a run."""
     steps = rows["t"].diff()
     usual = float(steps[steps > 0].median()) if (steps > 0).any() else 1.0
     new_run = ((rows["value"] != rows["value"].shift()) | (steps > GAP_FACTOR * usual)).to_numpy()

@@ -1,4 +1,4 @@
-"""Set a run's durations and verdicts against earlier runs of its plan. Pure: the earlier runs are given."""
+"""Compare a run's durations and verdicts with earlier runs of its plan. Pure: the earlier runs are given."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from gameday.checks.verdict import Status
 from gameday.report.summary import DurationKind, RunDuration, Summary
 
 FEWEST_RUNS = 3
-"""Sound earlier measurements of a duration, below which none is called a regression: two make no peak."""
+"""Fewer sound earlier measurements of a duration than this show no regression: two make no peak."""
 OVER_PEAK = 0.05
-"""A duration this share above the slowest earlier one is a regression: the rule OpenShift's release gate uses for
-recovery times (openshift/release#54364, krkn#326)."""
+"""A duration that is longer than the slowest earlier one by this share is a regression: the rule of OpenShift's release
+gate for recovery times (openshift/release#54364, krkn#326).
+"""
 LEAST_S = 0.5
-"""The least that a regression is above the slowest earlier duration, seconds, in addition to OVER_PEAK. Half the
-shortest scrape interval of the shipped rules: below it two runs differ by the moment of the sample."""
+"""Seconds by which a regression must also be above the slowest earlier duration. Half the shortest scrape interval of
+the shipped rules: below it, two runs differ by the moment of the sample.
+"""
 
 
 class Trend(BaseModel):
-    """A duration over the earlier runs, oldest first; None where a run did not measure it.
+    """A duration over the earlier runs, oldest first; None if a run did not measure it.
 
-    It is set against the `sound` ones alone, those of runs that passed: a failure's bad time is no measure.
+    It is compared only with the `sound` ones, those of runs that passed: a failed run's bad time is no standard.
     """
 
     measure: DurationKind

@@ -1,4 +1,4 @@
-"""Doctor's answer after a run in which something was not noticed, as page, terminal and exports show it."""
+"""Doctor's answer after a run in which something went unnoticed, for page, terminal and exports."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class DoctorsWord(FrozenModel):
 
     @property
     def lines(self) -> list[str]:
-        """A line for each of the first next steps, with the finding that asks for it; one where nothing is amiss."""
+        """Return a line for each of the first next steps, with the finding behind it; a single line if all is well."""
         by_fix = {one.fix or one.found: one for one in reversed(self.findings)}
         first = [one for one in self.findings if one in by_fix.values()][:_MOST_LINES]
         return [f"{one.found}; {one.fix}" if one.fix else one.found for one in first] or [self.nothing_amiss]
 
 
 def doctors_word(history: History, outcome: RunOutcome) -> DoctorsWord | None:
-    """Return doctor's answer; None for a run that passed, and where it was not asked."""
+    """Return doctor's answer; None for a run that passed, or if it was not asked."""
     asked = history.last(DoctorAsked)
     if asked is None or outcome is RunOutcome.PASSED:
         return None

@@ -44,7 +44,7 @@ def worst_per_check(verdicts: Iterable[Verdict]) -> dict[str, Status]:
 
 
 def durations(run: RunFolder) -> tuple[RunDuration, ...]:
-    """Return the durations that a run of its kind has: of a GPU node's way back, or of the API canary's requests."""
+    """Return the durations for a run of its kind: a GPU node's way back, or the API canary's requests."""
     alert = _from_checks(run, "alert-fires", DurationKind.ALERT)
     if run.plan and run.plan.expect.api_canary:
         return (
@@ -63,7 +63,7 @@ def durations(run: RunFolder) -> tuple[RunDuration, ...]:
 
 
 def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDuration:
-    """The slowest verdict of the check; one that was not measured hides none that was."""
+    """Return the slowest verdict of the check; one that was not measured does not hide one that was."""
     verdicts = [verdict for verdict in run.verdicts if verdict.check == check]
     measured = [verdict for verdict in verdicts if verdict.seconds is not None]
     shown: Verdict | None = max(measured, key=lambda v: v.seconds or 0.0) if measured else next(iter(verdicts), None)
@@ -74,7 +74,7 @@ def _from_checks(run: RunFolder, check: str, measure: DurationKind) -> RunDurati
 
 
 def _to_taint(run: RunFolder) -> RunDuration:
-    """Return the time to the taint that the plan expects; where it expects none, to the first that came."""
+    """Return the time to the taint that the plan expects; if it expects none, to the first that came."""
     if any(verdict.check == "taint-set" for verdict in run.verdicts):
         return _from_checks(run, "taint-set", DurationKind.TAINT)
     came = [run.offset_s(taint.at) for node in run.target_names if (taint := first_taint(run, node))]
@@ -94,7 +94,7 @@ def _to_recover(run: RunFolder) -> RunDuration:
 
 
 def _of_cluster_repair(run: RunFolder) -> float | None:
-    """Return the seconds from the begin of the cluster's own repair to the node being Ready, of the slowest node."""
+    """Return the seconds from the start of the cluster's own repair to the node being Ready, for the slowest node."""
     took = []
     for node in run.target_names:
         seen = {event.hop: event.at for _, event in run.history.about(RepairHopSeen, node)}
@@ -104,7 +104,7 @@ def _of_cluster_repair(run: RunFolder) -> float | None:
 
 
 def _to_qa(run: RunFolder) -> RunDuration:
-    """Return the time from QA's start to its last result; None unless every check passed."""
+    """Return the time from QA's start to its last result, or None unless every check passed."""
     passed = all(event.ok for event in run.history.of(QaChecked))
     ended = any(event.step == Step.QA_NODE for event in run.history.of(StepEnded))
     ends = [record for record, _ in run.history.with_times(QaChecked)] if passed and ended else []
@@ -112,7 +112,7 @@ def _to_qa(run: RunFolder) -> RunDuration:
 
 
 def _between(run: RunFolder, step: Step, ends: list[Record]) -> float | None:
-    """Return the seconds from the step's start to the last of `ends`; None where the clock went back."""
+    """Return the seconds from the step's start to the last of `ends`; None if the clock went back."""
     start = next((record for record, event in run.history.with_times(StepStarted) if event.step == step), None)
     if not start or not ends:
         return None
@@ -120,7 +120,7 @@ def _between(run: RunFolder, step: Step, ends: list[Record]) -> float | None:
 
 
 def _apart(start: Record, end: Record) -> float | None:
-    """Seconds between two records, by the monotonic clock where one process wrote both."""
+    """Return the seconds between two records, by the monotonic clock if one process wrote both."""
     if start.boot == end.boot:
         return max(0.0, end.monotonic - start.monotonic)
     seconds = (end.at - start.at).total_seconds()

@@ -15,19 +15,19 @@ from gameday.report.summarise import summarise
 from gameday.report.summary import Summary, read_summary
 
 MOST_RUNS = 10
-"""Runs compared with: about a quarter of weekly runs, and still few enough for one small chart."""
+"""Runs to compare with: about a quarter of weekly runs, and few enough for one small chart."""
 MOST_FOLDERS = 400
-"""Folders read, newest name first (a run id starts with its date), so that years of runs cost no more."""
+"""Folders to read, newest name first (a run id starts with its date), so that years of runs cost no more."""
 
 SAMPLE_FOLDER = "sample"
-"""Name of the folder of the repository's sample run, in `reports/`: nobody's earlier run."""
+"""Folder of the repository's sample run in `reports/`; it is nobody's earlier run."""
 
 
 def earlier_runs(folder: Path, now: Summary) -> tuple[Summary, ...]:
     """Return the newest runs of the same plan on the same cluster that began before this one.
 
-    They are read from the `summary` of the report.json in each folder beside this one. A folder without a readable
-    one is skipped.
+    They are read from the `summary` in the report.json of each folder beside this one. A folder without a readable
+    summary is skipped.
 
     Args:
         folder: The run's own folder.
@@ -48,7 +48,7 @@ def earlier_folders(folder: Path, now: Summary) -> list[tuple[Path, Summary]]:
 
 
 def with_earlier_runs(folder: Path, run: RunFolder) -> RunFolder:
-    """Return the run with the earlier ones of its plan, the actions they left open, and the plan of the newest."""
+    """Return the run with the earlier ones of its plan, their open actions, and the plan of the newest."""
     now = summarise(run)
     past = earlier_folders(folder, now) if now else []
     carried, problems = carried_actions(past, run.notes)
@@ -70,10 +70,10 @@ def carried_actions(
 
     Args:
         past: Folders and summaries of the earlier runs, oldest first.
-        notes: The notes of the run itself; an action they mention is theirs and not carried over.
+        notes: The notes of the run itself; an action that they mention is not carried over.
 
     Returns:
-        The open actions, oldest first, and a sentence for each earlier run whose notes cannot be read.
+        The open actions, oldest first, and a sentence for each earlier run with unreadable notes.
     """
     newest: dict[str, CarriedAction] = {}
     problems = []
@@ -89,7 +89,7 @@ def carried_actions(
 
 
 def _folders_beside(folder: Path) -> list[Path]:
-    """Return the other folders beside this one, newest name first; none where they cannot be listed."""
+    """Return the other folders beside this one, newest name first; none if they cannot be listed."""
     try:
         others = [
             path

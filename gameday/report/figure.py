@@ -1,7 +1,7 @@
-"""Figures: named numbers with a unit that a run is compared by, beside its verdicts and durations.
+"""Figures: named numbers with a unit that runs are compared by, beside verdicts and durations.
 
 Every module of `gameday.report.figures` that defines `figures(plan, history, frames)` is found and asked, and so are
-those that other packages add. What a run did not measure is left out, never given as 0.
+those of other packages. What a run did not measure is left out, and never given as 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gameday.plugins import Found, Group, find, modules_of
 
 
 class Figure(BaseModel):
-    """A number of one run. Two runs' figures of one name are of one unit, and may be compared."""
+    """A number of one run. Figures of the same name in two runs have the same unit, and may be compared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +41,7 @@ class Figures:
 
 
 def figures_of(plan: Plan, history: History, frames: Frames) -> Figures:
-    """Ask every module; one that raises costs its own figures and leaves a sentence. Raises nothing."""
+    """Ask every module. One that raises loses only its own figures, and leaves a sentence. Raises nothing."""
     found: list[Figure] = []
     problems = [str(broken) for broken in _found().broken]
     for name, module in sorted(_found().parts.items()):

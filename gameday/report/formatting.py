@@ -23,7 +23,7 @@ def limit(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Put the first letter into upper case and leave the rest, which may hold names, as it is."""
+    """Put the first letter into upper case and leave the rest, which may contain names."""
     return text[:1].upper() + text[1:]
 
 
@@ -42,7 +42,7 @@ def change(seconds: float) -> str:
 
 
 def clock(at: datetime | None) -> str:
-    """Write the time of day in UTC, `09:00:12.4`; the page's script can turn it to the reader's zone."""
+    """Write the time of day in UTC, `09:00:12.4`; the page's script can convert it to the reader's zone."""
     return NOT_MEASURED if at is None else _time(at, clock_text(at), "clock")
 
 
@@ -66,7 +66,7 @@ def _time(at: datetime, text: str, kind: str) -> Markup:
 
 
 def number(value: float | int | str | None) -> str:
-    """Write a number with three significant places at least, grouped thousands and no trailing zeros.
+    """Write a number with at least three significant places, grouped thousands and no trailing zeros.
 
     Text is returned as it is.
     """

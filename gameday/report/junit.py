@@ -1,8 +1,8 @@
 """A run as JUnit XML: a case per expectation; broken is a failure, unknown an error.
 
-A `failure` was seen not to hold, an `error` could not be judged. Valid by the
-two schemas that readers go by: Ant's (windyroad's JUnit.xsd), which wants more
-attributes than anybody reads, and that of Jenkins' xUnit plugin (junit-10.xsd).
+A `failure` was seen not to hold, an `error` could not be judged. Valid under the two schemas that readers use: Ant's
+(windyroad's JUnit.xsd), which wants more attributes than anybody reads, and that of Jenkins' xUnit plugin
+(junit-10.xsd).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gameday.values.results import Cleanliness
 
 
 def junit(run: RunFolder) -> bytes:
-    """Return one suite named for the plan: a case per verdict, and one for the cluster being left clean."""
+    """Return one suite named after the plan: a case per verdict, and one for leaving the cluster clean."""
     started, records = run.started, run.history.records
     cases = [_case(verdict) for verdict in run.verdicts] + [_clean_case(run)]
     stopped = run.result.outcome in (RunOutcome.REFUSED, RunOutcome.ABORTED)

@@ -1,4 +1,4 @@
-"""The run as lanes on one time axis: the fault, what noticed it, what the nodes showed, and when each was so."""
+"""The run as lanes on one time axis: the fault, what noticed it, what the nodes showed, and when."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gameday.values.nodes import NODE_LIFECYCLE_DOMAIN
 from gameday.values.results import Step
 
 MOST_LANES = 60
-"""Lanes shown of one run; a cluster-wide upset is for the tables."""
+"""Lanes of one run; a cluster-wide upset belongs into the tables."""
 
 
 class Bar(BaseModel):
-    """A stretch from `start_s` to `end_s` after T+0; `open` where no end is on record."""
+    """A stretch from `start_s` to `end_s` after T+0; `open` if no end is on record."""
 
     start_s: float
     end_s: float
@@ -40,19 +40,19 @@ class Bar(BaseModel):
 
 
 class Lane(BaseModel):
-    """A signal, with the stretches in which it was there."""
+    """A signal, with the stretches in which it was present."""
 
     label: str
     detail: str
     bars: tuple[Bar, ...]
     bound_s: float | None = None
-    """The latest moment at which it had to come, seconds after T+0; None where the plan sets none."""
+    """The latest moment at which it had to come, seconds after T+0; None if the plan sets none."""
     missed: bool = False
     """True for a signal that had to come and did not: its bar is where it could have begun."""
 
 
 class Lanes(BaseModel):
-    """`first_s` to `last_s` is the axis, seconds since T+0."""
+    """All lanes; the axis runs from `first_s` to `last_s`, seconds since T+0."""
 
     first_s: float
     last_s: float
@@ -62,7 +62,7 @@ class Lanes(BaseModel):
 
 
 def story_lanes(run: RunFolder) -> Lanes:
-    """The handful of lanes that show the run: the fault, what had to notice it, every quarantine, repair, QA."""
+    """Return the few lanes that show the run: the fault, what had to notice it, every quarantine, repair, QA."""
     expected = [alert for alert in run.history.of(AlertSeen) if alert.expected and not alert.at_baseline]
     taints = [seen for seen in run.history.of(TaintSeen) if not seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)]
     lanes = [*_faults(run), *_alerts(run, expected), *_taints(run, taints), *_missed(run)]
@@ -73,7 +73,7 @@ def story_lanes(run: RunFolder) -> Lanes:
 
 
 def signal_lanes(run: RunFolder) -> Lanes:
-    """Every signal that came or changed on a target, or fired anywhere, over the whole run."""
+    """Return every signal that came or changed on a target, or fired anywhere, over the whole run."""
     alerts = [alert for alert in run.history.of(AlertSeen) if not alert.at_baseline]
     lanes = [*_faults(run), *_alerts(run, alerts), *_taints(run, run.history.of(TaintSeen))]
     lanes += [*_conditions(run), *_allocatable(run), *_hops(run)]
@@ -94,12 +94,12 @@ def _on_axis(lanes: list[Lane], first_s: float, last_s: float) -> Lanes:
 
 
 def _with_bound_on_axis(lane: Lane, last_s: float) -> Lane:
-    """Return the lane without a bound that lies past the axis, where a mark would name another moment."""
+    """Return the lane without a bound past the end of the axis, where a mark would show another moment."""
     return lane if lane.bound_s is None or lane.bound_s <= last_s else lane.model_copy(update={"bound_s": None})
 
 
 def _last_s(run: RunFolder) -> float:
-    """Return the last moment at which the run itself watched: what a reaper noted later is no sighting."""
+    """Return the last moment at which the run itself watched; what a reaper noted later is not a sighting."""
     records = run.history.records
     return max((run.offset_s(record.at) for record in records if record.boot == records[0].boot), default=0.0)
 
@@ -116,7 +116,7 @@ def _faults(run: RunFolder) -> list[Lane]:
 
 
 def _alerts(run: RunFolder, seen: Iterable[AlertSeen]) -> list[Lane]:
-    """Return a lane for each label set: an alert that fires for two GPUs may resolve for one only."""
+    """Return a lane for each label set: an alert that fires for two GPUs may resolve for only one."""
     lives: dict[str, list[AlertSeen]] = defaultdict(list)
     for alert in seen:
         lives[alert.label_set].append(alert)
@@ -134,7 +134,7 @@ def _alerts(run: RunFolder, seen: Iterable[AlertSeen]) -> list[Lane]:
 
 
 def _missed(run: RunFolder) -> list[Lane]:
-    """Return a lane for each signal that the cluster had to give and did not: its absence is the news."""
+    """Return a lane for each signal that the cluster had to give and did not."""
     return [
         Lane(
             label=verdict.expectation,
@@ -149,7 +149,7 @@ def _missed(run: RunFolder) -> list[Lane]:
 
 
 def distinguishing_labels(alerts: Sequence[AlertSeen]) -> dict[str, str]:
-    """Map each label set to the labels in which it differs from others of the same alert and node."""
+    """Map each label set to the labels that differ from others of the same alert and node."""
     alike: dict[tuple[str, str | None], dict[str, dict[str, str]]] = defaultdict(dict)
     for alert in alerts:
         alike[alert.alert, alert.node][alert.label_set] = alert.labels
@@ -181,7 +181,7 @@ def _taints(run: RunFolder, seen: Iterable[TaintSeen]) -> list[Lane]:
 
 
 def _conditions(run: RunFolder) -> list[Lane]:
-    """Ready while it is not True; every other condition while it is."""
+    """Return a lane for Ready while it is not True, and for every other condition while it is."""
     by_condition: dict[tuple[str, str], list[tuple[float, str | None]]] = defaultdict(list)
     for event in run.history.of(ConditionSeen):
         wrong = event.status not in (None, "True" if event.condition == "Ready" else "False")
@@ -197,7 +197,7 @@ def _conditions(run: RunFolder) -> list[Lane]:
 
 
 def _allocatable(run: RunFolder) -> list[Lane]:
-    """Return a lane per node for the time in which it offers fewer GPUs than at the run's first sight."""
+    """Return a lane per node for the time in which it offers fewer GPUs than at first."""
     by_node: dict[str, list[AllocatableSeen]] = defaultdict(list)
     for event in run.history.of(AllocatableSeen):
         by_node[event.node].append(event)
@@ -219,7 +219,7 @@ def _remediations(run: RunFolder) -> list[Lane]:
 
 
 def _hops(run: RunFolder) -> list[Lane]:
-    """Return a lane for each hop of a cluster's own repair, from the hop before to its own moment."""
+    """Return a lane for each hop of a cluster's own repair, from the hop before it to its own moment."""
     newest = {(event.node, event.hop): event for event in run.history.of(RepairHopSeen)}
     lanes = []
     for event in newest.values():
@@ -241,7 +241,7 @@ def _qa(run: RunFolder) -> list[Lane]:
 
 
 def _spans(changes: list[tuple[float, str | None]], last_s: float) -> tuple[Bar, ...]:
-    """Bars of (instant, tone from then on; None: nothing) in any order; what never ended is open to the last record."""
+    """Return bars from (instant, tone from then on; None: nothing) in any order; the last one stays open."""
     ordered = sorted(changes, key=lambda change: change[0])
     bars: list[Bar] = []
     for place, (at_s, tone) in enumerate(ordered):

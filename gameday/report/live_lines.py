@@ -1,4 +1,4 @@
-"""A run's events as lines for people who follow it, in the order of cause and effect.
+"""A run's events as lines for people who watch it, in the order of cause and effect.
 
 The terminal (gameday/cli/live.py) and the flow run's log in Prefect (flows/live_log.py) show them.
 """
@@ -40,7 +40,7 @@ from gameday.values.results import Step, StepOutcome
 
 
 class Tone(StrEnum):
-    """The meaning of a line: the terminal gives it a colour, a log its level."""
+    """The meaning of a line; the terminal gives it a colour, a log its level."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -61,7 +61,7 @@ TONES = {
 
 
 class Words(NamedTuple):
-    """An event in words, printable."""
+    """An event as printable text."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -82,10 +82,10 @@ class LiveLine:
 
 
 class LiveLines:
-    """Makes lines of records that come one by one.
+    """Turns records into lines, one by one.
 
-    The agent says that a fault is in after it is in, so that a quick detector's taint is on record before it. Signals
-    of a node are therefore held back until the fault is in there, or its step has ended.
+    The agent reports a fault only after it is in, so that a quick detector's taint is on record earlier. Signals of a
+    node are therefore held back until the fault is in there, or its step has ended.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class LiveLines:
         self._effects: list[Record] = []
 
     def added(self, record: Record) -> Iterator[LiveLine]:
-        """Yield the lines that can be shown once this record is there."""
+        """Yield the lines that can be shown after this record."""
         self._begun = self._begun or record.at
         match record.event:
             case StepStarted(step=Step.INJECT):
@@ -113,7 +113,7 @@ class LiveLines:
             self._effects = [one for one in self._effects if _node(one) not in (node, "")]
 
     def rest(self) -> Iterator[LiveLine]:
-        """Yield the lines that were held back: no fault comes any more that explains them."""
+        """Yield the lines that were held back: no fault will come to explain them."""
         held, self._effects = self._effects, []
         yield from self._lines(held)
 
@@ -125,7 +125,7 @@ class LiveLines:
         for record in records:
             words = words_of(record.event)
             if isinstance(record.event, WaitStarted) and record.event.step in self._ended:
-                # Nobody else says why a run that was stopped does not end.
+                # Nobody else says why a stopped run does not end.
                 words = Words(printable(f"waits for {record.event.what}"), Tone.DOUBT)
             if words:
                 yield LiveLine(self._offset_s(record), words)
@@ -142,7 +142,7 @@ def _node(record: Record) -> str:
 
 
 def words_of(event: Event) -> Words | None:  # noqa: C901, PLR0911, PLR0912 - one line per kind of event, flat
-    """Return the words of an event that deserves a line; None for the rest."""
+    """Return an event's text, or None if it deserves no line."""
     match event:
         case TargetsChosen(targets=targets, domain=domain, virtual=virtual):
             of = " (virtual GPUs)" if virtual else ""

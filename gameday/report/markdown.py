@@ -1,4 +1,4 @@
-"""Text for a wiki: what a page says, as Markdown in which no value can become markup."""
+"""Markdown for a wiki, in which no value can become markup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.report.formatting import clock_text, duration, moment_text, number,
 from gameday.report.page import TEMPLATES
 from gameday.report.safe_text import clip
 
-# What CommonMark, GitHub's tables and raw HTML could take for markup within a line (CommonMark 0.31, 2.4 and 6).
+# What CommonMark, GitHub's tables and raw HTML could read as markup within a line (CommonMark 0.31, 2.4 and 6).
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#~$&!])")
 
 
@@ -22,7 +22,7 @@ def escaped(text: str) -> str:
 
 
 def markdown(folder: str, template: str, **values: object) -> str:
-    """`templates/<folder>/<template>` with every value escaped."""
+    """Render `templates/<folder>/<template>` with every value escaped."""
     return _environment(folder).get_template(template).render(**values)
 
 

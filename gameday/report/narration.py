@@ -50,6 +50,7 @@ from gameday.history.events import (
     RunEnded,
     RunStarted,
     SignalUnwatched,
+    SignSeen,
     SteadyStateChecked,
     StepEnded,
     StepStarted,
@@ -65,8 +66,8 @@ from gameday.values.results import Cleanliness, Hop, StepOutcome
 class Sentence:
     """A sentence of the timeline.
 
-    `at` is the event's own source's stamp; None: when we wrote it down. `tone` picks the mark, never the text. With
-    `whole_second` the stamp has no fraction: it happened within the second that begins at `at`.
+    `at` is the stamp of the event's own source; None: the time of our record. `tone` chooses the mark, never the text.
+    With `whole_second` the stamp has no fraction: it happened within the second that begins at `at`.
     """
 
     actor: str
@@ -81,7 +82,7 @@ _STEP_TONE = {StepOutcome.DONE: "good", StepOutcome.BROKEN: "bad", StepOutcome.N
 
 
 def narrate(event: Event) -> Sentence | None:
-    """The event as one sentence; None for what other sections show, or other events explain (QA rows, costs, undos)."""
+    """Return the event as a sentence; None for what other sections show or other events explain (QA rows, costs)."""
     teller = _TELLERS.get(type(event))
     return teller(event) if teller else None
 
@@ -143,6 +144,10 @@ def _device_taint(event: DeviceTaintSeen) -> Sentence:
     return Sentence(event.driver, f"Taint {event.taint} {verb} {event.device} of {event.node}", "mark", event.at)
 
 
+def _sign(event: SignSeen) -> Sentence:
+    return Sentence("Kubernetes", f"{event.place} on {event.node}: {event.value or 'gone'}", "mark", event.at)
+
+
 def _condition(event: ConditionSeen) -> Sentence:
     value = "gone" if event.status is None else event.status
     why = f" ({event.reason})" if event.reason else ""
@@ -176,7 +181,7 @@ def _consulted(event: DetectorConsulted) -> Sentence:
 
 
 def _kubernetes_event(event: KubernetesEventSeen) -> Sentence:
-    """Narrate a Kubernetes Event; of its times only `eventTime` has a fraction, and most writers leave that empty."""
+    """Narrate a Kubernetes Event. Of its times only `eventTime` has a fraction, and most writers leave that empty."""
     text = f"Event {event.reason} on {event.node}: {event.message}"
     return Sentence(event.source or "Kubernetes", text, "", event.at, whole_second=event.at.microsecond == 0)
 
@@ -309,6 +314,7 @@ _TELLERS: dict[type, Callable[[Any], Sentence | None]] = {
     DetectorConsulted: _consulted,
     AlertChosen: lambda e: Sentence("game-day", f"Alert {e.alert} stands for ‘{e.meaning}’: it reads {e.source}"),
     KubernetesEventSeen: _kubernetes_event,
+    SignSeen: _sign,
     SignalUnwatched: _unwatched,
     PrometheusFellBehind: lambda e: Sentence("game-day", f"Prometheus did not keep up: {e.why}; {e.hint}", "doubt"),
     CanaryMeasured: _canary,

@@ -1,4 +1,4 @@
-"""The command to copy after a run that did not pass; the page and the terminal show it."""
+"""The command to copy after a run that did not pass, for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class NextCommand(BaseModel):
 
 
 def next_command(started: RunStarted | None, result: RunResult, *, ended: bool) -> NextCommand | None:
-    """Return what to do next; None for a run that passed on a clean cluster, that still runs, or that is unknown.
+    """Return what to do next; None for a run that passed on a clean cluster, still runs, or is unknown.
 
-    A rehearsal's cluster ends with its run, so that there is nothing in it to undo or to examine.
+    A rehearsal's cluster ends with its run, so there is nothing left to undo or to examine.
 
     Args:
-        started: The begin of the run's history.
+        started: The beginning of the run's history.
         result: How it ended.
-        ended: It came to its end; False: it was killed, so that its cluster's part in it is not known.
+        ended: True if it came to its end; False: it was killed, so the cluster's part in it is unknown.
     """
     if started is None or result.running:
         return None
@@ -65,7 +65,7 @@ def _words(command: str) -> list[str]:
 
 
 def _with_a_detector(words: Sequence[str]) -> list[str]:
-    """Return the command without the option that leaves out every detector; empty where it has none."""
+    """Return the command without the option that switches off every detector; empty if it has none."""
     at = words.index("--detector") if "--detector" in words else len(words)
     return [*words[:at], *words[at + 2 :]] if words[at + 1 : at + 2] == ["off"] else []
 

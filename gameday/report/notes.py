@@ -1,7 +1,7 @@
 """People's notes on a run or an incident: notes.yaml beside its report, read at every rendering.
 
-The file is left as a form to fill in, and never overwritten. One model for game-days and post-mortems, so that the
-digest and the next run of a plan read the actions of both alike.
+The file is left as a form to fill in, and is never overwritten. Game-days and post-mortems share one model, so that
+the digest and the next run of a plan read the actions of both.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*([Zz]|[+-]\d{2}:?\d{2}
 
 
 def _nothing(value: object) -> object:
-    """A key without a value is an empty one."""
+    """Read a key without a value as an empty one."""
     return () if value is None else value
 
 
@@ -76,7 +76,7 @@ def _names(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    """Pydantic takes a number for seconds since 1970, which nobody means here."""
+    """Refuse a number: pydantic would take it for seconds since 1970, which nobody means here."""
     if (isinstance(value, str) and not _MOMENT.fullmatch(value)) or isinstance(value, int | float):
         raise PydanticCustomError("moment", "a time is written with date and zone, like 2026-03-03T09:12:00Z")
     return value
@@ -117,7 +117,7 @@ class ActionItem(DocumentModel):
     """Something to do."""
 
     id: str | None = None
-    """The name by which later notes refer to the same action; without one its text is its name."""
+    """Name by which later notes refer to the same action; without one, its text is its name."""
     what: str = Field(min_length=1)
     type: ActionType | None = None
     severity: ActionSeverity | None = None
@@ -125,7 +125,7 @@ class ActionItem(DocumentModel):
     ticket: str | None = None
     due: _Day | None = None
     retest: _Day | None = None
-    """The day a game-day shows that it helped."""
+    """Day of the game-day that shows that it helped."""
     state: ActionState = ActionState.OPEN
 
     @property
@@ -145,7 +145,7 @@ class CarriedAction(DocumentModel):
 
 
 class HumanEvent(DocumentModel):
-    """Something a person did or saw."""
+    """Something that a person did or saw."""
 
     at: _Moment
     who: str = ""
@@ -171,7 +171,7 @@ class People(DocumentModel):
 class RunbookStep(DocumentModel):
     step: str = Field(min_length=1)
     followed: bool | None = None
-    """True if the step was followed; None: not noted."""
+    """True if the step was followed; None if that was not noted."""
     why: str = ""
 
 
@@ -183,13 +183,13 @@ class Runbook(DocumentModel):
 
     @property
     def fidelity(self) -> float | None:
-        """Share of the steps judged that were followed, 0 to 1; None where none is judged."""
+        """Share of the judged steps that were followed, 0 to 1; None if none was judged."""
         judged = [step.followed for step in self.steps if step.followed is not None]
         return sum(judged) / len(judged) if judged else None
 
 
 class Notes(DocumentModel):
-    """Empty where nobody wrote anything yet."""
+    """Empty if nobody wrote anything yet."""
 
     summary: str | None = None
     impact: str | None = None
@@ -213,7 +213,7 @@ class Notes(DocumentModel):
         return tuple(action for action in self.actions if action.is_open)
 
     def moments(self) -> Iterator[HumanEvent]:
-        """Everything people dated, for the timeline."""
+        """Yield everything that people dated, for the timeline."""
         if self.acknowledged:
             yield HumanEvent(at=self.acknowledged.at, who=self.acknowledged.who, what="Took the alert")
         if self.first_action:
@@ -222,9 +222,9 @@ class Notes(DocumentModel):
 
 
 def write_form(folder: Path, command: str) -> None:
-    """Put the empty form into the folder, unless somebody's notes are there already; raises OSError.
+    """Put the empty form into the folder, unless it has notes already. Raises OSError.
 
-    `command` renders the folder's report again, without the folder.
+    `command` renders the folder's report again; the folder's path is not part of it.
     """
     path = folder / NOTES_FILE
     if not path.exists():
@@ -232,9 +232,9 @@ def write_form(folder: Path, command: str) -> None:
 
 
 def is_blank_form(folder: Path) -> bool:
-    """Return whether the folder's notes are the untouched form, or absent; never raises.
+    """Return True if the folder's notes are the untouched form, or absent. Never raises.
 
-    A comment is a person's word too; a file that cannot be read, or another version's form, may hold one.
+    A comment is a person's word, too; an unreadable file, or another version's form, may contain one.
     """
     path = folder / NOTES_FILE
     try:
@@ -253,15 +253,15 @@ def _untouched(text: str) -> bool:
 
 
 def _says_nothing(text: str) -> bool:
-    """Return whether the text is the untouched form, or comments alone.
+    """Return True if the text is the untouched form, or only comments.
 
-    It need not be parsed then: a report with a hundred runs beside it would parse a hundred forms.
+    It need not be parsed then: a report beside a hundred runs would parse a hundred forms.
     """
     return _untouched(text) or all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def read_notes(folder: Path) -> Notes:
-    """The folder's notes, empty ones where there are none; raises NotesError, with the line, for what is wrong."""
+    """Return the folder's notes, or empty ones. Raises NotesError, with the line of the problem."""
     path = folder / NOTES_FILE
     try:
         if not path.exists():

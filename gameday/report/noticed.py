@@ -22,18 +22,18 @@ SIGNAL_PHRASES = {
     "event-written": ("Event written", "no Event was written"),
     "allocatable-falls": ("fewer GPUs offered", "no GPU was withdrawn"),
 }
-"""The checks on signals that a cluster gives by itself: the phrase for a signal that came, and for one that did not."""
+"""The checks on signals that a cluster gives by itself: a phrase for a signal that came, and one for a missing one."""
 
 
 def signal_verdicts(run: RunFolder) -> list[Verdict]:
-    """Return the verdicts on the signals that the plan expects the cluster to give by itself, and the flow asked."""
+    """Return the verdicts on signals that the plan expects from the cluster itself, and that the flow asked about."""
     return [one for one in run.verdicts if one.check in SIGNAL_PHRASES and one.status is not Status.NOT_ASKED]
 
 
 def first_taint(run: RunFolder, node: str | None) -> TaintSeen | None:
-    """Return the first taint after the fault that the plan names, else the first of another key; None: there was none.
+    """Return the first taint after the fault that the plan names, else the first with another key, else None.
 
-    A detector that the plan does not name taints as well. Taints of the node lifecycle controller are left out.
+    A detector that the plan does not name also taints. Taints of the node lifecycle controller are left out.
     """
     fault = first_fault(run.history, node)
     if fault is None:
@@ -52,7 +52,7 @@ def first_taint(run: RunFolder, node: str | None) -> TaintSeen | None:
 
 
 def noticed(run: RunFolder) -> Noticed:
-    """Fold the verdicts on the cluster's signals into one answer. A late signal counts as noticed."""
+    """Combine the verdicts on the cluster's signals into one answer. A late signal counts as noticed."""
     asked = signal_verdicts(run)
     if not asked:
         return Noticed.NOT_ASKED if run.plan else Noticed.UNKNOWN

@@ -1,8 +1,7 @@
-"""A run's timings as one OpenMetrics file: trend them in Grafana without a push gateway.
+"""A run's timings as one OpenMetrics file, for trends in Grafana without a push gateway.
 
-Gauges without time stamps, so that node-exporter's textfile collector takes the
-file as it is; each run overwrites its plan's file. What was not measured has no
-sample: 0 seconds would be the best run of all.
+Gauges without time stamps, so that node-exporter's textfile collector takes the file as it is; each run overwrites its
+plan's file. What was not measured has no sample: 0 seconds would be the best run of all.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from gameday.values.results import Cleanliness
 
 
 def openmetrics(runs: Iterable[Summary]) -> bytes:
-    """Return the newest given run of each plan as OpenMetrics; nothing in a summary makes it raise."""
+    """Return the newest given run of each plan as OpenMetrics; no summary makes it raise."""
     newest: dict[tuple[str, str], Summary] = {}
     for run in sorted(runs, key=lambda run: run.started):
         newest[run.plan, run.place] = run

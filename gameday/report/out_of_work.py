@@ -1,4 +1,4 @@
-"""Read from a run's history how long its targets' GPUs were out of work."""
+"""Find out from a run's history how long its targets' GPUs were out of work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEEPS_WORK_OFF = ("NoSchedule", "NoExecute")
 
 
 class NodeOutage(NamedTuple):
-    """A target's time out of work. `since` None: it stayed schedulable; `until` None: its end is not in the history."""
+    """A target's time out of work. `since` None: it stayed schedulable; `until` None: the history has no end of it."""
 
     node: str
     gpus: int | None
@@ -39,11 +39,11 @@ def node_outages(run: RunFolder) -> tuple[NodeOutage, ...]:
 
 
 def out_of_work(run: RunFolder) -> OutOfWork:
-    """Return the run's GPU time out of work. A refused run, and one that breaks no GPU node, lost none."""
+    """Return the run's GPU time out of work. A refused run, or one that breaks no GPU node, lost none."""
     terms = run.started.outage_terms if run.started else None
     if run.history.last(Refused) or not breaks_gpu_nodes(run.history):
         return OutOfWork(gpu_hours=0.0, terms=terms)
-    # The sum over runs is of real GPUs or of virtual ones.
+    # The sum over runs is either of real GPUs or of virtual ones.
     outages = [one for one in node_outages(run) if run.is_virtual or one.node not in run.virtual_targets]
     if not outages:
         return OutOfWork(gpu_hours=None, why="the run ended before it chose a node", terms=terms)
@@ -73,7 +73,7 @@ def _why_unknown(run: RunFolder, gpus: int | None, since: datetime | None, until
 
 
 def _since(run: RunFolder, node: str) -> datetime | None:
-    """Return the fault's moment or that of an earlier cordon or taint; None where none of these two ever came."""
+    """Return the moment of the fault or of an earlier cordon or taint; None if neither came."""
     closed = [
         seen.at
         for _, seen in run.history.about(TaintSeen, node)
@@ -87,9 +87,9 @@ def _since(run: RunFolder, node: str) -> datetime | None:
 
 
 def _until(run: RunFolder, node: str, since: datetime) -> datetime | None:
-    """Return when the node took work again, given back by the run or by the cluster; the last time counts.
+    """Return when the node last took work again, given back by the run or by the cluster.
 
-    Where neither said so, as after an abort, it is when the last cordon or taint that kept work off was seen to go.
+    If neither said so, as after an abort, it is when the last cordon or taint that kept work off was seen to go.
     """
     ends = [record.at for record, _ in run.history.about(NodeReturned, node)]
     ends += [seen.at for _, seen in run.history.about(RepairHopSeen, node) if seen.hop is RepairHop.RETURNED]

@@ -1,4 +1,4 @@
-"""The time that a game-day kept GPUs out of work, summed over runs, beside the same outages if unnoticed. Pure."""
+"""The time that a game-day kept GPUs out of work, summed over runs, beside the same outages unnoticed. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ RULE = (
 
 
 class OutOfWork(BaseModel):
-    """The GPU time of one run that was lost to its game-day. Unknown is None, with the reason, and never 0."""
+    """The GPU time of one run that its game-day cost. Unknown is None, with the reason, and never 0."""
 
     model_config = ConfigDict(frozen=True)
 
     gpu_hours: float | None = Field(allow_inf_nan=False)
     gpus: int = Field(default=0, description="of the nodes that were out of work")
-    why: str = Field(default="", description="why it is unknown; empty where it is known")
+    why: str = Field(default="", description="why it is unknown; empty if it is known")
     terms: OutageTerms | None = Field(default=None, description="None in runs older than these terms")
 
     @property
     def unnoticed_gpu_hours(self) -> float | None:
-        """The same outage, noticed by a person after the assumed hours and ended as fast from there on."""
+        """The same outage, if a person noticed it after the assumed hours and it then ended as fast."""
         if self.gpu_hours is None or self.terms is None:
             return None
         return self.gpu_hours + self.gpus * self.terms.hours_until_noticed
@@ -37,7 +37,7 @@ class OutOfWork(BaseModel):
 
 
 class Money(BaseModel):
-    """The cost of outages in one currency, over the runs that have a price in it."""
+    """The cost of outages in one currency, over the runs with a price in it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,15 +48,15 @@ class Money(BaseModel):
 
 
 class OutageTotal(BaseModel):
-    """The sum over runs, rehearsals (`virtual` GPUs) apart from real clusters."""
+    """The sum over runs; rehearsals (`virtual` GPUs) are apart from real clusters."""
 
     model_config = ConfigDict(frozen=True)
 
     virtual: bool
     known: int = Field(description="runs in the sum")
-    unknown: int = Field(description="runs whose time out of work is unknown, which are in no sum")
-    gpu_hours: float | None = Field(description="None where no run's is known")
-    compared: int = Field(description="runs in the sums of the assumption: those whose history has it")
+    unknown: int = Field(description="runs with an unknown time out of work, which are in no sum")
+    gpu_hours: float | None = Field(description="None if no run's is known")
+    compared: int = Field(description="runs in the sums of the assumption: those that have it in their history")
     compared_gpu_hours: float
     unnoticed_gpu_hours: float
     hours_until_noticed: tuple[float, ...] = Field(description="the assumptions that the runs' profiles made")
@@ -64,10 +64,10 @@ class OutageTotal(BaseModel):
 
 
 def outage_totals(runs: Iterable[tuple[bool, OutOfWork | None]]) -> tuple[OutageTotal, ...]:
-    """Sum runs up, real clusters first; a kind without runs is left out.
+    """Sum up runs, real clusters first; a kind without runs is left out.
 
     Args:
-        runs: Of each run whether it was a rehearsal, and its time out of work; None: unknown.
+        runs: For each run, whether it was a rehearsal, and its time out of work; None if unknown.
     """
     listed = list(runs)
     found = ((virtual, [one for rehearsal, one in listed if rehearsal is virtual]) for virtual in (False, True))

@@ -1,8 +1,7 @@
 """The self-contained page: the templates' environment, and a policy under which only our own script can run.
 
-Every page of ours (run report, comparison, digest, index, post-mortem) extends
-`templates/report/base.html` and is rendered through `environment()`, so that
-escaping, style, script and policy are decided here and nowhere else.
+Every page of ours (run report, comparison, digest, index, post-mortem) extends `templates/report/base.html` and is
+rendered through `environment()`, so that escaping, style, script and policy are decided only here.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ _FILTERS = (accent, duration, limit, sentence, offset, change, clock, moment, nu
 
 @cache  # a template is compiled once in a process: that takes longer than to fill it
 def environment(*folders: str) -> Environment:
-    """Autoescaping, with the report's filters; finds templates in `templates/<folder>` first, then in the report's.
+    """Return an autoescaping environment with the report's filters.
 
-    Its globals `style`, `script` and `policy` are what base.html puts into the
-    head: nothing is fetched, and no script but ours may run.
+    It looks for templates in `templates/<folder>` first, then in the report's. Its globals `style`, `script` and
+    `policy` go into the head by base.html: nothing is fetched, and only our script may run.
     """
     made = Environment(
         loader=FileSystemLoader([TEMPLATES / folder for folder in (*folders, "report")]),

@@ -1,7 +1,7 @@
-"""A run without its site's names, for a report that leaves the house: hosts, addresses and the cluster are numbered.
+"""A run without its site's names, for a report that leaves the house: hosts, addresses and the cluster get numbers.
 
-Done to what was read, before anything is drawn: a name that is a word of the page's own code
-breaks nothing then, and no section can forget it.
+This is done to the data, before anything is drawn. So a name that is also a word of the page's code breaks nothing,
+and no section can forget it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ Clean = Callable[[str], str]
 
 _IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"
 _NO_IPV4 = "x.x.x.x"
-# Candidates for an IP address: the standard library decides, so that a time of day or a PCI address is left alone.
+# Candidates for an IP address; the standard library decides, so that a time of day or a PCI address stays.
 _IPV6 = r"(?<![\w.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4})(?!\w)"
-# Candidates for a host's name, to look up: a pattern of a thousand names takes ten times as long.
+# Candidates for a host's name, to look up: one pattern with a thousand names takes ten times as long.
 _WORD = r"(?<![A-Za-z0-9_.])[A-Za-z0-9](?:\\*[.-]*[A-Za-z0-9_])*"
 _WORDS_KEPT = 65_536
-"""Words of a log come again and again; a few megabytes of them are remembered."""
+"""Remembered words of a log, because they repeat: a few megabytes."""
 
 
 def redacted(run: RunFolder, clean: Clean | None = None) -> RunFolder:
-    """The same run with every node, IP address, the cluster and who started it under other names.
+    """Return the run with other names for every node, IP address, the cluster and who started it.
 
-    Node names become node-1, node-2 … in their own order. A rehearsal's cluster is nobody's, and keeps its name.
+    Node names become node-1, node-2 … in their own order. A rehearsal's cluster belongs to nobody, and keeps its name.
     People's names in notes stay: they are not the site's.
 
     Args:
         run: The run, with its notes and the earlier runs of its plan.
-        clean: The cleaning of all runs that are to have the same names; None: this run's own.
+        clean: The cleaning for all runs that share the new names; None: this run's own.
     """
     clean = clean or cleaner([run])
     records = (replace(one, boot=clean(one.boot), event=cleaned(one.event, clean)) for one in run.history.records)
@@ -81,7 +81,7 @@ def cleaner(runs: Iterable[RunFolder], nodes: Iterable[str] = (), words: Iterabl
     Args:
         runs: Runs that name nodes, the cluster, and the person who started them.
         nodes: Names of further nodes.
-        words: Further names, each with what is written in its place.
+        words: Further names, each with its replacement.
     """
     runs = list(runs)
     names = _node_names({*nodes, *(node for run in runs for node in _nodes(run))})
@@ -91,7 +91,7 @@ def cleaner(runs: Iterable[RunFolder], nodes: Iterable[str] = (), words: Iterabl
 
 
 def _node_names(nodes: Iterable[str]) -> dict[str, str]:
-    """Map each node's name to a neutral one, and the host of a name with a domain, as kernel logs write it."""
+    """Map each node's name to a neutral one, and also the host part of a name with a domain, as in kernel logs."""
     nodes = sorted(nodes)
     names = {node: f"node-{number}" for number, node in enumerate(nodes, 1)}
     for node in nodes:
@@ -130,7 +130,7 @@ def _named_in(plan_text: str) -> Iterator[str]:
 
 
 def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
-    """The cluster as it is written whole, then its parts: its name, and the host of its server."""
+    """Yield the cluster as it is written in full, then its parts: its name, and the host of its server."""
     if started.trigger != "rehearsal":
         yield started.cluster, "the cluster"
         yield started.cluster_name, "the cluster"
@@ -142,14 +142,14 @@ def _of_start(started: RunStarted) -> Iterator[tuple[str, str]]:
 
 
 def _runbook_hosts(run: RunFolder) -> Iterator[str]:
-    """The hosts that alerts link to: as shipped, the Prometheus that fired."""
+    """Yield the hosts that alerts link to: as shipped, the Prometheus that fired."""
     for alert in run.history.of(AlertSeen):
         with suppress(ValueError):  # no URL: an annotation is anybody's text
             yield urlsplit(alert.annotations.get("runbook_url", "")).hostname or ""
 
 
 def words_of_command(command: str) -> Iterator[tuple[str, str]]:
-    """Yield the path of the cluster's profile, where a shell line names it, and what is written in its place."""
+    """Yield the path of the cluster's profile, if a shell line names it, with its replacement."""
     if profile := re.search(r"--profile[ =]('[^']*'|\S+)", command):
         yield profile[1].strip("'"), "(hidden)"
 
@@ -183,13 +183,13 @@ def _cleaner(nodes: dict[str, str], others: dict[str, str]) -> Clean:
 
 
 def _without_node(word: str, nodes: dict[str, str], heads: frozenset[str], longest: int) -> str:
-    """A node is found with a domain behind it, at the end of a mirror pod's name, and as queries escape it.
+    """Replace a node's name, also before a domain, at the end of a mirror pod's name, or escaped as in queries.
 
-    The word may be of any length: only as much of it is looked at as a name has.
+    The word may be long; only as much of it is examined as a name can have.
 
     Args:
-        word: The word, which may hold a node's name.
-        nodes: What is written for each node's name.
+        word: The word, which may contain a node's name.
+        nodes: The replacement for each node's name.
         heads: The names up to their first dot.
         longest: Number of characters of the longest name.
     """
@@ -214,7 +214,7 @@ def _without_ipv6(text: str) -> str:
 
 
 def cleaned(value: Any, clean: Clean) -> Any:
-    """Clean every text in the value, except those that the models fix: enumerations, words of a given few, run ids."""
+    """Clean every text in the value, except those with fixed values: enumerations, literals, run ids."""
     if isinstance(value, BaseModel):
         open_ = {name: getattr(value, name) for name in type(value).model_fields if not _is_fixed(type(value), name)}
         return value.model_copy(
@@ -229,7 +229,7 @@ def cleaned(value: Any, clean: Clean) -> Any:
 
 @cache
 def _is_fixed(model: type[BaseModel], field: str) -> bool:
-    """A run's id is a time of day, and the name of the folder that a link leads to."""
+    """Return True for a run's id, which is a time of day and the name of the folder that a link leads to."""
     return field == "run_id" or get_origin(model.model_fields[field].annotation) is Literal
 
 

@@ -26,7 +26,7 @@ from gameday.report.run_folder import RunFolder, load_run_folder, with_notes
 from gameday.report.summarise import summarise
 
 FORMAT = 1
-"""The format of report.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of report.json; raised when an existing field changes its meaning or goes."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,20 @@ class Section:
     data: BaseModel | None
     failure: str = ""
     is_open: bool = True
-    """True for a part of the summary; the others are folded behind their titles."""
+    """True for a part of the summary; the others are folded under their titles."""
     group: str = "More"
-    """The heading under which folded sections lie together."""
+    """The heading for folded sections that belong together."""
     absent: str = ""
     """The reason why there is nothing to show; such a section is not drawn."""
 
 
 def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, clean: Clean | None = None) -> Rendered:
-    """Write report.html, report.json and verdicts.json into the run folder, from what else is in it.
+    """Write report.html, report.json and verdicts.json into the run folder, from its other files.
 
-    `redact`: under names of their own (report-redacted.html …) and without the site's names (gameday.report.redact);
-    `clean` as for `redacted`.
-    Raises FileNotFoundError when the folder does not exist and OSError when it
-    cannot be written; a run without a report gets one of its first screen then,
-    where that fits. Whatever the files hold is shown, never raised.
+    `redact`: under other file names (report-redacted.html …) and without the site's names (gameday.report.redact);
+    `clean` as for `redacted`. Raises FileNotFoundError if the folder does not exist, and OSError if it cannot be
+    written; a run without a report then gets one with only the first screen, if that fits. Bad content of the files is
+    shown, never raised.
     """
     run = load_with_its_past(run_folder)
     run = redacted(run, clean) if redact else run
@@ -94,7 +93,7 @@ def render(run_folder: Path, rendered_at: datetime, *, redact: bool = False, cle
 
 
 def _groups(sections: Sequence[Section]) -> dict[str, list[Section]]:
-    """Return the folded sections that have something to show, by their headings."""
+    """Return by heading the folded sections that have something to show."""
     groups: dict[str, list[Section]] = {}
     for section in sections:
         if not section.is_open and not section.absent:
@@ -110,7 +109,7 @@ def _brief(sections: Sequence[Section], why: str) -> list[Section]:
 
 
 def load_with_its_past(run_folder: Path) -> RunFolder:
-    """Load a run with its notes and the earlier runs of its plan, as a report shows it; raises FileNotFoundError."""
+    """Load a run with its notes and the earlier runs of its plan, for a report. Raises FileNotFoundError."""
     return with_earlier_runs(run_folder, with_notes(run_folder, load_run_folder(run_folder)))
 
 
@@ -137,11 +136,11 @@ def _name(module: ModuleType) -> str:
 
 
 def build_section(module: ModuleType, run: RunFolder, templates: Environment) -> Section:
-    """Return what the module makes of the run; a section that fails says why in its place.
+    """Return the module's section about the run; a section that fails says why in its place.
 
-    It is drawn by the module's own `TEMPLATE` (text of Jinja), else by the file of the module's name in
+    It is drawn by the module's own `TEMPLATE` (Jinja text), else by the file of the module's name in
     `templates/report/`. It is folded, under the heading `GROUP`, unless the module says `OPEN = True`. It is not drawn
-    where the model has a property `absent` that says why there is nothing to show.
+    if the model's property `absent` says why there is nothing to show.
     """
     name = _name(module)
     try:

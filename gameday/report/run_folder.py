@@ -1,4 +1,4 @@
-"""Read a run folder back, forgiving everything: a report that fails on damage hides the run that needs it most."""
+"""Read a run folder and forgive everything: a report that fails on damage hides the run that needs it most."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
 from gameday.plain_file import open_plain, read_plain
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 from gameday.report.doctors_word import DoctorsWord, doctors_word
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
@@ -48,14 +49,14 @@ _IN_FOLDERS = ("frames/*.parquet", f"{GUEST_FOLDER}/*.log")
 
 
 class OpenFault(FaultParameters):
-    """Parameters of a fault this version may not know (any more): kept as they are, judged by nobody."""
+    """Parameters of a fault that this version may not know: kept as they are, and not judged."""
 
     is_read_back: ClassVar[bool] = True
     model_config = ConfigDict(extra="allow")
 
 
 class _AnyFault(Mapping[str, type[FaultParameters]]):
-    """Every fault name is known, so that a report needs no fault code to read a plan."""
+    """A registry that knows every fault name, so that a report needs no fault code to read a plan."""
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str)
@@ -72,7 +73,7 @@ class _AnyFault(Mapping[str, type[FaultParameters]]):
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file of the run folder, with what a reader needs to know it unchanged."""
+    """A file of the run folder, with what a reader needs to check it."""
 
     name: str
     size_bytes: int
@@ -90,7 +91,7 @@ class GuestOutput(FrozenModel):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Everything a section may use. `zero` is T+0: the first fault going in, else the first record."""
+    """Everything that a section may use. `zero` is T+0: the moment of the first fault, else the first record."""
 
     plan: Plan | None
     plan_text: str
@@ -100,7 +101,7 @@ class RunFolder:
     result: RunResult
     files: tuple[RunFile, ...]
     problems: tuple[str, ...]
-    """Sentences about the defects of the folder itself."""
+    """Sentences about defects of the folder itself."""
 
     guest_output: tuple[GuestOutput, ...] = ()
     """The last lines that the guest's programs wrote."""
@@ -112,13 +113,13 @@ class RunFolder:
     """Notes that people wrote beside the run."""
 
     notes_problem: str = ""
-    """The reason why the file of notes cannot be read; empty if it can."""
+    """The reason why the notes cannot be read; empty if they can."""
 
     carried: tuple[CarriedAction, ...] = ()
     """Open actions of earlier runs of the plan."""
 
     previous_plan_text: str = ""
-    """The plan of the newest earlier run; empty if there is none, or it cannot be read."""
+    """The plan of the newest earlier run; empty if there is none, or if it cannot be read."""
 
     @cached_property
     def _metrics_by_node(self) -> dict[str, pd.DataFrame]:
@@ -143,30 +144,30 @@ class RunFolder:
 
     @cached_property
     def virtual_targets(self) -> tuple[str, ...]:
-        """The targets that no machine is behind: every one of a rehearsal's cluster, elsewhere by the nodes."""
+        """The targets without a machine behind them: all of a rehearsal's cluster; elsewhere, as the nodes say."""
         chosen = self.history.last(TargetsChosen)
         return self.target_names if self._in_rehearsal else chosen.virtual if chosen else ()
 
     @property
     def is_virtual(self) -> bool:
-        """True where no target is a real node; before any is chosen, where the cluster has none."""
+        """True if no target is a real node; before any is chosen, if the cluster has none."""
         return self._in_rehearsal or (bool(self.target_names) and set(self.target_names) == set(self.virtual_targets))
 
     @property
     def _in_rehearsal(self) -> bool:
-        # Histories older than `virtual` know it of `gameday rehearse` alone.
+        # Histories from before `virtual` only tell that `gameday rehearse` made them.
         return self.started is not None and (self.started.virtual or self.started.trigger == "rehearsal")
 
     @property
     def doctors_word(self) -> DoctorsWord | None:
-        """Doctor's answer about what was not noticed; None where it was not asked, or the run passed."""
+        """Doctor's answer about what went unnoticed; None if it was not asked, or if the run passed."""
         return doctors_word(self.history, self.result.outcome)
 
     @property
     def named_detector(self) -> str | None:
-        """The guest that watched, else the detector that the plan names; None: it names none.
+        """The guest that watched, else the detector that the plan names; None if it names none.
 
-        Which detector watched a cluster without a guest is in no history.
+        No history says which detector watched a cluster without a guest.
         """
         if guest := self.history.last(GuestNamed):
             return f"{' '.join(filter(None, (guest.name, guest.version)))}, a guest of the rehearsal"
@@ -185,7 +186,7 @@ class RunFolder:
     def fault_window(self, node: str | None = None) -> tuple[float, float] | None:
         """Return the time from the fault going in to its undo, in seconds since T+0.
 
-        It ends at the last record where no undo is on record. `node` None spans the faults of all nodes. None where no
+        It ends at the last record if no undo is on record. `node` None spans the faults of all nodes. None if no
         fault went in.
         """
         faults = [event for event in self.history.of(FaultInjected) if node in (None, event.target.node)]
@@ -201,8 +202,8 @@ class RunFolder:
 def garbage_collection_paused() -> Iterator[None]:
     """Hold off Python's garbage collection while many records are read.
 
-    Going through 50,000 records again and again, as they come in and are judged, is two thirds of the time that a run
-    of 500 nodes takes. A caller that drops the run within the block pays for no collection at all.
+    Going through 50,000 records again and again, as they are read and judged, is two thirds of the time for a run with
+    500 nodes. A caller that drops the run within the block pays for no collection at all.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -232,12 +233,12 @@ def load_run_folder(folder: Path) -> RunFolder:
 
 @garbage_collection_paused()
 def judge_run_folder(folder: Path) -> RunFolder:
-    """Read only what a run is judged by: without the files and the problems that nothing but a page shows.
+    """Read only what a run is judged by: not the files and problems that only a page shows.
 
     Raises FileNotFoundError without a folder.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no run folder: give the folder that holds history.jsonl")
+        raise FileNotFoundError(f"{folder} is not a run folder: give the folder that holds history.jsonl")
     problems: list[str] = []
     plan_text = _text(folder / "plan.yaml", problems)
     plan = _plan(folder / "plan.json", problems)
@@ -257,7 +258,7 @@ def judge_run_folder(folder: Path) -> RunFolder:
 
 
 def _guest_output(folder: Path) -> Iterator[GuestOutput]:
-    """Yield the last lines of each file; one that cannot be read is not shown."""
+    """Yield the last lines of each file; unreadable files are left out."""
     for path in _plain_files(folder, f"{GUEST_FOLDER}/*.log"):
         try:
             lines = read_plain(path).decode(errors="replace").splitlines()
@@ -268,7 +269,7 @@ def _guest_output(folder: Path) -> Iterator[GuestOutput]:
 
 
 def with_notes(folder: Path, run: RunFolder) -> RunFolder:
-    """Return the run with its people's notes; notes that cannot be read are a problem of the run's files."""
+    """Return the run with its people's notes; unreadable notes are a problem of the run's files."""
     try:
         return replace(run, notes=read_notes(folder))
     except NotesError as error:
@@ -352,7 +353,7 @@ def clock_jumps(history: History) -> list[str]:
 
 
 def _files(folder: Path) -> list[RunFile]:
-    """The run's own files, not what rendering writes."""
+    """Return the run's own files, without those that rendering writes."""
     return [
         RunFile(path.relative_to(folder).as_posix(), path.stat().st_size, _sha256(path))
         for path in _plain_files(folder, "plan.yaml", "plan.json", "history.jsonl", *_IN_FOLDERS)
@@ -360,13 +361,13 @@ def _files(folder: Path) -> list[RunFile]:
 
 
 def _plain_files(folder: Path, *patterns: str) -> list[Path]:
-    """Return the run's files of these names, but for links and what is in a linked folder."""
+    """Return the run's files of these names, without links and without anything in a linked folder."""
     found = [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
     return [path for path in found if not path.is_symlink() and (path.parent == folder or not path.parent.is_symlink())]
 
 
 def _links(folder: Path) -> list[str]:
-    """Name each link in the place of a folder or of a file in one; the other files' own readers name theirs."""
+    """Name each link in place of a folder, or of a file in one; the other files' readers name theirs."""
     places = [folder / "frames", folder / GUEST_FOLDER, *(path for name in _IN_FOLDERS for path in folder.glob(name))]
     links = [path.relative_to(folder) for path in places if path.is_symlink()]
     return [f"{link} is a symbolic link, which is not followed: nothing of what it names is shown." for link in links]

@@ -1,4 +1,4 @@
-"""A run in short as Markdown, for its page in Prefect."""
+"""A summary of a run as Markdown, for its page in Prefect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run_markdown(run: RunFolder, page: Path, url: str | None) -> str:
     Args:
         run: The run.
         page: The whole report's file.
-        url: Its URL on the worker's machine; None where nobody serves it.
+        url: Its URL on the worker's machine; None if nobody serves it.
     """
     return markdown(
         "report",

@@ -1,7 +1,7 @@
 """Make text from outside safe to show on a page: visible, cut, and never a link that runs code.
 
-Plans, logs, labels and pod output are hostile input. Jinja escapes every value; this module shows control characters
-as escapes and keeps any one value from flooding the page.
+Plans, logs, labels and pod output are hostile input. Jinja escapes every value; this module shows control characters as
+escapes and keeps a single value from flooding the page.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LONGEST_VERBATIM = 65_536
 # C0 and C1 controls (ANSI escapes among them) but tab and newline, the bidirectional overrides that let a name be
 # read backwards (U+202A-E, U+2066-9, U+200E-F), and halves of surrogate pairs, which UTF-8 cannot hold.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-# No user or password in it: a link is for people to click, and a page is forwarded.
+# Without user and password: a link is for people to click, and a page gets forwarded.
 _ADDRESS = re.compile(r"https?://[^\s/?#@\\<>\"'`]+([/?#][^\s<>\"'`]*)?", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
-    """Replace control characters by escapes, so that they are seen and do nothing."""
+    """Replace control characters by escapes, so that they are visible and have no effect."""
     return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def cut(text: str, longest: int) -> str:
-    """Return at most `longest` characters of the text, with the whole length where some are left out."""
+    """Return at most `longest` characters of the text, with the full length if some are left out."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters in all)"
 
 
@@ -54,7 +54,7 @@ def verbatim(text: str) -> Markup:
 
 
 def linked(text: str | None) -> Markup | None:
-    """Make a link of an http(s) address, and escape any other text: `javascript:` and the like lead nowhere."""
+    """Make a link of an http(s) address and escape any other text, so that `javascript:` and the like lead nowhere."""
     if text is None:
         return None
     shown = escape(visible(cut(text, LONGEST)))

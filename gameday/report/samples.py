@@ -1,4 +1,4 @@
-"""A node's samples on the run's own time, and the plain statistics that the report gives of them."""
+"""A node's samples on the run's own time, and the report's plain statistics about them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from gameday.report.run_folder import RunFolder
 from gameday.report.safe_text import visible
 
 MARGIN = timedelta(minutes=10)
-"""Samples this far from the run's first and last record, beyond the plan's baseline window, are not of this run: one
-stray time stamp must not squeeze every curve into a line."""
+"""Samples this far before the first or after the last record, beyond the plan's baseline window, do not belong to this
+run: one stray time stamp must not squeeze every curve into a line.
+"""
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
 SIGMA_FLOOR = 0.02
-"""A baseline's spread counts as at least this share of its median: else one degree above a constant would look like
-the end of the world."""
+"""A baseline's spread counts as at least this share of its median; otherwise one degree above a constant would look
+enormous.
+"""
 LONGEST_GPU = 40
 """Characters of a `gpu` label: a MIG instance's UUID."""
 
 
 @dataclass(frozen=True)
 class NodeSamples:
-    """`rows` has t (seconds since T+0), gpu, metric, value; finite only. `window` is the fault's, on the same axis."""
+    """`rows` has t (seconds since T+0), gpu, metric and value, all finite; `window` is the fault's, on that axis."""
 
     rows: pd.DataFrame
     window: tuple[float, float] | None
@@ -37,7 +39,7 @@ class NodeSamples:
 
 
 class Spread(BaseModel):
-    """`low` and `high` are p5 and p95 before the fault, lowest and highest during and after."""
+    """A spread: `low` and `high` are p5 and p95 before the fault, and lowest and highest during and after it."""
 
     n: int
     mean: float
@@ -50,7 +52,7 @@ class Spread(BaseModel):
 class Statistics(BaseModel):
     """The statistics of one metric of one GPU.
 
-    Seconds out of band and gaps are over the whole run; None where they are unknown.
+    Seconds out of band and gaps are over the whole run; None if they are unknown.
     """
 
     metric: str
@@ -106,7 +108,7 @@ def samples_of(run: RunFolder, frame: pd.DataFrame, node: str | None) -> NodeSam
 
 
 def _plain(gpus: Iterable[str]) -> dict[str, str]:
-    """Map each `gpu` label to a text that fits a button; two that are cut alike stay two."""
+    """Map each `gpu` label to a text that fits a button; two that are cut alike stay distinct."""
     return {
         gpu: gpu if len(gpu) <= LONGEST_GPU and visible(gpu) == gpu else f"{visible(gpu[:LONGEST_GPU])}… #{place}"
         for place, gpu in enumerate(gpus)
@@ -122,7 +124,7 @@ def _span(run: RunFolder) -> tuple[datetime | None, datetime | None]:
 
 
 def spread(values: pd.Series, low: float, high: float) -> Spread | None:
-    """Return the values' spread between two quantiles, 0 to 1; None of no values."""
+    """Return the values' spread between two quantiles, 0 to 1; None if there are none."""
     if values.empty:
         return None
     ends = values.quantile([low, high, 0.95])
@@ -137,14 +139,14 @@ def spread(values: pd.Series, low: float, high: float) -> Spread | None:
 
 
 def parts(rows: pd.DataFrame, window: tuple[float, float] | None) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """Values before, during and after the fault; all of them 'before' where no fault went in."""
+    """Return the values before, during and after the fault; all of them 'before' if no fault went in."""
     start, end = window or (float("inf"), float("inf"))
     t, values = rows["t"], rows["value"]
     return values[t < start], values[(t >= start) & (t <= end)], values[t > end]
 
 
 def scrapes_before(rows: pd.DataFrame, window: tuple[float, float] | None) -> int:
-    """Return the number of instants with a sample before the fault; GPUs scraped together share one.
+    """Return the number of instants with a sample before the fault; GPUs that are scraped together share one.
 
     Fewer than FEWEST_BASELINE_SCRAPES do not show what is usual.
     """
@@ -153,7 +155,7 @@ def scrapes_before(rows: pd.DataFrame, window: tuple[float, float] | None) -> in
 
 
 def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tuple[float, float] | None) -> Statistics:
-    """Return the statistics of one GPU's rows of one metric, which are in order of t."""
+    """Return the statistics of one GPU's rows of one metric, given in order of t."""
     before, during, after = parts(rows, window)
     usual, has_baseline = spread(before, 0.05, 0.95), scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
     steps = rows["t"].diff()
@@ -175,13 +177,13 @@ def statistics(metric: str, unit: str, gpu: str, rows: pd.DataFrame, window: tup
 
 
 def robust_z(before: pd.Series, during: pd.Series) -> float | None:
-    """Return the median's move in the baseline's robust sigma (SIGMA_FLOOR); None without samples of both."""
+    """Return how far the median moved in the baseline's robust sigma (SIGMA_FLOOR); None without samples of both."""
     if before.empty or during.empty:
         return None
     middle = float(before.median())
     sigma = max(MAD_TO_SIGMA * float((before - middle).abs().median()), SIGMA_FLOOR * abs(middle))
     moved = float(during.median()) - middle
-    if sigma == 0.0:  # constantly 0 before the fault: a move has no size in sigmas, only the fact that it happened
+    if sigma == 0.0:  # constantly 0 before the fault: a move then has no size in sigmas, it only happened
         return 0.0 if moved == 0.0 else None
     return moved / sigma
 
@@ -189,7 +191,7 @@ def robust_z(before: pd.Series, during: pd.Series) -> float | None:
 def _out_of_band(
     rows: pd.DataFrame, window: tuple[float, float] | None, usual: Spread | None, interval: float | None
 ) -> float | None:
-    """Return the seconds outside the usual band; a sample counts until the next one, a gap's worth at most."""
+    """Return the seconds outside the usual band. A sample counts until the next one, up to one gap."""
     if window is None or usual is None or interval is None:
         return None
     since = rows[rows["t"] >= window[0]]

@@ -1,4 +1,4 @@
-"""Two runs of one plan side by side: verdicts, times, chain hops and versions. Pure, but for writing the page."""
+"""Two runs of one plan side by side: verdicts, times, chain hops and versions. Pure, except for writing the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
 class Times(BaseModel):
-    """A time of both runs, seconds; None where a run did not measure it."""
+    """A time of both runs, seconds; None if a run did not measure it."""
 
     what: str
     first_s: float | None
@@ -35,19 +35,19 @@ class Times(BaseModel):
 
     @property
     def difference_s(self) -> float | None:
-        """Return the second run's time less the first one's."""
+        """Return the second run's time minus the first one's."""
         return None if self.first_s is None or self.second_s is None else self.second_s - self.first_s
 
     @property
     def slower(self) -> str:
-        """Return the slower run by its letter; empty where they are alike, or one is not measured."""
+        """Return the letter of the slower run; empty if they are alike, or if one is not measured."""
         if is_slower(self.first_s, self.second_s):
             return "A"
         return "B" if is_slower(self.second_s, self.first_s) else ""
 
 
 class Expected(BaseModel):
-    """An expectation of the plan and both runs' verdicts; None where a run has none on it."""
+    """An expectation of the plan and both runs' verdicts; None if a run has none on it."""
 
     expectation: str = Field(description="targets are called by their number, since two runs may break other nodes")
     first: Verdict | None
@@ -60,7 +60,7 @@ class Expected(BaseModel):
 
 
 class Version(BaseModel):
-    """A version in both runs; empty where the run's history does not have it."""
+    """A version in both runs; empty if the run's history does not have it."""
 
     what: str
     first: str
@@ -96,7 +96,7 @@ def render_side_by_side(first: Path, second: Path, rendered_at: datetime) -> Pat
 
 
 def side_by_side(first: RunFolder, second: RunFolder) -> SideBySide:
-    """Set two runs against each other; raises RefusedError as `render_side_by_side` does."""
+    """Compare two runs. Raises RefusedError as `render_side_by_side` does."""
     a, b = summarise(first), summarise(second)
     if a is None or b is None:
         raise RefusedError("a run's history lacks its start, so nobody knows its plan", "compare two other runs")
@@ -128,7 +128,7 @@ def _times(first: Mapping[str, float | None], second: Mapping[str, float | None]
 
 
 def _verdicts(run: RunFolder) -> Iterator[tuple[tuple[str, str, int], Verdict]]:
-    """Yield each verdict under its check, its sentence without the targets' names, and its place among such ones."""
+    """Yield each verdict with its check, its sentence without the targets' names, and its place among equal ones."""
     numbered = sorted(enumerate(run.target_names, 1), key=lambda pair: len(pair[1]), reverse=True)
     seen: dict[tuple[str, str], int] = {}
     for verdict in run.verdicts:

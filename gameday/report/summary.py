@@ -1,7 +1,7 @@
-"""A run in a few lines, for its own head and for the digest, the index and the comparison of other runs.
+"""A run in a few lines, for the top of its report, and for digest, index and comparisons.
 
-It is `summary` in report.json, so that looking at a hundred earlier runs
-reads a hundred small objects and judges nothing again.
+It is `summary` in report.json, so that looking at a hundred earlier runs reads a hundred small objects and judges
+nothing again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gameday.report.outage import OutOfWork
 from gameday.values.results import Cleanliness
 
 LARGEST_BYTES = 50_000_000
-"""A report.json above this is no earlier run worth reading: an ordinary one has a tenth of a megabyte."""
+"""A larger report.json is no earlier run worth reading: an ordinary one has a tenth of a megabyte."""
 
 
 _HEAD_BYTES = 256 * 1024
@@ -30,7 +30,7 @@ _HEAD = re.compile(r'\{\s*"format": ?\d+,\s*(?:"rendered_at": ?"[^"]*",\s*)?"sum
 
 
 class DurationKind(StrEnum):
-    """The durations of a run that are compared from run to run."""
+    """The durations that runs are compared by."""
 
     ALERT = "time to alert"
     TAINT = "time to taint"
@@ -43,7 +43,7 @@ class DurationKind(StrEnum):
 
 
 class RunDuration(BaseModel):
-    """A duration in seconds; None where it was not measured. `bound` is the plan's, as shown to people."""
+    """A duration in seconds; None if it was not measured. `bound` is the plan's, as people see it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +65,7 @@ class Noticed(StrEnum):
 
 
 class Summary(BaseModel):
-    """Unknown keys are left alone, so that an older program reads a newer one's runs."""
+    """A run's summary. Unknown keys are ignored, so that an older program reads a newer one's runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -92,12 +92,12 @@ class Summary(BaseModel):
 
     @property
     def place(self) -> str:
-        """The cluster as people call it, with the word that its GPUs are virtual."""
+        """The cluster as people call it, with a word about virtual GPUs."""
         return f"{self.cluster} (virtual GPUs)" if self.rehearsal else self.cluster
 
     @property
     def series(self) -> tuple[str, str, bool]:
-        """Its plan, its cluster and whether it is virtual: equal for the runs that are compared with each other."""
+        """Plan, cluster, and True if it is virtual: the same for runs that are compared with each other."""
         return self.plan, self.cluster_id, self.rehearsal
 
     def seconds_of(self, measure: DurationKind) -> float | None:
@@ -105,11 +105,11 @@ class Summary(BaseModel):
 
 
 def virtual_words(virtual: Sequence[bool], what: str = "game-days") -> str:
-    """Return that the GPUs were virtual, and of how many game-days or nodes if not of all; empty where all were real.
+    """Return that the GPUs were virtual, with the number of game-days or nodes if not all; empty if all were real.
 
     Args:
-        virtual: Of each game-day or node whether its GPUs are virtual.
-        what: The word for several of them.
+        virtual: For each game-day or node, True if its GPUs are virtual.
+        what: The plural for what is counted.
     """
     if not any(virtual):
         return ""
@@ -117,7 +117,7 @@ def virtual_words(virtual: Sequence[bool], what: str = "game-days") -> str:
 
 
 def read_summary(folder: Path) -> Summary | None:
-    """The summary in a run folder's report.json; None where there is none that can be read. Never raises."""
+    """Return the summary in a run folder's report.json, or None if there is none that can be read. Never raises."""
     path = folder / "report.json"
     try:
         if path.stat().st_size > LARGEST_BYTES:
@@ -130,7 +130,7 @@ def read_summary(folder: Path) -> Summary | None:
 def _at_the_head(path: Path) -> object:
     """Return the summary from the file's beginning alone, if it is there: a season's reports are a gigabyte.
 
-    None where it is elsewhere, or is longer than what was read.
+    None if it is elsewhere, or if it is longer than what was read.
     """
     with open_plain(path) as file:
         head = file.read(_HEAD_BYTES).decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""Round places on an axis, and their labels."""
+"""Round positions on an axis, and their labels."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Tick:
 
 
 def nice_step(width: float, about: int) -> float:
-    """1, 2 or 5 times a power of ten, so that `width` has about this many steps."""
+    """Return 1, 2 or 5 times a power of ten, so that `width` has about this many steps."""
     raw = width / about
     power = 10.0 ** math.floor(math.log10(raw))
     return next(power * n for n in (1, 2, 5, 10) if raw <= power * n * 1.0001)
 
 
 def time_ticks(start_s: float, end_s: float) -> Iterator[Tick]:
-    """About five: `T`, `+5 s`, `−2 min`."""
+    """Yield about five ticks: `T`, `+5 s`, `−2 min`."""
     width = end_s - start_s
     step = next((float(n) for n in _TIME_STEPS if width / n <= 6), nice_step(width / 86400, 5) * 86400)
     step = nice_step(width, 6) if width < 4 else step

@@ -30,7 +30,8 @@ from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters
 from gameday.faults.registry import fault_for, takes_node_down
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo, object_prefix
 from gameday.ledger.termination_message import termination_message
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 from gameday.remediations.registry import remediation_for
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.run.targets import ChosenTarget, physical_gpus
@@ -236,6 +237,11 @@ def run_agent(
 def injector_deadline(fault: FaultParameters) -> timedelta:
     """Return the injector pod's deadline from the pod's start, for pulling, injecting and holding."""
     return AGENT_START_TIMEOUT + fault.longest_injection + fault.hold + _DEADLINE_MARGIN
+
+
+def injector_pod(run: Run, index: int) -> str:
+    """Return the name of the injector's pod on the target with this index."""
+    return run.record.object_name("inject", index)
 
 
 def inject_fault(

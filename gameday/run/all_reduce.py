@@ -9,10 +9,10 @@ from datetime import timedelta
 from gameday.agent.all_reduce_limits import LONGEST_S
 from gameday.agent.task import AllReduceTask, RendezvousNote
 from gameday.errors import KubernetesError, StepFailedError
+from gameday.expect.canary import ExpectedAllReduce
 from gameday.faults.base import CanaryJob
 from gameday.faults.registry import fault_for
 from gameday.ledger.lease import as_held, node_lease, read_lease
-from gameday.plan.canary import ExpectedAllReduce
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.canary import CanaryPhase
 from gameday.run.run import ReadOnlyRun

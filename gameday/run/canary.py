@@ -1,4 +1,4 @@
-"""The order for a canary agent on a target, which tasks/canary.py sends and the dry run shows."""
+"""The order for a canary agent on a target, which tasks/moments/canary.py sends and the dry run shows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import Literal
 
 from gameday.agent.task import CanaryTask
+from gameday.expect.canary import ExpectedCanary
 from gameday.faults.base import CanaryJob
 from gameday.faults.registry import fault_for
-from gameday.plan.canary import ExpectedCanary, Measure
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget
+from gameday.values.measures import Measure
 
 CanaryPhase = Literal["before", "during", "after"]
 CANARY_TIMEOUT = timedelta(seconds=95) + AGENT_START_TIMEOUT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -47,6 +47,9 @@ class NodeListener:
 
     def on_node(self, name: str, node: Any | None) -> None:
         """Handle any change of a node (V1Node); None: it was deleted."""
+
+    def on_pods(self, node: str, pods: Sequence[Any]) -> None:
+        """Handle a change of the pods (V1Pod) on a node, but for the run's own."""
 
     def on_event(self, seen: KubernetesEventSeen) -> None:
         """Handle a Kubernetes Event about a node."""
@@ -218,8 +221,11 @@ class NodeWatch:
         return self._kubernetes.clock.wait_changed(changed, condition, timeout_s, check_every_s)
 
     def _pod_changed(self, kind: str, pod: Any) -> None:
-        if pod.spec.node_name in self._before:
+        node = pod.spec.node_name
+        if node in self._before:
             self.pod_states.add_target_pod(kind, pod)
+            for listener in self._listeners if node in self._pods else ():
+                listener.on_pods(node, self.pods_on(node))
 
     def _follow_events(self, node: str) -> None:
         """Follow the Events about a node. They are one signal among others, so the run goes on without them."""

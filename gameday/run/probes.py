@@ -1,11 +1,11 @@
-"""The order for a probe's job, which tasks/probes.py sends and the dry run shows."""
+"""The order for a probe's job, which tasks/moments/probes.py sends and the dry run shows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gameday.cluster.manifests import GpuPodTemplate, ProbeJob
-from gameday.plan.probes import JobProbe
+from gameday.expect.probes import JobProbe
 
 
 def probe_order(job: JobProbe, nodes: Sequence[str], template: GpuPodTemplate) -> ProbeJob:

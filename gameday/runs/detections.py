@@ -10,6 +10,7 @@ from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_
 from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.verdict import Status
 from gameday.detectors.signals import Signal
+from gameday.expect.canary import ExpectedMeasurement
 from gameday.history.events import (
     AlertSeen,
     AllocatableSeen,
@@ -25,7 +26,6 @@ from gameday.history.events import (
     StepStarted,
     TaintSeen,
 )
-from gameday.plan.canary import ExpectedMeasurement
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector

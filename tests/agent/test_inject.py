@@ -15,7 +15,7 @@ from gameday.agent.task import InjectTask, UndoTask
 from gameday.errors import HostError
 from gameday.faults.base import Evidence, Fault, Layer
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from tests.agent.conftest import inject_task
 from tests.host.fake import FakeHost
 

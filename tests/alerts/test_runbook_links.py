@@ -93,5 +93,5 @@ def test_what_is_no_address_of_a_folder_is_refused(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["alerts", str(tmp_path / "new"), "--runbooks", url]) == ExitCode.USAGE
-    assert "is no http(s) URL of a folder" in capsys.readouterr().err.replace("\n", " ")
+    assert "is not the http(s) URL of a folder" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "new").exists()

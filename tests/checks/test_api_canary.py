@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from gameday.checks.api_canary import Window, check, fault_window, longest_gap
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedApiCanary, ExpectedOutage
 from gameday.history.events import ApiCanarySampled, FaultInjected, FaultUndone
 from gameday.history.frames import Frames
-from gameday.plan.control_plane import ExpectedApiCanary, ExpectedOutage
 from gameday.values.api_requests import ApiCanarySample
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.canary import ExpectedAllReduce, ExpectedCanary
 from gameday.history.events import CanaryMeasured, FaultInjected
 from gameday.history.frames import Frames
-from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import NODE, PLAN, Timed, at, ended, history_of, passing, without
 

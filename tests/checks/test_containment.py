@@ -9,9 +9,9 @@ import pytest
 
 from gameday.checks.containment import EXECUTING, MEMORY, STARTED, WORK_SECONDS, check
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedContainment
 from gameday.history.events import FaultInjected, FlowControlRead, FlowControlSet, LoadLogged, SeatsRead
 from gameday.history.frames import SCHEMAS, Frames, conform
-from gameday.plan.control_plane import ExpectedContainment
 from gameday.plan.settings import FlowControl, Settings
 from gameday.values.api_requests import ApiRequest
 from tests.report.run_builder import NODE, PLAN, Timed, cut_off, history_of, passing

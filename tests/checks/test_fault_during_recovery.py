@@ -6,7 +6,8 @@ from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.history.frames import Frames
-from gameday.plan.models import FaultParameters, Recovery
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Recovery
 from gameday.report.narration import narrate
 from gameday.values.nodes import Target
 from tests.report.run_builder import NODE, PLAN, Timed, at, cut_off, history_of, passing, replacing

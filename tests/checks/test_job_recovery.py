@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.job import ExpectedJob
 from gameday.history.events import FaultInjected, JobStepSeen, StepStarted
 from gameday.history.frames import Frames
-from gameday.plan.job import ExpectedJob
 from gameday.values.patterns import steps_in
 from gameday.values.results import Step
 from tests.report.run_builder import NODE, PLAN, Timed, at, history_of, passing, without

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from gameday.checks.memory_slope import STARTED, MemorySlope, check, judge, memory_slope
 from gameday.checks.verdict import Status
+from gameday.expect.control_plane import ExpectedContainment, ExpectedMemorySlope
 from gameday.history.frames import Frames, empty
-from gameday.plan.control_plane import ExpectedContainment, ExpectedMemorySlope
 from tests.report.run_builder import PLAN, START, Timed, history_of, passing
 from tests.support.stages import BASE, COUNTS, LIST, frame, grown, scraped, staged
 

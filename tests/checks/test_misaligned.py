@@ -7,10 +7,10 @@ import pytest
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
 from gameday.cluster.pods import PodSeen
+from gameday.expect.topology_manager_rejects import MisalignedPod
 from gameday.history.events import WorkloadSeen
 from gameday.history.frames import Frames
-from gameday.plan.expectations import MisalignedPod
-from gameday.tasks.topology_probe import judge_rejection
+from gameday.tasks.moments.topology_probe import judge_rejection
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import NODE, PLAN, Timed, ended, history_of, passing
 

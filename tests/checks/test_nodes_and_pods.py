@@ -8,9 +8,9 @@ import pytest
 
 from gameday.checks.nodes_and_pods import check
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedContainment
 from gameday.history.events import FaultInjected, NodesAndPodsSeen
 from gameday.history.frames import Frames
-from gameday.plan.control_plane import ExpectedContainment
 from gameday.values.nodes import NodeReadiness
 from tests.report.run_builder import PLAN, Timed, history_of, passing
 

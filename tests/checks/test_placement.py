@@ -6,9 +6,9 @@ import pytest
 
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.scheduling import ExpectedPlacement
 from gameday.history.events import GangPlaced, GangPod
 from gameday.history.frames import Frames
-from gameday.plan.scheduling import ExpectedPlacement
 from gameday.report.narration import narrate
 from gameday.values.results import Step, StepOutcome
 from tests.report.run_builder import PLAN, Timed, ended, history_of, passing

@@ -6,9 +6,9 @@ from typing import Any
 
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.probes import ExpectedProbe
 from gameday.history.events import FaultInjected, ProbeAnswered
 from gameday.history.frames import Frames
-from gameday.plan.probes import ExpectedProbe
 from tests.report.run_builder import PLAN, Timed, at, history_of, passing, without
 
 FAULT_AT = next(timed.event.written_at for timed in passing() if isinstance(timed.event, FaultInjected))

@@ -9,9 +9,9 @@ import pytest
 
 from gameday.checks.reconnect import check
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedContainment, ExpectedReconnect
 from gameday.history.events import FaultInjected, LoadMeasured
 from gameday.history.frames import Frames
-from gameday.plan.control_plane import ExpectedContainment, ExpectedReconnect
 from gameday.values.api_loads import Happening, Outcome, Reconnected, back_after
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing
 

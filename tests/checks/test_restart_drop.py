@@ -12,9 +12,9 @@ from gameday.checks.containment import MEMORY, STARTED
 from gameday.checks.containment import check as containment
 from gameday.checks.restart_drop import check, restart_drops
 from gameday.checks.verdict import Status, Verdict
+from gameday.expect.control_plane import ExpectedApiCanary, ExpectedContainment
 from gameday.history.events import ApiCanarySampled, ApiServersRestarted, FaultInjected, FaultUndone
 from gameday.history.frames import SCHEMAS, Frames, conform
-from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
 from gameday.plan.models import Recovery, ServerRestart
 from gameday.report.figures.restart import figures
 from gameday.values.api_requests import ApiCanarySample

@@ -10,9 +10,9 @@ import pytest
 from gameday.checks import webhook
 from gameday.checks.verdict import Status
 from gameday.checks.webhook import REFUSED, SKIPPED
+from gameday.expect.control_plane import ExpectedWebhook
 from gameday.history.events import FaultInjected, LoadMeasured
 from gameday.history.frames import SCHEMAS, Frames, conform
-from gameday.plan.control_plane import ExpectedWebhook
 from gameday.report.figure import figures_of
 from gameday.values.api_loads import MatchedWrite, NodeLeases, WebhookOutage
 from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing

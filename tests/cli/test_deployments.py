@@ -181,7 +181,7 @@ def test_a_prefect_yaml_that_cannot_be_used_is_refused_with_its_place(text: str,
 )
 def test_a_deployment_of_what_is_no_flow_is_refused(entrypoint: str) -> None:
     one = SHIPPED["game-day"].model_copy(update={"entrypoint": entrypoint, "name": "x"})
-    with pytest.raises(CommandError, match=f"deployment x: entrypoint '{entrypoint}' is no flow"):
+    with pytest.raises(CommandError, match=f"deployment x: entrypoint '{entrypoint}' is not a flow"):
         filled_in(one)
 
 

@@ -47,7 +47,7 @@ def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["gpu-fell-off-the-bsu"], ExitCode.USAGE, "did you mean gpu-fell-off-the-bus?"),
         (["--gpus", "0"], ExitCode.USAGE, "--gpus"),
         (["--guest", "no-such-detector"], ExitCode.REFUSED, "guest no-such-detector: command not found"),
-        (["--guest", "true {nodes}"], ExitCode.USAGE, "{nodes} is no placeholder"),
+        (["--guest", "true {nodes}"], ExitCode.USAGE, "{nodes} is not a placeholder"),
         (["--guest", "true", "--detector", "default"], ExitCode.USAGE, "leave out --detector, or --guest"),
         (["--guest", "{lab}"], ExitCode.USAGE, "guest of-the-lab needs another control plane than --cluster embedded"),
         (["--repair", "maybe"], ExitCode.USAGE, "choose one of on, off, auto"),

@@ -11,7 +11,7 @@ import pytest
 from gameday.detectors.load import known_detectors, load_detector
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError
-from gameday.plan.expectations import ExpectedAlert
+from gameday.expect.alerts import ExpectedAlert
 from gameday.plan.models import Plan
 from gameday.report.run_folder import OpenFault
 from gameday.values.alert_families import AlertSource

@@ -103,7 +103,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("xid: [79]", "xid: [7900]", 11, "rules[0].when.xid[0]", "less than or equal to 999"),
         ("xid: [79]", "form: [kernal]", 11, "rules[0].when.form[0]", "'kernel'"),
         ("xid: [79]", "decision: [cordon]", 11, "rules[0].when.decision[0]", "'quarantine'"),
-        ("OursXid{xid}", "OursXid{code}", 15, "rules[0].events[0].reason", "no parameter of every fault"),
+        ("OursXid{xid}", "OursXid{code}", 15, "rules[0].events[0].reason", "not a parameter of every fault"),
         ("typically: 1s", "typically: 1m", 12, "rules[0].taints[0].typically", "longer than the bound"),
         ("name: ours", "name: theirs", 3, "name", "the file is called ours.yaml"),
         ("  - faults: [power_cap]", "  - layers: [newtork]", 22, "rules[2].layers[0]", "must be one of"),

@@ -13,7 +13,8 @@ from gameday.faults.base import Evidence, Fault
 from gameday.faults.registry import fault_for, faults_in, known_faults, parameter_models, parse_parameters
 from gameday.faults.xid import XidFault, XidParameters
 from gameday.host.base import Host
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 
 
 def test_every_fault_of_ours_names_its_reach_and_its_readers() -> None:

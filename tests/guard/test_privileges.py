@@ -17,8 +17,8 @@ from gameday.agent.task import AllReduceTask, CanaryTask, InjectTask, MarkTask, 
 from gameday.cluster.manifests import agent_pod
 from gameday.faults.registry import known_faults
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, UNSTATED, PodSecurity, combined
-from gameday.plan.canary import Backend, Measure
 from gameday.plan.catalogue import shipped_plans
+from gameday.values.measures import Backend, Measure
 from tests.guard.observations import profile
 from tests.support.plans import shipped
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gameday.expect.probes import ExpectedProbe
 from gameday.guard.preview import planned_changes
-from gameday.plan.probes import ExpectedProbe
 from gameday.run.run import Run
 from tests.support.runs import follow_as_target
 from tests.support.world import World

@@ -57,10 +57,10 @@ def test_a_profile_may_lie_beside_the_file(tmp_path: Path) -> None:
             '"{kmsg}"',
             '"{kmesg}"',
             6,
-            r"\{kmesg\} is no placeholder; there are \{node\} \{kmsg\} .* write \{\{ ",
+            r"\{kmesg\} is not a placeholder; there are \{node\} \{kmsg\} .* write \{\{ ",
         ),
-        ('"{node}"', '"{"', 7, r"environment.NODE_NAME: \{ is no placeholder"),
-        ("unhealthy", "(", 8, "is no regular expression"),
+        ('"{node}"', '"{"', 7, r"environment.NODE_NAME: \{ is not a placeholder"),
+        ("unhealthy", "(", 8, "is not a regular expression"),
         ("name: npd", "name: NPD", 3, "must be lower-case letters"),
         ("version:", "verzion:", 4, "did you mean `version`"),
         ("NODE_NAME:", "NODE-NAME:", 7, "must match"),
@@ -100,9 +100,9 @@ def test_a_command_line_is_a_guest_of_its_programs_name(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("detector '", "is no command: No closing quotation"),
-        ("", "is no command: it is empty"),
-        ("true {nodes}", r"--guest: \{nodes\} is no placeholder"),
+        ("detector '", "is not a command: No closing quotation"),
+        ("", "is not a command: it is empty"),
+        ("true {nodes}", r"--guest: \{nodes\} is not a placeholder"),
     ],
 )
 def test_a_command_line_that_is_none(value: str, said: str) -> None:

@@ -283,7 +283,7 @@ def test_a_claim_lasts_whole_seconds(
     monkeypatch.setattr(sys, "argv", ["gameday.health", "--loki-url", "http://127.0.0.1:1", f"--claim-seconds={text}"])
     with pytest.raises(SystemExit):
         program.main()
-    assert f"{text} is no whole number of seconds" in capsys.readouterr().err
+    assert f"{text} is not a whole number of seconds" in capsys.readouterr().err
 
 
 def test_a_checkpoint_that_a_person_edited_is_saved_all_the_same() -> None:

@@ -153,7 +153,7 @@ def test_a_policy_of_ones_own_is_read_from_its_file(tmp_path: Path) -> None:
         (ANY + ANY.removeprefix("rules:\n"), 8, "rules[1].name", "earlier rule", "rename"),
         ("never_quarantine: ['NVRM: Xid (PCI:0000:4e:00): 13, x']\n" + ANY, 4, "never_quarantine[0]",
          "rule any would quarantine", "narrow"),
-        ("never_quarantine: [hello]\n" + ANY, 4, "never_quarantine[0]", "no line about a GPU", "copy"),
+        ("never_quarantine: [hello]\n" + ANY, 4, "never_quarantine[0]", "not a line about a GPU", "copy"),
         ("brake: {window: 5 minutes}\n" + ANY, 4, "brake.window", "duration", "write `5m`"),
     ],
 )  # fmt: skip

@@ -9,9 +9,9 @@ import pytest
 from gameday.clock import Clock
 from gameday.cluster.profile import ClusterProfile
 from gameday.errors import AdapterError, RefusedError
+from gameday.expect.alerts import ExpectedAlert
 from gameday.history.events import AlertChosen, Refused
 from gameday.lifecycle import opening
-from gameday.plan.expectations import ExpectedAlert
 from gameday.report.narration import narrate
 from gameday.run.record import start_record
 from gameday.run.servers import Servers

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from gameday.checks import alerts as alert_checks
-from gameday.checks import kube_events, taints
+from gameday.checks.signals import they_come
 from gameday.checks.verdict import Status
 from gameday.cluster.prometheus import ActiveAlert, RuleGroup, Sample, Series
 from gameday.errors import AdapterError
+from gameday.expect.events import Events
+from gameday.expect.taints import Taints
 from gameday.faults.base import Layer
 from gameday.history.events import AlertSeen, FaultInjected, KubernetesEventSeen, TaintSeen, TargetsChosen
 from gameday.history.frames import Frames
@@ -26,7 +28,6 @@ from gameday.run.record import RunRecord
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
 from gameday.tasks import await_alert as alert_step
-from gameday.tasks.verify_taint import _await_quarantine
 from gameday.values.nodes import Taint
 from gameday.values.results import Step
 from tests.guard.observations import profile
@@ -154,9 +155,9 @@ def test_a_taint_that_came_and_went_while_the_step_was_busy_was_there(run_of: Ca
     run.note(TaintSeen(node=NODE, taint=TAINT, present=True, manager="detector", at=came))
     run.note(TaintSeen(node=NODE, taint=TAINT, present=False, manager="detector", at=came + timedelta(seconds=1)))
     with step(run, Step.VERIFY_TAINT) as result:
-        assert _await_quarantine(run, result, fault_in(run))
+        assert await_signals(run, result, fault_in(run), run.plan.expect.taints)
     assert result.outcome == "done"
-    assert taints.check(run.plan, run.history(), Frames())[0].status is Status.HELD
+    assert they_come(Taints, run.plan, run.history(), Frames())[0].status is Status.HELD
 
 
 def test_a_taint_that_came_too_late_is_there_and_breaks_the_step(run_of: Callable[..., Run]) -> None:
@@ -164,7 +165,7 @@ def test_a_taint_that_came_too_late_is_there_and_breaks_the_step(run_of: Callabl
     came = datetime.now(UTC) - timedelta(seconds=15)
     run.note(TaintSeen(node=NODE, taint=TAINT, present=True, manager="detector", at=came))
     with step(run, Step.VERIFY_TAINT) as result:
-        assert _await_quarantine(run, result, fault_in(run))
+        assert await_signals(run, result, fault_in(run), run.plan.expect.taints)
     assert result.outcome == "broken"
     assert re.search(r"\b5\.\d s too late", result.reasons[0])
 
@@ -178,7 +179,7 @@ def test_an_event_that_was_written_in_time_may_be_noted_a_moment_later(run_of: C
     later = threading.Timer(0.3, run.note, (late_event,))
     later.start()
     with step(run, Step.VERIFY_TAINT) as result:
-        await_signals(run, result, fault_in(run))
+        await_signals(run, result, fault_in(run), run.plan.expect.events)
     later.join()
     assert result.outcome == "done"
-    assert kube_events.check(run.plan, run.history(), Frames())[0].status is Status.HELD
+    assert they_come(Events, run.plan, run.history(), Frames())[0].status is Status.HELD

@@ -11,9 +11,9 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from gameday.clock import Clock
+from gameday.expect.job import ExpectedJob
 from gameday.history.events import JobStepSeen
 from gameday.observe.job_steps import JobWatch
-from gameday.plan.job import ExpectedJob
 
 EXPECTED = ExpectedJob.model_validate({"namespace": "training", "selector": {"app": "x"}, "resumes_within": "60s"})
 

@@ -25,9 +25,9 @@ from gameday.cluster.pod_exec import OUTPUT_BYTES, run_in_pod
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.prometheus import Sample
 from gameday.errors import AdapterError, KubernetesError
+from gameday.expect.probes import ExpectedProbe
 from gameday.history.events import ProbeAnswered
 from gameday.observe.probes import ask
-from gameday.plan.probes import ExpectedProbe
 from tests.report.run_builder import at
 
 

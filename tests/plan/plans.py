@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from gameday.errors import DocumentError, DocumentProblem
+from gameday.plan.fault import FaultParameters
 from gameday.plan.load import LoadedPlan, parse_plan
-from gameday.plan.models import FaultParameters
 
 GOOD = """\
 apiVersion: gameday/v1

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from gameday.errors import DocumentError
+from gameday.expect.canary import ExpectedAllReduce, ExpectedCanary
 from gameday.faults.registry import parameter_models
-from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary
 from gameday.plan.load import parse_plan
 from gameday.remediations.registry import known_remediations
 from gameday.shipped import shipped

@@ -8,8 +8,8 @@ import pytest
 
 from gameday.errors import DocumentError
 from gameday.faults.registry import parameter_models
+from gameday.plan.fault import FaultParameters
 from gameday.plan.load import parse_plan
-from gameday.plan.models import FaultParameters
 from tests.plan.plans import GOOD
 
 

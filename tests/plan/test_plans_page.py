@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from gameday.documents.fields import DocumentModel
+from gameday.expect.control_plane import ExpectedApiCanary, ExpectedContainment
+from gameday.expect.docs import page
+from gameday.expect.workloads import ExpectedWorkloads
 from gameday.plan.arms import Arms
-from gameday.plan.control_plane import ExpectedApiCanary, ExpectedContainment
-from gameday.plan.expectations import Expectations, ExpectedWorkloads
+from gameday.plan.expectations import Expectations
 from gameday.plan.models import Recovery
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa, QaFloors
@@ -19,7 +21,8 @@ from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import FlowControl, Settings
 from gameday.plan.targets import Baseline
 
-PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "plans.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,7 @@ def test_every_key_has_a_row_in_the_page(model: type[DocumentModel]) -> None:
 def test_the_page_has_the_defaults_of_the_floors(floor: str) -> None:
     (row,) = [line for line in PAGE.splitlines() if re.match(rf"\| (`\w+`, )*`{floor}`", line)]
     assert row.split("|")[2].strip() == f"`{json.dumps(QaFloors.model_fields[floor].default)}`"
+
+
+def test_the_page_of_the_signals_is_current() -> None:
+    assert (DOCS / "expectations.md").read_text(encoding="utf-8") == page(), "run: make docs"

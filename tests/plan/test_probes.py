@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gameday.plan.probes import ExpectedProbe
+from gameday.expect.probes import ExpectedProbe
 
 HTTP = {"url": "http://api.example:8080/healthz?full=1"}
 

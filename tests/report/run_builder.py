@@ -44,7 +44,8 @@ from gameday.history.events import (
 )
 from gameday.history.frames import SCHEMAS, Frames, conform
 from gameday.history.journal import History
-from gameday.plan.models import FaultParameters, Plan
+from gameday.plan.fault import FaultParameters
+from gameday.plan.models import Plan
 from gameday.values.nodes import NodeSnapshot, Taint, Target
 from gameday.values.results import Cleanliness, Hop, Step, StepOutcome
 

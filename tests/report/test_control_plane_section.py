@@ -8,6 +8,7 @@ from typing import Any
 
 from gameday.checks.containment import EXECUTING, MEMORY
 from gameday.checks.verdict import Status
+from gameday.expect.control_plane import ExpectedApiCanary
 from gameday.history.events import (
     ApiCanarySampled,
     ApiServersRestarted,
@@ -18,7 +19,6 @@ from gameday.history.events import (
     PodStepsLogged,
 )
 from gameday.history.frames import SCHEMAS, Frames, conform
-from gameday.plan.control_plane import ExpectedApiCanary
 from gameday.plan.models import Recovery, ServerRestart
 from gameday.plan.settings import FlowControl, Settings
 from gameday.report.durations import durations

@@ -85,7 +85,7 @@ def test_an_empty_folder(tmp_path):
 
 
 def test_no_folder_is_an_error_that_names_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere is no run folder"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not a run folder"):
         render(tmp_path / "nowhere", NOW)
 
 

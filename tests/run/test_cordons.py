@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gameday.errors import AbortedError
+from gameday.expect.cordoned import ExpectedCordon
 from gameday.history.events import CordonSeen
 from gameday.ledger.entries import RestoreNode
 from gameday.ledger.ledger import stored_ledgers
-from gameday.plan.expectations import ExpectedCordon
 from gameday.run.run import Run
 from gameday.tasks.recover import _cordon
 from gameday.values.results import Step

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gameday.cluster.profile import GuestAddress
-from gameday.plan.models import Approval
+from gameday.plan.limits import Approval
 from gameday.runs.assignment import FitNode, RunQueue, assign, seeded_order
 from gameday.runs.plans import choose_plans, longest_wait, plans_that_run_alone
 from gameday.runs.season_record import Assignment

@@ -21,8 +21,8 @@ from gameday.ledger.entries import DeleteFlowControl
 from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import FlowControl, Settings
 from gameday.run.run import Run
-from gameday.tasks import control_plane_settings
-from gameday.tasks.control_plane_settings import _shares, note_flow_control_after, put_in_settings
+from gameday.tasks.moments import control_plane_settings
+from gameday.tasks.moments.control_plane_settings import _shares, fault_goes_in, note_flow_control_after
 from gameday.values.results import Cleanliness
 from tests.support.flow_control_api import FakeFlowControl
 from tests.support.runs import quick_plan, with_plan
@@ -94,7 +94,7 @@ def test_every_server_has_exactly_the_wanted_seats(
     api: FakeFlowControl, seats: dict[str, int], wanted: int, run_with: RunWith
 ) -> None:
     run = run_with(wanting(seats=wanted))
-    put_in_settings(run)
+    fault_goes_in(run, ())
     note_flow_control_after(run)
     put_in, before, after, read = noted(run)
     assert isinstance(put_in, FlowControlSet)
@@ -108,7 +108,7 @@ def test_what_others_did_to_the_level_and_the_schema_is_noted(
     api: FakeFlowControl, seats: dict[str, int], run_with: RunWith
 ) -> None:
     run = run_with(wanting())
-    put_in_settings(run)
+    fault_goes_in(run, ())
     api.changed[SPARE] = "kubectl-edit"
     del api.objects[FlowControlKind.LEVEL, NAME]
     api.objects[FlowControlKind.SCHEMA, NAME]["metadata"]["labels"] = {}
@@ -132,7 +132,7 @@ def test_the_undo_is_in_the_ledger_before_anything_is_made(
         return intend(*about, **options)
 
     monkeypatch.setattr(run.ledger, "intend", intend_and_look)
-    put_in_settings(run)
+    fault_goes_in(run, ())
     assert made_before == [0]
 
 
@@ -140,7 +140,7 @@ def test_a_plan_without_flow_control_changes_nothing(
     api: FakeFlowControl, seats: dict[str, int], run_with: RunWith
 ) -> None:
     run = run_with(Settings())
-    put_in_settings(run)
+    fault_goes_in(run, ())
     note_flow_control_after(run)
     assert (noted(run), undos(run), api.objects) == ([], [], {})
 
@@ -152,7 +152,7 @@ def test_a_name_that_is_taken_fails_the_step_and_leaves_the_object_to_its_owner(
     api.add(kind, NAME)
     run = run_with(wanting())
     with pytest.raises(StepFailedError, match="of the plan's name already") as failed:
-        put_in_settings(run)
+        fault_goes_in(run, ())
     assert "gameday reap" in failed.value.hint
     assert len(api.objects) == left
     assert undone(run, undos(run)[0]).cleanliness is Cleanliness.CLEAN
@@ -164,7 +164,7 @@ def test_seats_that_never_come_fail_the_step_with_what_each_server_has(
 ) -> None:
     seats["b:6443"] = 1200
     with pytest.raises(StepFailedError, match=r"a:6443: 1, b:6443: 2|a:6443: \d+, b:6443: \d+") as failed:
-        put_in_settings(run_with(wanting()))
+        fault_goes_in(run_with(wanting()), ())
     assert "--max-requests-inflight" in failed.value.hint
 
 
@@ -175,7 +175,7 @@ def test_a_cluster_that_nobody_scrapes_fails_before_anything_is_made(
     monkeypatch.setattr(control_plane_settings, "nominal_seats", lambda _: scraped)
     run = run_with(wanting())
     with pytest.raises(StepFailedError) as failed:
-        put_in_settings(run)
+        fault_goes_in(run, ())
     assert "let Prometheus scrape the API servers" in failed.value.hint
     assert (undos(run), api.objects) == ([], {})
 
@@ -188,7 +188,7 @@ def test_another_refusal_of_the_server_is_told_as_it_is(
 
     monkeypatch.setattr(api, "create_flow_schema", refused)
     with pytest.raises(KubernetesError, match="Forbidden"):
-        put_in_settings(run_with(wanting()))
+        fault_goes_in(run_with(wanting()), ())
 
 
 @given(seats=st.integers(1, 50), total=st.integers(100, 5000), others=st.integers(50, 1000))
@@ -213,7 +213,7 @@ UNDO = DeleteFlowControl(schema_name=NAME, levels=(NAME, SPARE))
 
 def test_the_schema_goes_before_its_levels(api: FakeFlowControl, seats: dict[str, int], run_with: RunWith) -> None:
     run = run_with(wanting())
-    put_in_settings(run)
+    fault_goes_in(run, ())
     done = undone(run, undos(run)[0])
     assert done.cleanliness is Cleanliness.CLEAN
     assert [kind for kind, _ in api.deleted] == [FlowControlKind.SCHEMA, FlowControlKind.LEVEL, FlowControlKind.LEVEL]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gameday.expect.scheduling import ExpectedPlacement
 from gameday.guard.preview import planned_changes
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.plan.models import Plan
-from gameday.plan.scheduling import ExpectedPlacement
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.tasks.gang import check_gang_placement
+from gameday.tasks.moments.gang import contained
 from gameday.values.gpu_class import GPU_CLASS_LABEL
 from gameday.values.results import StepOutcome
 from tests.support.world import Kubelet, Process, World
@@ -53,7 +53,7 @@ def with_gang(pods: int = PODS, *, prefers_fast: bool = True) -> Callable[[Plan]
 
 
 def placed(run: Run, result: StepResult) -> GangPlaced:
-    check_gang_placement(run, result)
+    contained(run, result)
     (found,) = run.history().of(GangPlaced)
     return found
 

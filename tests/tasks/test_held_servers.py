@@ -14,8 +14,8 @@ from gameday.history.events import HeldServersStarted
 from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import Settings
 from gameday.run.run import Run
-from gameday.tasks import control_plane_settings
-from gameday.tasks.control_plane_settings import hold_servers, start_held_servers
+from gameday.tasks.moments import control_plane_settings
+from gameday.tasks.moments.control_plane_settings import fault_is_in, hold_servers
 from tests.support.runs import quick_plan, with_plan
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.script import Script
@@ -43,7 +43,7 @@ def test_they_are_held_before_the_fault_and_start_after_it(asked: list[tuple[Ver
     with opened(tmp_path) as run:
         hold_servers(run)
         assert run.history().records == ()
-        start_held_servers(run)
+        fault_is_in(run)
         noted = run.history().of(HeldServersStarted)
     names = ("kube-apiserver-2", "kube-apiserver-3")
     assert asked == [(verb, name) for verb in (Verb.HOLD, Verb.START) for name in names]
@@ -53,7 +53,7 @@ def test_they_are_held_before_the_fault_and_start_after_it(asked: list[tuple[Ver
 def test_a_plan_without_the_setting_asks_nothing(asked: list[tuple[Verb, str]], tmp_path: Path) -> None:
     with opened(tmp_path, None, held=False) as run:
         hold_servers(run)
-        start_held_servers(run)
+        fault_is_in(run)
         assert (asked, run.history().records) == ([], ())
 
 
@@ -69,4 +69,4 @@ def test_a_lab_that_refuses_breaks_the_step(monkeypatch: pytest.MonkeyPatch, tmp
 
     monkeypatch.setattr(control_plane_settings, "ask_lab", refuse)
     with opened(tmp_path) as run, pytest.raises(StepFailedError, match=r"does not start .* runs already"):
-        start_held_servers(run)
+        fault_is_in(run)

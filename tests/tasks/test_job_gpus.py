@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gameday.agent.task import GpuPodsNote
-from gameday.tasks.job_recovery import _note_gpu_of_others
+from gameday.tasks.moments.job_recovery import _note_gpu_of_others
 
 JOB = {"uid-a": "pretrain-a"}
 

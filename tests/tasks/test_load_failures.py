@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gameday.agent.task import AgentResult
-from gameday.tasks.api_canary import _failure
+from gameday.tasks.moments.api_canary import _failure
 from gameday.values.results import Cleanliness
 
 CLEAN = {"role": "inject", "ok": True, "cleanliness": Cleanliness.CLEAN, "ended_by": "done"}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from gameday.agent.task import AllReduceNote
 from gameday.errors import StepFailedError
+from gameday.expect.canary import ExpectedAllReduce
 from gameday.history.events import CanaryMeasured, QaChecked
-from gameday.plan.canary import ExpectedAllReduce
 from gameday.plan.models import Plan
 from gameday.run.run import Run
 from gameday.run.steps import StepResult, step
-from gameday.tasks import canary as tasks
+from gameday.tasks.moments import canary as tasks
 from gameday.values.results import Step
 from tests.support.runs import chosen_target
 
@@ -38,18 +39,18 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[AllReduceNote]:
 
 def during(run: Run) -> StepResult:
     with step(run, Step.VERIFY_TAINT, timedelta()) as result:
-        tasks.measure_during_fault(run, result, TARGET)
+        tasks.during_fault(run, result, SimpleNamespace(target=TARGET))
     return result
 
 
 def test_a_zero_before_the_fault_is_no_baseline(new_run: NewRun, measured: list[AllReduceNote]) -> None:
     run = new_run(change=reducing)
     measured.append(AllReduceNote(value=0.0, detail="no ring: ib0 is down"))
-    tasks.measure_before_fault(run, TARGET)
+    tasks.before_fault_on(run, TARGET)
     (seen,) = run.history().of(CanaryMeasured)
     assert (seen.value, seen.ok, seen.detail) == (None, None, "0 before the fault: no ring: ib0 is down")
     during(run)  # measures nothing
-    assert tasks.measure_after_fault(run, TARGET) == []
+    assert tasks.qa_checks(run, TARGET) == []
     assert len(run.history().of(CanaryMeasured)) == 1
 
 
@@ -60,9 +61,9 @@ def test_peers_and_bytes_stay_those_of_the_baseline(new_run: NewRun, measured: l
         AllReduceNote(value=0.5, detail="2 nodes", latency_ms=50.0, bytes=1 << 20, ranks=2),
         AllReduceNote(value=1.9, detail="2 nodes", latency_ms=0.3, bytes=1 << 20, ranks=2),
     ]
-    tasks.measure_before_fault(run, TARGET)
+    tasks.before_fault_on(run, TARGET)
     during(run)
-    (checked,) = tasks.measure_after_fault(run, TARGET)
+    (checked,) = tasks.qa_checks(run, TARGET)
     seen = run.history().of(CanaryMeasured)
     assert [(one.phase, one.ok, one.peers, one.bytes) for one in seen] == [
         ("before", True, ("gpu-node-2",), 1 << 20),
@@ -81,7 +82,7 @@ def test_a_peer_that_was_replaced_is_named(
         AllReduceNote(value=4.0, detail="2 nodes", ranks=2),
         AllReduceNote(value=0.5, detail="2 nodes", ranks=2),
     ]
-    tasks.measure_before_fault(run, TARGET)
+    tasks.before_fault_on(run, TARGET)
     monkeypatch.setattr(tasks, "choose_peers", lambda *_: ("gpu-node-3",))
     during(run)
     seen = run.history().of(CanaryMeasured)[-1]
@@ -94,6 +95,6 @@ def test_too_few_peers_are_unknown_with_the_reason(new_run: NewRun, monkeypatch:
 
     monkeypatch.setattr(tasks, "choose_peers", none_fit)
     run = new_run(change=reducing)
-    tasks.measure_before_fault(run, TARGET)
+    tasks.before_fault_on(run, TARGET)
     (seen,) = run.history().of(CanaryMeasured)
     assert (seen.value, "gpu-node-2: is cordoned" in seen.detail) == (None, True)

@@ -9,9 +9,9 @@ import pytest
 
 from gameday.clock import Clock
 from gameday.cluster.pods import PodSeen
+from gameday.expect.probes import ExpectedProbe
 from gameday.history.journal import History
-from gameday.plan.probes import ExpectedProbe
-from gameday.tasks import probes
+from gameday.tasks.moments import probes
 
 PROBE = ExpectedProbe.model_validate({"name": "work", "job": {"command": ["true"]}, "stays_for": "20s"})
 

@@ -18,8 +18,8 @@ from gameday.plan.load import parse_plan
 from gameday.plan.models import Recovery, ServerRestart
 from gameday.report.narration import narrate
 from gameday.run.run import Run
-from gameday.tasks import restart_api_servers
-from gameday.tasks.restart_api_servers import refuse_restart_without_lab, restart_with_load_gone
+from gameday.tasks.moments import restart_api_servers
+from gameday.tasks.moments.restart_api_servers import fault_goes_in, fault_is_out
 from tests.support.runs import with_plan
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.script import Script
@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_memory_settles_before_and_after_it(asked: list[Path], tmp_path: Path) -> None:
     with opened(tmp_path) as run:
         began = run.clock.monotonic()
-        restart_with_load_gone(run)
+        fault_is_out(run)
         before, after = run.history().of(WaitStarted)
         (noted,) = run.history().of(ApiServersRestarted)
         settle = ServerRestart().settle.total_seconds()
@@ -74,14 +74,14 @@ def test_the_memory_settles_before_and_after_it(asked: list[Path], tmp_path: Pat
 
 def test_a_plan_without_it_restarts_nothing(asked: list[Path], tmp_path: Path) -> None:
     with opened(tmp_path, None, restarts=False) as run:
-        refuse_restart_without_lab(run)
-        restart_with_load_gone(run)
+        fault_goes_in(run, ())
+        fault_is_out(run)
         assert (asked, run.history().records) == ([], ())
 
 
 def test_a_cluster_that_is_no_lab_is_refused_before_the_fault(asked: list[Path], tmp_path: Path) -> None:
     with opened(tmp_path, None) as run, pytest.raises(StepFailedError, match="this cluster is no lab"):
-        refuse_restart_without_lab(run)
+        fault_goes_in(run, ())
     assert asked == []
 
 
@@ -92,7 +92,7 @@ def test_a_lab_that_does_not_restart_breaks_the_step(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(restart_api_servers, "restart_api_servers", refuse)
     why = "does not restart its API servers: kube-apiserver ended with 1"
     with opened(tmp_path) as run, pytest.raises(StepFailedError, match=why):
-        restart_with_load_gone(run)
+        fault_is_out(run)
 
 
 def test_a_dry_run_says_what_is_restarted_and_where_it_is_refused() -> None:

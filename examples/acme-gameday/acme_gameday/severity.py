@@ -1,4 +1,4 @@
-"""Every alert that fired must carry a severity, for ours are routed by it."""
+"""Every alert that fired must carry a severity, because ours are routed by it."""
 
 from gameday import Frames, History, Plan, Status, Step, Verdict
 

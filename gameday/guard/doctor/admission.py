@@ -14,7 +14,7 @@ from gameday.agent.task import ApiCanaryTask, InjectTask
 from gameday.cluster.manifests import gpu_canary
 from gameday.errors import KubernetesError
 from gameday.guard.doctor.prerequisite import Prerequisite
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.run.agents import agent_manifest, injector_deadline
 from gameday.run.run import ReadOnlyRun
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gameday.cluster.prometheus import AlertingRule
 from gameday.errors import AdapterError
+from gameday.expect.alerts import ExpectedAlert
 from gameday.guard.doctor.prerequisite import Prerequisite
-from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun
 
 

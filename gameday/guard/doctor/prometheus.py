@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from gameday.expect.alerts import ExpectedAlert
 from gameday.guard.alert_pace import pace_of
 from gameday.guard.doctor.detectors import controller_fix, foreign_detector
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.guard.rule_series import CONTROLLER_METRICS, RuleSeries
-from gameday.plan.expectations import ExpectedAlert
 from gameday.run.run import ReadOnlyRun
 from gameday.values.alert_families import others_of_meaning, sources_of
 

@@ -1,8 +1,8 @@
-"""Episodes: a quarantined node's way to its return or to a person, by drain, repair ladder and QA gate.
+"""Episodes: a quarantined node's way back to service or to a person, by drain, repair ladder and QA gate.
 
 `policy`, `model` and `transitions` are pure. `store` keeps the record in the cluster, `acts` carries out one step, and
-`repairer` opens episodes and has each of them worked off. No Prefect in here.
+`repairer` opens episodes and has each one worked off. There is no Prefect in here.
 """
 
 DEFAULT_TAINT = "trainy.konduktor.ai/faulty=true:NoSchedule"
-"""The taint that the node-health controller sets unless it is given another."""
+"""The taint that the node-health controller sets by default."""

@@ -1,7 +1,7 @@
-"""Carry out one step of an episode: the intent is written first, then it is done, then its result is written.
+"""Carry out one step of an episode: write the intent, do it, write the result.
 
-A process that finds an intent without a result goes on with it: pods have names of their own, a reboot shows in the
-bootID, and a pod that is gone without a result is a failed attempt and never a second one.
+A process that finds an intent without a result continues it: pods have names of their own, a reboot shows in the
+bootID, and a pod that is gone without a result is a failed attempt, never a reason for a second one.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ _DONE = {
     POWER_CYCLE: "NodePowerCycleDone",
     RESTART_WORKLOAD: "WorkloadRestarted",
 }
-"""Event of a repair that is done, by its name; a game-day reads the kind of the repair from it. Repairs that a package
-adds are `NodeRepairDone`."""
+"""The Event of a finished repair, by the repair's name; a game-day reads the kind of repair from it. Repairs that a
+package adds are `NodeRepairDone`.
+"""
 _BMC = "bmc"
-"""The name of the order to a BMC, among those of the pods of an act."""
+"""The name of the order to a BMC, among the names of an act's pods."""
 
 
 def carry_out(work: EpisodeWork, step: Step) -> str:
-    """Carry out a step; return how it went, in words. An interrupted one is left to the next look at the node.
+    """Carry out a step; return in words how it went. An interrupted step is left to the next look at the node.
 
     Raises:
-        LeaseLostError: Another process may work on the episode by now.
-        KubernetesError: The API server refuses or does not answer; the step can be begun again.
+        LeaseLostError: Another process may be working on the episode.
+        KubernetesError: The API server refuses or does not answer; the step can begin again.
     """
     try:
         return _carry_out(work, step)
@@ -72,7 +73,7 @@ def carry_out(work: EpisodeWork, step: Step) -> str:
 
 def _carry_out(work: EpisodeWork, step: Step) -> str:
     if not (isinstance(step, Repair) and _resets_gpus(step)):
-        bring_operands_back(work)  # a process that ended during a reset left them away
+        bring_operands_back(work)  # a process that ended during a reset did not bring them back
     match step:
         case Drain():
             done = drain(work, step)
@@ -123,7 +124,7 @@ def drain(work: EpisodeWork, step: Drain) -> str:
 
 
 def _look_at_gpus(work: EpisodeWork) -> Leaving:
-    """Have an agent find the pods on each GPU. Where it cannot, every pod with GPUs leaves."""
+    """Have an agent find the pods on each GPU. If it cannot, every pod with GPUs has to leave."""
     episode = work.episode
     name = f"gd-{episode.id}-u{len(episode.attempts)}-{len(episode.drained_gpus)}"
     result = work.run_agent(name, GpuUsersTask(run_id=episode.id, node=episode.node), _LOOK_WITHIN_S)
@@ -163,7 +164,7 @@ def repair(work: EpisodeWork, step: Repair) -> str:
 
 
 def _await_quiet(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, str]:
-    """Wait out the time without a new fault that shows that the drained pods were its cause."""
+    """Wait for a time without a new fault, which shows that the drained pods caused the fault."""
     quiet = step.rung.quiet
     known = work.episode.faults[: attempt.faults]
 
@@ -177,7 +178,7 @@ def _await_quiet(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str
 
 
 def _repair_each_gpu(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, str]:
-    """Return why the rung failed, or an empty string, and its evidence."""
+    """Return why the rung failed, or an empty string, and the evidence."""
     if not _resets_gpus(step):
         return _send_to_each(work, step, attempt, (None,))
     devices = tuple(_faulty_gpus(work.episode, attempt))
@@ -204,7 +205,7 @@ def _offers_its_gpus(work: EpisodeWork) -> bool:
 
 
 def _send_to_each(work: EpisodeWork, step: Repair, attempt: Attempt, devices: Sequence[str | None]) -> tuple[str, str]:
-    """Send an agent for each GPU, or for the node where the device is None; return as `_repair_each_gpu` does."""
+    """Send an agent for each GPU, or for the node if the device is None. Return what `_repair_each_gpu` returns."""
     evidence: list[str] = []
     for index, device in enumerate(devices):
         name = f"gd-{work.episode.id}-r{step.number}-{index}"
@@ -220,7 +221,7 @@ def _send_to_each(work: EpisodeWork, step: Repair, attempt: Attempt, devices: Se
 def _faulty_gpus(episode: Episode, attempt: Attempt) -> dict[str, None]:
     """Return the addresses of the GPUs that need a reset, each once, in the order of their faults.
 
-    A fault that came since the attempt began is none of its: pods on that GPU may still be at work.
+    A fault that came after the attempt began is left out: pods may still be at work on that GPU.
     """
     resets = (Remedy.GPU_RESET, Remedy.NONE)
     known = episode.faults[: attempt.faults]
@@ -234,7 +235,7 @@ def _failure(result: AgentResult | None, step: Repair) -> str:
 
 
 def _take_down(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, str]:
-    """Reboot the node, and wait for another bootID, Ready, and all of its GPUs."""
+    """Reboot the node; wait until it has another bootID, is Ready and has all of its GPUs."""
     name = f"gd-{work.episode.id}-r{step.number}-0"
     left_s = budget_left_s(attempt.began, step.rung.within)
     booted = _boot_of(work) not in ("", attempt.boot)
@@ -261,7 +262,7 @@ def _take_down(work: EpisodeWork, step: Repair, attempt: Attempt) -> tuple[str, 
 
 
 def _order(work: EpisodeWork, step: Repair, name: str, left_s: float) -> str:
-    """Have the node go down; return why nothing takes the order, or an empty string."""
+    """Order the node to go down; return why nothing takes the order, or an empty string."""
     if step.rung.repair != POWER_CYCLE:
         task = RemediateTask(run_id=work.episode.id, node=work.episode.node, action=step.rung.repair)
         work.send(name, task, left_s)
@@ -270,7 +271,7 @@ def _order(work: EpisodeWork, step: Repair, name: str, left_s: float) -> str:
     assert act and bmc
     if act.uid_of(_BMC):
         return ""
-    # Before the order, as it has no name by which a second one could be refused: after a crash in between the attempt
+    # Before the order, which has no name by which a second one could be refused: after a crash in between the attempt
     # fails, and no machine is switched twice.
     work.save(transitions.sent(work.episode, _BMC, "ordered"))
     try:
@@ -287,17 +288,17 @@ def _boot_of(work: EpisodeWork) -> str:
 
 
 def validate(work: EpisodeWork) -> str:
-    """Prove the node good by the agent's QA. Lines of the kernel log count from the repair on."""
+    """Prove the node good with the agent's QA. Lines of the kernel log count from the repair on."""
     if work.begin(Validate()):
         work.event("NodeValidating", "QA begins")
     run = work.episode.qa[-1]
-    # The attempt, and how often it was validated, so that no run finds the pods of another one.
+    # The attempt and the number of its QA, so that no run finds the pods of another one.
     serial = f"{len(work.episode.attempts)}-{len(work.episode.qa)}"
     marker = f"{work.episode.id}-{serial}"
     within = work.policy.qa.longest
     why, detail = "", ""
     if run.boot == work.episode.attempts[-1].boot:
-        # A boot empties the kernel log, and then all of it counts; without one, the fault's own lines are still in it.
+        # A boot empties the kernel log, so all of it counts. Without a boot the fault's own lines are still in it.
         mark = MarkTask(run_id=work.episode.id, node=work.episode.node, marker=marker)
         marked = work.run_agent(f"gd-{work.episode.id}-m{serial}", mark, _MARK_WITHIN_S, faults_interrupt=True)
         if marked is None or not marked.ok:
@@ -305,7 +306,7 @@ def validate(work: EpisodeWork) -> str:
     if not why:
         why, detail = _qa(work, marker, f"gd-{work.episode.id}-q{serial}", budget_left_s(run.began, within))
     if not why:
-        # A GPU that is still broken says so again soon; a new fault interrupts the wait.
+        # A GPU that is still broken says so again soon, and a new fault interrupts the wait.
         work.wait(lambda: False, budget_left_s(run.began, work.policy.qa.length), faults_interrupt=True)
     work.save(transitions.end_qa(work.episode, why, detail, _now()))
     work.delete_agents()
@@ -335,7 +336,7 @@ def _qa(work: EpisodeWork, marker: str, name: str, left_s: float) -> tuple[str, 
 
 
 def return_node(work: EpisodeWork) -> str:
-    """Give the node back, on a proof of it as the API server has it at this very moment."""
+    """Give the node back if it is proved good as the API server has it at this very moment."""
     work.begin(Return())
     for _ in range(_RETURN_TRIES):
         seen = work.read_node()
@@ -384,7 +385,7 @@ def hand_over(work: EpisodeWork, step: HandOver) -> str:
 
 
 def _stop(work: EpisodeWork, state: State, why: str) -> str:
-    """End the episode without a return: the node is gone, or a person's."""
+    """End the episode without a return: the node is gone, or a person has taken over."""
     work.delete_agents()
     work.save(transitions.end(work.episode, state, why, _now()))
     seen = work.node()

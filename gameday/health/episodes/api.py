@@ -1,4 +1,4 @@
-"""Requests of the repairer as plain JSON, under a field manager of its own."""
+"""The repairer's requests as plain JSON, under a field manager of its own."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _LONGEST_MESSAGE = 1024  # the API's own limit on an Event's note
 
 
 class RepairApi(ExplainedApi):
-    """The API server as the repairer writes it. Methods raise KubernetesError."""
+    """The API server as the repairer uses it. Methods raise KubernetesError."""
 
     def __init__(self, kubernetes: Kubernetes) -> None:
         super().__init__(kubernetes.api, kubernetes.profile.namespace, MANAGER)
 
     def node(self, name: str) -> dict[str, Any] | None:
-        """Read a node; return None where there is none of that name."""
+        """Read a node; return None if it does not exist."""
         return self.get(node_path(name))
 
     def event(self, node: str, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """Write an Event about a node; one that cannot be written is left out, as the record holds the same."""
+        """Write an Event about a node. If it cannot be written it is left out, because the record holds the same."""
         now = datetime.now(UTC)
         body = {
             "apiVersion": "v1",

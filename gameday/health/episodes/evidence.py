@@ -1,4 +1,4 @@
-"""The bundle of evidence about a node that is handed over to a person, and the webhook that takes it."""
+"""The evidence about a node that is handed over to a person, and the webhook that receives it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 
 
 def with_log(evidence: str, pod: str, log: str) -> str:
-    """Return the evidence with the end of one more agent's log; the oldest are dropped where all grow too large."""
+    """Return the evidence with the end of one more agent's log; drop the oldest logs if it grows too large."""
     bundle = _read(evidence)
     logs = {**bundle.get("logs", {}), pod: log[-_LOG_CHARACTERS:]}
     text = json.dumps({**bundle, "logs": logs})
@@ -29,20 +29,20 @@ def with_log(evidence: str, pod: str, log: str) -> str:
 
 
 def bundle_of(episode: Episode, reason: str | None, evidence: str) -> str:
-    """Return the whole bundle as JSON: the record, the node's reason as it is, and the agents' logs."""
+    """Return everything as JSON: the record, the node's reason as it is, and the agents' logs."""
     record = episode.model_dump(mode="json", exclude={"past", "holder", "act"}, exclude_defaults=True)
     return json.dumps({**_read(evidence), "episode": record, "reason": reason})
 
 
 def post(endpoint: Endpoint, bundle: str) -> str:
-    """Send the bundle to a webhook; return why it did not take it, or an empty string."""
+    """Send the bundle to a webhook; return why the webhook did not take it, or an empty string."""
     server = HttpServer(endpoint)
     why = ""
     try:
         for attempt in range(_TRIES):
             time.sleep(_PAUSE_S * attempt)
             try:
-                # The URL as it was written: a base URL's trailing slash is another address for some.
+                # The URL exactly as it was written: to some servers a base URL's trailing slash makes another address.
                 answer = server.client.post(endpoint.url, content=bundle, headers={"Content-Type": "application/json"})
             except httpx.HTTPError as error:
                 why = type(error).__name__

@@ -1,8 +1,8 @@
-"""The hold-out pool: spare nodes kept free of work, of which one takes the place of each node out of service.
+"""The hold-out pool: spare nodes without work, each ready to replace a node that is out of service.
 
-A spare is a node with the label HOLD_OUT. While it waits it carries the taint HOLD_OUT. While it is in a node's place
-it has no such taint, and an annotation with that node's name. Both change in one write, so that a crash leaves either
-state, and the next look goes on from what the nodes show. Nothing else is kept anywhere.
+A spare is a node with the label HOLD_OUT. While it waits it carries the taint HOLD_OUT. While it replaces a node it
+has no such taint, but an annotation with that node's name. Both change in one write, so that a crash leaves one state
+or the other, and the next look continues from what the nodes show. Nothing else is stored.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Move(StrEnum):
     """A change of a spare node."""
 
     HOLD = "hold"
-    """Keep work off a spare that is in nobody's place."""
+    """Keep work off a spare that replaces no node."""
     RELEASE = "release"
-    """Let the spare take work in the place of a quarantined node."""
+    """Let the spare take work in place of a quarantined node."""
     TAKE_BACK = "take-back"
-    """The node is back in service: the spare takes no new work, and what runs there ends by itself."""
+    """The node is back in service: the spare takes no new work, and its running work ends by itself."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """A move of one spare; `place` is the node in whose place it is, or was."""
+    """A move of one spare; `place` is the node that it replaces, or did replace."""
 
     move: Move
     spare: NodeSeen
@@ -39,7 +39,7 @@ class Swap:
 
 
 def swaps(nodes: Iterable[NodeSeen]) -> list[Swap]:
-    """Return the moves that are due, at most one for each spare and one release for each quarantined node."""
+    """Return the moves that are due: at most one for each spare, and one release for each quarantined node."""
     known = {seen.name: seen for seen in nodes}
     spares = sorted((seen for seen in known.values() if seen.hold_out), key=lambda seen: seen.name)
     due = list(_moves_back(known, spares))
@@ -57,7 +57,7 @@ def swaps(nodes: Iterable[NodeSeen]) -> list[Swap]:
 
 
 def without_spare(nodes: Iterable[NodeSeen]) -> list[str]:
-    """Return the quarantined nodes without a spare in their place, although their pool has a hold-out node."""
+    """Return the quarantined nodes that no spare replaces, although their pool has a hold-out node."""
     known = list(nodes)
     pools = {seen.pool for seen in known if seen.hold_out}
     standing_in = {seen.released_for for seen in known if seen.hold_out}
@@ -70,17 +70,17 @@ def without_spare(nodes: Iterable[NodeSeen]) -> list[str]:
 
 
 def _moves_back(known: dict[str, NodeSeen], spares: Iterable[NodeSeen]) -> Iterator[Swap]:
-    """Yield the spares that are to keep work off again."""
+    """Yield the spares that have to keep work off again."""
     for spare in spares:
         place = spare.released_for
         if not place:
             if not spare.held_back:
                 yield Swap(Move.HOLD, spare)
         elif spare.ours:
-            yield Swap(Move.TAKE_BACK, spare, place)  # it is faulty itself: another one takes the place
+            yield Swap(Move.TAKE_BACK, spare, place)  # it is faulty itself, so another spare takes the place
         elif (seen := known.get(place)) is not None and not seen.ours:
             yield Swap(Move.TAKE_BACK, spare, place)
-        # A node that is gone leaves its spare in its place: the pool would lose a node otherwise.
+        # If a node is gone, its spare keeps its place: otherwise the pool would lose a node.
 
 
 def _may_stand_in(spare: NodeSeen) -> bool:
@@ -88,14 +88,14 @@ def _may_stand_in(spare: NodeSeen) -> bool:
 
 
 class HoldOutPool:
-    """The writer of the moves; one process has it at a time, the repairer that leads."""
+    """Makes the moves; only one process does so at a time, the leading repairer."""
 
     def __init__(self, api: RepairApi) -> None:
         self._api = api
         self._reported: set[str] = set()
 
     def keep(self, nodes: Iterable[NodeSeen]) -> None:
-        """Make the moves that are due; what is written meanwhile by others is looked at again the next time.
+        """Make the moves that are due; changes that others make meanwhile are seen at the next call.
 
         Raises:
             KubernetesError: The API server refuses or does not answer.
@@ -113,7 +113,7 @@ class HoldOutPool:
         self._reported = set(missing)
 
     def _write(self, swap: Swap) -> bool:
-        """Write taint and annotation together; return False where somebody wrote the spare since it was seen."""
+        """Write taint and annotation together; return False if somebody wrote the spare since it was seen."""
         released = swap.move is Move.RELEASE
         taints = [one for one in map(dict, swap.spare.taints) if one["key"] != HOLD_OUT]
         if not released:
@@ -133,7 +133,7 @@ class HoldOutPool:
         return True
 
     def _report(self, swap: Swap, place: NodeSeen | None) -> None:
-        """Write an Event about the spare, and one about the node in whose place it is."""
+        """Write an Event about the spare, and one about the node that it replaces."""
         spare = swap.spare
         reason, message = {
             Move.HOLD: ("HoldOutHeld", "spare node: kept free of work"),

@@ -15,28 +15,28 @@ from gameday.health.episodes.model import Scope
 
 @dataclass(frozen=True)
 class Leaving:
-    """A drain's choice of pods. Without a look at the GPUs every pod with GPUs leaves."""
+    """A drain's choice of pods. Without a look at the GPUs, every pod with GPUs leaves."""
 
     scope: Scope
     faulty: frozenset[str] = frozenset()
-    """PCI addresses."""
+    """PCI addresses of the faulty GPUs."""
     opened: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The GPUs that each pod has open: PCI addresses by the pod's UID."""
 
     def of(self, pods: Iterable[Any]) -> list[GpuPod]:
-        """Return those of a node's pods (V1Pod) that have to leave; agents of ours are none of them."""
+        """Return the pods (V1Pod) of a node that have to leave; our own agents are never among them."""
         leaving = leaving_pods(filter(_is_not_ours, pods), all_leave=self.scope is Scope.ALL_PODS)
         return [pod for pod in leaving if not self._is_elsewhere(pod)]
 
     def at_once(self, pods: Iterable[GpuPod]) -> list[GpuPod]:
-        """Return those of the leaving pods that have a faulty GPU open: to wait for them saves no work."""
+        """Return the leaving pods that have a faulty GPU open: waiting for these saves no work."""
         return [pod for pod in pods if self.opened.get(pod.uid, frozenset()) & self.faulty]
 
     def _is_elsewhere(self, pod: GpuPod) -> bool:
-        """Return True for a pod that is shown to be on other GPUs: it has open as many of them as it holds.
+        """Return True for a pod that is shown to be on other GPUs: it has as many of them open as it holds.
 
-        A pod keeps its GPUs for life, so that a look of before is as good. One that has opened fewer, or holds parts of
-        GPUs, or claims, may hold the faulty one.
+        A pod keeps its GPUs for life, so an earlier look is as good. A pod that has fewer open, or that holds parts of
+        GPUs or claims, may hold the faulty one.
         """
         opened = self.opened.get(pod.uid, frozenset())
         is_countable = pod.gpus > 0 and not pod.partial and not pod.claims
@@ -48,7 +48,7 @@ def of_faulty_gpus(faulty: Collection[str], notes: Iterable[GpuPodsNote]) -> Lea
 
     Args:
         faulty: PCI addresses of the faulty GPUs.
-        notes: The pods that each GPU is open in. Where a faulty GPU is missing here, every pod with GPUs leaves.
+        notes: The pods that have each GPU open. If a faulty GPU is missing here, every pod with GPUs leaves.
     """
     opened: dict[str, set[str]] = {}
     seen = set()

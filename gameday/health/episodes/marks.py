@@ -1,4 +1,4 @@
-"""The signs of a repair on its node: label, annotation, and the taint's end."""
+"""The marks of a repair on its node: a label, an annotation, and the removal of the taint."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def clear(api: RepairApi, seen: NodeSeen) -> None:
 
 
 def give_back(api: RepairApi, seen: NodeSeen, taint: Taint) -> None:
-    """Take our taint, label and annotation off the node in one write, if nobody wrote it since it was read.
+    """Take our taint, label and annotation off the node in one write, if nobody wrote the node since it was read.
 
     Raises:
-        KubernetesError: Its status is 409 where somebody did.
+        KubernetesError: Its status is 409 if somebody did.
     """
     metadata = {**_marks(None, None), "resourceVersion": seen.version}
     patch = {"metadata": metadata, "spec": {"taints": seen.other_taints(taint) or None}}

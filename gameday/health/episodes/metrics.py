@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from gameday.health.episodes.model import Episode, State
 
 _PREFIX = "gameday_repair"
-# From a reset that holds to two reboots of a GPU server with QA after each.
+# From a reset that works to two reboots of a GPU server with QA after each.
 _BUCKETS = (10, 30, 60, 120, 300, 600, 1200, 2400, 4800)
 
 
@@ -43,7 +43,7 @@ class RepairMetrics:
         for state in State:
             self.episodes.labels(str(state)).set(0)
             if state.is_end:
-                self.ended.labels(str(state))  # a counter that begins at 1 has no increase
+                self.ended.labels(str(state))  # a counter that begins at 1 shows no increase
 
     def show(self, episodes: Iterable[Episode]) -> None:
         """Make the gauge of states agree with the records."""
@@ -52,7 +52,7 @@ class RepairMetrics:
             self.episodes.labels(str(state)).set(counted[state])
 
     def show_nothing(self) -> None:
-        """Set every gauge of the cluster's state to 0, as a process does that does not lead."""
+        """Set every gauge of the cluster's state to 0, for a process that does not lead."""
         self.show(())
         self.allowed.set(0)
         for state in ("released", "spare"):

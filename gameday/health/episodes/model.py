@@ -1,4 +1,4 @@
-"""The record of an episode: a quarantined node's faults, attempts and proofs, as one ConfigMap keeps them."""
+"""The record of an episode: a quarantined node's faults, attempts and proofs, stored as one ConfigMap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.health.model import Fault
 from gameday.xid.catalogue import Remedy
 
 MOST_ENTRIES = 100
-"""Entries of a timeline; a ConfigMap holds 1 MiB, and people read the newest."""
+"""Entries of a timeline; a ConfigMap holds 1 MiB, and people read the newest ones."""
 MOST_PAST = 16
 _LONGEST_TEXT = 500
 
@@ -22,10 +22,10 @@ class _Record(BaseModel):
 
 
 class State(StrEnum):
-    """The state of an episode; the last four are its ends."""
+    """The state of an episode; the last four are ends."""
 
     OPEN = "open"
-    """The node is quarantined; nothing was done yet."""
+    """The node is quarantined, and nothing was done yet."""
     WITHHELD = "withheld"
     """The breaker holds the repair back."""
     DRAINING = "draining"
@@ -33,7 +33,7 @@ class State(StrEnum):
     VALIDATING = "validating"
     RETURNED = "returned"
     HANDED_OVER = "handed-over"
-    """A person must act; the node stays out."""
+    """A person must act; the node stays out of service."""
     CANCELLED = "cancelled"
     """A person took over."""
     NODE_GONE = "node-gone"
@@ -54,10 +54,10 @@ class Scope(StrEnum):
 
     NOTHING = "nothing"
     FAULTY_GPU = "faulty-gpu"
-    """All pods with GPUs but those that the agent shows to be on other GPUs."""
+    """All pods with GPUs except those that the agent shows to be on other GPUs."""
     GPU_PODS = "gpu-pods"
     ALL_PODS = "all-pods"
-    """All pods that a controller would start elsewhere, and all that hold GPUs."""
+    """All pods that a controller would start elsewhere, and all pods that hold GPUs."""
 
 
 class SeenFault(_Record):
@@ -89,7 +89,7 @@ class Outcome(StrEnum):
 
 
 class Attempt(_Record):
-    """An attempt of one rung. It counts from its intent on, whatever becomes of it."""
+    """An attempt of one rung. It counts from its intent on, however it ends."""
 
     repair: str
     began: AwareDatetime
@@ -99,7 +99,7 @@ class Attempt(_Record):
     boot: str
     """The bootID before it."""
     faults: int
-    """The number of the episode's faults when it began: a later one is not what it repaired."""
+    """The number of the episode's faults when it began: it did not repair later ones."""
 
 
 class QaRun(_Record):
@@ -128,21 +128,21 @@ class ActKind(StrEnum):
 
 
 class SentPod(_Record):
-    """An agent's pod of the act in progress, by name; `uid` is empty until the API server has made it."""
+    """An agent's pod of the current act, by name; `uid` is empty until the API server has made it."""
 
     name: str
     uid: str = ""
 
 
 class Act(_Record):
-    """The act in progress: its intent, which a process that starts again finds."""
+    """The current act: its intent, which a process that starts again finds."""
 
     kind: ActKind
     began: AwareDatetime
     pods: tuple[SentPod, ...] = ()
 
     def uid_of(self, name: str) -> str:
-        """Return the uid of a pod that was sent; empty for one that may not have been."""
+        """Return the UID of a pod that was sent; empty for one that may not have been sent."""
         return next((pod.uid for pod in self.pods if pod.name == name), "")
 
 
@@ -165,42 +165,42 @@ class PastEpisode(_Record):
 
 
 class Episode(_Record):
-    """A node's outbreak, from quarantine to return or to a person."""
+    """A node's illness, from quarantine to return or to a person."""
 
     id: str
     node: str
     uid: str
-    """UID of the Node object: one that joins again under the same name is another node."""
+    """UID of the Node object: a node that joins again under the same name is another node."""
     boot: str
     """The bootID at the beginning."""
     gpus: int | None
-    """Number of physical GPUs that QA must count; None where that is unknown."""
+    """Number of physical GPUs that QA must count; None if it is unknown."""
     gpu_capacity: int | None
-    """Capacity of nvidia.com/gpu that the node must offer after a boot; None where it had none."""
+    """Capacity of nvidia.com/gpu that the node must offer after a boot; None if it had none."""
     opened: AwareDatetime
     cordoned: bool
-    """The node was cordoned at the beginning, or since then: an uncordon is then a person's."""
+    """The node was cordoned at the beginning or since then, so that an uncordon must be a person's."""
     faults: tuple[SeenFault, ...]
-    """Every fault that was seen; it only grows."""
+    """Every fault that was seen; only added to."""
     state: State = State.OPEN
     since: AwareDatetime
-    """The beginning of `state`."""
+    """Beginning of `state`."""
     drained: Scope = Scope.NOTHING
     drained_gpus: tuple[str, ...] = ()
-    """PCI addresses of the GPUs whose pods have left, where only these have."""
+    """PCI addresses of the GPUs that the drained pods held, if only those pods have left."""
     drain_failed: str = ""
     operands_away: tuple[str, ...] = ()
-    """Labels of the GPU operator's operands that we sent away for a reset, and have to bring back."""
+    """Labels of the GPU operator's operands that we sent away for a reset, and must bring back."""
     attempts: tuple[Attempt, ...] = ()
     qa: tuple[QaRun, ...] = ()
     act: Act | None = None
     ended: AwareDatetime | None = None
     why: str = ""
-    """The reason for the state, where it is withheld or an end."""
+    """The reason for the state, if it is withheld or an end."""
     notified: bool = False
-    """The webhook has taken the evidence of a node that was handed over."""
+    """True once the webhook has taken the evidence of a node that was handed over."""
     holder: str = ""
-    """The process that works on the episode; it changes by a take-over only."""
+    """The process that works on the episode; it changes only by a take-over."""
     timeline: tuple[Entry, ...] = ()
     past: tuple[PastEpisode, ...] = Field(default=(), max_length=MOST_PAST)
     """Earlier episodes of this node, the oldest first."""
@@ -212,18 +212,18 @@ class Episode(_Record):
 
     @property
     def faulty_gpus(self) -> tuple[str, ...]:
-        """The GPUs of all faults, by PCI address; empty where a fault names none, or needs more than a reset."""
+        """PCI addresses of the GPUs of all faults; empty if a fault names none, or needs more than a reset."""
         if any(fault.remedy not in (Remedy.GPU_RESET, Remedy.NONE) for fault in self.faults):
             return ()
         devices = dict.fromkeys(fault.device for fault in self.faults)
         return tuple(device for device in devices if device) if None not in devices else ()
 
     def tries_of(self, repair: str) -> int:
-        """Return how many attempts of a rung were begun."""
+        """Return the number of attempts of a rung."""
         return sum(attempt.repair == repair for attempt in self.attempts)
 
     def as_past(self, now: datetime) -> PastEpisode:
-        """Return what later episodes have to know of this one."""
+        """Return what later episodes need to know of this one."""
         rungs = tuple((attempt.repair, attempt.began) for attempt in self.attempts)
         return PastEpisode(id=self.id, ended=self.ended or now, state=self.state, faults=self.faults, rungs=rungs)
 

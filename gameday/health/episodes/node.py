@@ -1,4 +1,4 @@
-"""A node as the repairer reads it, by the watch's plain JSON."""
+"""A node as the repairer sees it, from the watch's plain JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gameday.health.episodes.model import SeenFault
 from gameday.health.model import REASON, Taint, read_reason
 
 STATE_LABEL = "gameday.dev/health-state"
-"""The label that shows where a node's repair is."""
+"""The label that shows how far a node's repair is."""
 HOLD_OUT = "gameday.dev/hold-out"
 """The label (`true`) of a spare node, and the key of the taint that keeps work off it until it is released."""
 RELEASED_FOR = "gameday.dev/released-for"
-"""The annotation of a spare node that is released; it names the node whose place it takes."""
-# A spare takes the place of a node with the same of these labels.
+"""The annotation of a released spare node; it names the node that it replaces."""
+# A spare replaces a node that has the same values of these labels.
 _POOL_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.product", GPU_COUNT_LABEL)
 REPAIR_ANNOTATION = "gameday.dev/repair"
 """The annotation that shows episode, rung and attempt."""
@@ -23,7 +23,7 @@ REPAIR_ANNOTATION = "gameday.dev/repair"
 
 @dataclass(frozen=True)
 class NodeSeen:
-    """The parts of a Node that a repair reads."""
+    """The parts of a Node that a repair needs."""
 
     name: str
     uid: str
@@ -33,19 +33,19 @@ class NodeSeen:
     ready: bool
     cordoned: bool
     taints: tuple[tuple[tuple[str, str], ...], ...]
-    """All their fields, so that writing them back loses nothing."""
+    """The taints with all their fields, so that writing them back loses nothing."""
     ours: bool
-    """True while it carries the node-health controller's taint."""
+    """True while the node carries the node-health controller's taint."""
     foreign: tuple[str, ...]
-    """Taints of other quarantines, and a cordon, which a return leaves on the node."""
+    """Taints of other quarantines, and a cordon, which stay on the node after its return."""
     faults: tuple[SeenFault, ...]
-    """The faults of its reason; empty where that is not readable."""
+    """The faults of its reason; empty if that cannot be read."""
     gpus: int | None
-    """Number of physical GPUs by its label, or else by its capacity."""
+    """Number of physical GPUs, by the node's label or else by its capacity."""
     gpu_capacity: int | None
-    """Capacity of the resource nvidia.com/gpu, which also counts shares of time, and no MIG slices of other names."""
+    """Capacity of the resource nvidia.com/gpu. It also counts shares of time, but not MIG slices of other names."""
     offered_gpus: int | None
-    """The part of that capacity that it offers now."""
+    """The part of that capacity that the node offers now."""
     state: str | None
     """Value of STATE_LABEL."""
     repair: str | None
@@ -56,26 +56,26 @@ class NodeSeen:
     held_back: bool = False
     """True while the taint keeps work off it."""
     released_for: str | None = None
-    """The node whose place it takes."""
+    """The node that it replaces."""
     pool: tuple[str, ...] = ()
-    """Instance type, GPU product and number of GPUs, by its labels."""
+    """Instance type, GPU product and number of GPUs, by the node's labels."""
 
     def other_taints(self, taint: Taint) -> list[dict[str, str]]:
         """Return all taints but ours."""
         return [dict(one) for one in self.taints if not _is(dict(one), taint)]
 
     def is_back(self, capacity: int | None) -> bool:
-        """Return True where the node is Ready and offers a GPU capacity again, or more."""
+        """Return True if the node is Ready and offers at least this GPU capacity."""
         return self.ready and (not capacity or (self.offered_gpus or 0) >= capacity)
 
 
 def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ...]) -> NodeSeen:
-    """Return a Node's JSON as it is seen.
+    """Return what a repair needs of a Node's JSON.
 
     Args:
         node: The Node.
         taint: The node-health controller's taint.
-        quarantine_keys: Keys of the taints of this cluster's detectors, which keep work off as ours does.
+        quarantine_keys: Keys of the taints that this cluster's detectors use to keep work off.
     """
     meta, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
@@ -111,7 +111,7 @@ def node_seen(node: dict[str, Any], taint: Taint, quarantine_keys: tuple[str, ..
 
 
 def _is(found: dict[str, str], taint: Taint) -> bool:
-    """Return True for the very taint: with another value or effect the same key is somebody else's."""
+    """Return True for exactly this taint: the same key with another value or effect is somebody else's."""
     return (found["key"], found.get("value", ""), found["effect"]) == (taint.key, taint.value, taint.effect)
 
 

@@ -1,6 +1,7 @@
-"""The GPU operator's operands on a node under repair: sent away before a GPU reset, and brought back whatever comes.
+"""The GPU operator's operands on a node under repair: sent away before a GPU reset, and always brought back.
 
-Their labels are in the record before they are changed on the node, so that a process that goes on brings them back.
+Their labels are in the record before they are changed on the node, so that a process that takes over brings them
+back.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from gameday.values.nodes import Taint
 def send_operands_away(work: EpisodeWork, within_s: float) -> str:
     """Send away the operands that keep GPUs open, and wait until their pods are gone.
 
-    None is moved where the node's taints would keep it away for good.
+    Nothing is moved if the node's taints would keep an operand away for good.
 
     Returns:
-        Why no GPU can be reset; empty where the operands are away, or the operator has none on this node.
+        Why no GPU can be reset; empty if the operands are away, or if the operator has none on this node.
 
     Raises:
         InterruptedStepError: The node is gone, or a person took over or stopped the repair.
@@ -59,7 +60,7 @@ def send_operands_away(work: EpisodeWork, within_s: float) -> str:
 
 
 def bring_operands_back(work: EpisodeWork) -> str:
-    """Bring back what the record says is away; return why it is not all back, or an empty string.
+    """Bring back every operand that the record says is away; return why some are still away, or an empty string.
 
     Raises:
         LeaseLostError: The claim is lost.

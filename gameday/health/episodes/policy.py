@@ -14,13 +14,13 @@ from gameday.remediations.registry import remediation_for
 from gameday.xid.catalogue import Remedy
 
 POWER_CYCLE = "power-cycle"
-"""The rung that the repairer carries out itself, by the node's BMC over Redfish; all others are an agent's."""
+"""The rung that the repairer carries out itself, by the node's BMC over Redfish; agents do all others."""
 
 
 GPU_RESET = "gpu-reset"
-"""The rung that resets the faulty GPUs and touches no other."""
+"""The rung that resets the faulty GPUs and no others."""
 RESTART_WORKLOAD = "restart-workload"
-"""The rung that has the pods on the faulty GPU restart elsewhere, and does nothing to the hardware."""
+"""The rung that restarts the pods of the faulty GPU elsewhere, and does nothing to the hardware."""
 
 
 class Bmc(DocumentModel):
@@ -29,7 +29,7 @@ class Bmc(DocumentModel):
     endpoint: Endpoint
     """A node's BMC: `{node}` in the URL is its name, like https://{node}.bmc.example."""
     system: Annotated[str, Field(pattern=r"^/redfish/v1/[A-Za-z0-9._~/-]+$", max_length=200)] | None = None
-    """Path of the ComputerSystem; null where the BMC has only one."""
+    """Path of the ComputerSystem; null if the BMC has only one."""
 
     def endpoint_of(self, node: str) -> Endpoint:
         """Return a node's own BMC."""
@@ -43,7 +43,7 @@ class Rung(DocumentModel):
     """The remediation's name: gpu-reset, driver-restart, reboot, or one that a package adds; or power-cycle,
     or restart-workload."""
     limit: int = Field(default=1, ge=1, le=10)
-    """Attempts of this rung in one episode, at most."""
+    """The most attempts of this rung in one episode."""
     within: Bound = timedelta(minutes=5)
     """The longest time for one attempt, with its verification."""
     quiet: Bound = timedelta(minutes=1)
@@ -60,7 +60,7 @@ class Rung(DocumentModel):
 
     @property
     def needs_all_pods_gone(self) -> bool:
-        """True where every pod with a controller has to leave before, and not only those with GPUs."""
+        """True if every pod with a controller has to leave before it, and not only those with GPUs."""
         if self.repair in (POWER_CYCLE, RESTART_WORKLOAD):
             return self.repair == POWER_CYCLE
         return remediation_for(self.repair).takes_node_down
@@ -102,7 +102,7 @@ class QaGate(NodeProof):
 
     @property
     def needs_idle_gpus(self) -> bool:
-        """True where the proof would disturb work on the node, or be disturbed by it."""
+        """True if the proof would disturb work on the node, or be disturbed by it."""
         return self.burn_in is not None or self.floors.memory_free_mib is not None
 
 
@@ -133,7 +133,7 @@ class Breaker(DocumentModel):
     """Share of the cluster's GPU nodes under repair, at most; one is always allowed."""
 
     def allowed(self, gpu_nodes: int) -> int:
-        """Return how many nodes may be under repair in a cluster of so many GPU nodes."""
+        """Return how many nodes may be under repair in a cluster with this many GPU nodes."""
         return max(1, min(self.nodes, int(gpu_nodes * self.percent / 100)))
 
 
@@ -181,7 +181,7 @@ class RepairPolicy(DocumentModel):
         return self
 
     def first_rung(self, remedy: Remedy) -> int | None:
-        """Return the index of the rung that a fault's remedy begins with; None where only a person can help."""
+        """Return the index of the rung that a fault's remedy begins with, or None if only a person can help."""
         wanted = _FIRST_RUNG.get(remedy)
         names = [rung.repair for rung in self.ladder]
         if wanted in names:
@@ -190,10 +190,10 @@ class RepairPolicy(DocumentModel):
 
     @property
     def _first_of_hardware(self) -> int:
-        """The first rung that repairs hardware: no other may take the place of one that is missing."""
+        """The first rung that repairs hardware: only this one may replace a rung that is missing."""
         return int(self.ladder[0].repair == RESTART_WORKLOAD)
 
     def index_of(self, repair: str) -> int:
-        """Return a rung's index; of one that was taken out of the ladder, as if it had been the first."""
+        """Return a rung's index; for a rung that was removed from the ladder, that of the first."""
         names = [rung.repair for rung in self.ladder]
         return names.index(repair) if repair in names else self._first_of_hardware

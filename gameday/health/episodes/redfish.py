@@ -1,4 +1,4 @@
-"""A node's power cycle by its BMC, over Redfish (DMTF DSP0266; the action is ComputerSystem.Reset)."""
+"""Power-cycle a node by its BMC, over Redfish (DMTF DSP0266; the action is ComputerSystem.Reset)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gameday.cluster.http import HttpServer
 from gameday.errors import AdapterError
 from gameday.health.episodes.policy import Bmc
 
-# A path only: an answer with an address of its own must not be sent our credentials.
+# A path only: our credentials must not follow an answer to another address.
 _Path = Annotated[str, Field(pattern=r"^/redfish/v1/[A-Za-z0-9._~/-]+$", max_length=500)]
 _SYSTEMS = "/redfish/v1/Systems"
-# The first that the BMC allows. PowerCycle takes the power away, ForceRestart resets the board: both help a GPU that a
-# boot of the operating system leaves as it is, the first one more often.
+# The first that the BMC allows. PowerCycle takes the power away, ForceRestart resets the board. Both help a GPU that a
+# boot of the operating system leaves as it is, and the first one does so more often.
 _RESETS = ("PowerCycle", "ForceRestart")
 
 
@@ -41,9 +41,9 @@ class _System(BaseModel):
 
 
 def power_cycle(bmc: Bmc, node: str) -> str:
-    """Order a power cycle of the node, once; return what was ordered, in words.
+    """Order a power cycle of the node, once; return in words what was ordered.
 
-    That the BMC takes the order proves nothing: only another boot of the node does.
+    The BMC's acceptance proves nothing: only another boot of the node does.
 
     Raises:
         AdapterError: The BMC does not answer, refuses, or has no such machine.

@@ -1,7 +1,7 @@
-"""The repairer: opens an episode for every quarantined node, and has each open one worked off, once at a time.
+"""The repairer: open an episode for every quarantined node, and have each open one worked off by one thread.
 
-It holds no state of its own but threads: whatever it has to know is in the records and on the nodes, so that another
-one can go on at any moment.
+It has no state of its own but threads. Everything that it needs to know is in the records and on the nodes, so
+another one can take over at any moment.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from gameday.health.episodes.work import Settings
 log = logging.getLogger(__name__)
 
 WorkOff = Callable[[str, str], None]
-"""Works off the open episode of a node; takes the node's and the episode's name, and may raise anything."""
+"""Works off the open episode of a node. Takes the names of node and episode, and may raise anything."""
 
 _LOOK_S = 1.0
 _BETWEEN_LOOKS_S = 0.1
 _MOST_AT_A_LOOK = 32
-"""Episodes that one look opens, and as many that it withholds: these writes take less than a second, in which no repair
-is begun in a place that becomes free. In a storm the next look follows at once."""
+"""Episodes that one look opens at most, and as many that it withholds: these writes take less than a second, in which
+no repair can begin in a place that becomes free. In a storm the next look follows at once.
+"""
 _RETRY_S = (1.0, 30.0)
 _KNOWN_WITHIN_S = 60.0
-"""Time to read every node at the start (docs/scale.md has what 50,000 take). Our own choice."""
-# Records of nodes that are gone are kept for as long as somebody may still ask what became of them.
+"""Seconds to read every node at the start (docs/scale.md has the time for 50,000). Our own choice."""
+# Records of nodes that are gone are kept this long, for people who ask what became of them.
 _KEEP_RECORDS = timedelta(days=7)
 
 
@@ -88,7 +89,7 @@ class Repairer:
         self._leader = Claim(self._api, LEADING_REPAIRER, holder_name(), settings.claim)
 
     def stop(self) -> None:
-        """End `run`, from any thread or signal handler; the work in progress is left to the next repairer."""
+        """End `run`, from any thread or signal handler. The work in progress is left to the next repairer."""
         self._stopping.set()
         self._wake.set()
 
@@ -109,15 +110,15 @@ class Repairer:
                 if leads:
                     self._look()
                 else:
-                    self._metrics.show_nothing()  # another process reports what is true now
+                    self._metrics.show_nothing()  # another process now reports the true state
                 self._wake.wait(_LOOK_S)
-                # Thousands of nodes report many times a second, and a look passes through all of them.
+                # Thousands of nodes report many times a second, and each look goes through all of them.
                 self._stopping.wait(_BETWEEN_LOOKS_S)
                 self._wake.clear()
             self._leader.release()
 
     def _lead(self, leads: bool) -> bool:
-        """Return whether this process is the one that repairs."""
+        """Return True if this process is the leading repairer."""
         if leads:
             return self._leader.is_held
         try:
@@ -139,7 +140,7 @@ class Repairer:
             try:
                 action(nodes, records)
             except KubernetesError as error:
-                # A lost race, or an outage: the next look sees what is true then.
+                # A lost race or an outage: the next look sees the true state.
                 if error.status != CONFLICT:
                     log.warning("%s", error)
         self._metrics.show(
@@ -162,7 +163,7 @@ class Repairer:
             (found for found in records.values() if found.episode.ended is None),
             key=lambda found: (not found.episode.state.is_repair, found.episode.opened),
         )
-        # A worker whose episode has ended closes its flow run and its watches, seconds in which nothing is repaired.
+        # After the end of its episode a worker takes seconds to close its flow run and watches, and repairs nothing.
         ended = {found.episode.id for found in records.values() if found.episode.ended is not None}
         busy = {node for node, worker in self._workers.items() if worker.is_running and worker.episode not in ended}
         busy |= {found.episode.node for found in waiting if found.episode.state.is_repair}
@@ -201,7 +202,7 @@ class Repairer:
             self._work_off(episode.node, episode.id)
         except LeaseLostError as error:
             log.info("%s", error)
-        except Exception as error:  # any: Prefect's, the API server's; the episode is still open, so it is begun again
+        except Exception as error:  # any: Prefect's, the API server's; the episode is still open, so it begins again
             self._metrics.failures.inc()
             worker.failures += 1
             log.warning("the repair of %s broke off, and goes on soon: %s", episode.node, _described(error))
@@ -240,14 +241,14 @@ class Repairer:
 
 
 def _is_new(seen: NodeSeen, last: Stored | None) -> bool:
-    """Return True for a node that needs an episode, and has none open."""
-    # Where the node was replaced under its name, its open episode ends first.
+    """Return True for a node that needs an episode and has none open."""
+    # If the node was replaced under its name, its open episode ends first.
     is_open = last is not None and last.episode.ended is None
     return not is_open and transitions.needs_episode(seen, last.episode if last else None)
 
 
 def _is_ours(seen: NodeSeen | None) -> bool:
-    """Return True while the node is out of service by our taint; a person takes it off when the node is well."""
+    """Return True while our taint keeps the node out of service; a person takes it off once the node is well."""
     return seen is not None and seen.ours
 
 

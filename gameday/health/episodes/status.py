@@ -1,4 +1,4 @@
-"""Every node with an episode, as a table for people."""
+"""All nodes with an episode, as a table for people."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def status(api: RepairApi, settings: Settings, now: datetime) -> list[StatusRow]
 
 
 def row(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now: datetime) -> StatusRow:
-    """Return an episode as a row; `seen` is the node of an open one."""
+    """Return an episode as a row; `seen` is the node, if the episode is open."""
     tries = f"{episode.rung} ({len(episode.attempts)})" if episode.rung else "–"
     return StatusRow(
         node=episode.node,

@@ -1,4 +1,4 @@
-"""The records of all episodes: one ConfigMap for each node, every write of which names the version it was made from."""
+"""The records of all episodes: one ConfigMap for each node. Every write names the version that it was made from."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ class Stored:
 
 
 class EpisodeStore:
-    """The reader and writer of records. Methods raise KubernetesError; its status is 409 for a lost race."""
+    """Reads and writes records. Methods raise KubernetesError; its status is 409 for a lost race."""
 
     def __init__(self, api: RepairApi) -> None:
         self._api = api
         self._path = f"/api/v1/namespaces/{api.namespace}/configmaps"
 
     def read(self, node: str) -> Stored | None:
-        """Return a node's record; None where there is none, or none that can be read."""
+        """Return a node's record; None if there is none, or none that can be read."""
         found = self._api.get(f"{self._path}/{record_name(node)}")
         return stored(found) if found else None
 
     def write(self, episode: Episode, version: str | None, evidence: str | None = None) -> Stored:
-        """Write a record over the one of `version`.
+        """Write a record in place of the one of `version`.
 
         Args:
             episode: The record.
-            version: The resourceVersion that it was made from; None makes the ConfigMap, or replaces an unreadable one.
-            evidence: Written beside it; None leaves that as it is.
+            version: The resourceVersion that it was made from; None makes the ConfigMap or replaces an unreadable one.
+            evidence: Written beside it; None leaves the evidence as it is.
         """
         data = record_data(episode)
         if evidence is not None:
@@ -72,12 +72,12 @@ class EpisodeStore:
             return _readable(self._api.request("PATCH", f"{self._path}/{name}", patch))
 
     def evidence(self, node: str) -> str:
-        """Return the evidence beside a record; empty where there is none."""
+        """Return the evidence beside a record; empty if there is none."""
         found = self._api.get(f"{self._path}/{record_name(node)}")
         return str((found or {}).get("data", {}).get(_EVIDENCE, ""))
 
     def delete(self, found: Stored) -> None:
-        """Delete a record as long as nobody has written it since."""
+        """Delete a record, unless somebody has written it since."""
         body = {"preconditions": {"resourceVersion": found.version}}
         try:
             self._api.request("DELETE", f"{self._path}/{record_name(found.episode.node)}", body)
@@ -87,7 +87,7 @@ class EpisodeStore:
 
 
 def record_name(node: str) -> str:
-    """Return the name of a node's record; a name too long for a prefix is shortened to a digest."""
+    """Return the name of a node's record. A name that is too long for the prefix becomes a digest."""
     name = _PREFIX + node
     return name if len(name) <= _LONGEST_NAME else _PREFIX + hashlib.sha256(node.encode()).hexdigest()
 
@@ -103,7 +103,7 @@ def record_metadata(name: str) -> dict[str, Any]:
 
 
 def stored(configmap: dict[str, Any]) -> Stored | None:
-    """Return the record of a ConfigMap's JSON; None where it holds none that can be read."""
+    """Return the record in a ConfigMap's JSON, or None if there is none that can be read."""
     try:
         episode = Episode.model_validate_json((configmap.get("data") or {}).get(_RECORD, ""))
     except ValidationError:

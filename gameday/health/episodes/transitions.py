@@ -1,8 +1,8 @@
-"""An episode's next step, and its record after each step's beginning and end. Pure: no client, time is an argument.
+"""An episode's next step, and its record at the beginning and end of each step. Pure: no client, time is an argument.
 
-Two rules hold whatever happens in between, a crash included: a rung never runs more often than its limit, because an
-attempt counts from its intent on; and a node returns only on a passed QA that is newer than its last attempt, of the
-boot and of all the faults that the node has at that moment.
+Two rules always hold, even after a crash. A rung never runs more often than its limit, because an attempt counts from
+its intent on. A node returns only on a passed QA that is newer than its last attempt, and that covers the boot and
+all the faults that the node has at that moment.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from gameday.health.episodes.policy import GPU_RESET, RESTART_WORKLOAD, RepairPo
 from gameday.xid.catalogue import Remedy
 
 _DAY = timedelta(days=1)
-# A boot that nobody asked for voids a passed QA; it is run again once, and then the node is not to be trusted.
+# A boot that nobody asked for voids a passed QA. QA then runs once more; after that the node is not to be trusted.
 _MOST_QA_RUNS = 2
 
 
 @dataclass(frozen=True)
 class Drain:
-    """Move pods off the node, before what must not meet them."""
+    """Move pods off the node, ahead of a step that must not meet them."""
 
     scope: Scope
     before: str
-    """The repair, or QA."""
+    """The repair, or QA, that comes next."""
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Try a rung; the attempt is a new one unless it is in progress."""
+    """Try a rung; the attempt is a new one unless one is in progress."""
 
     rung: Rung
     number: int
-    """Number of the attempt in the episode, from 1 on."""
+    """Number of the attempt in the episode, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Cancel:
 
 @dataclass(frozen=True)
 class NodeGone:
-    """End the episode: there is no such node any more."""
+    """End the episode: the node does not exist any more."""
 
     why: str
 
@@ -87,7 +87,7 @@ Step = Drain | Repair | Validate | Return | HandOver | Cancel | NodeGone
 
 
 def needs_episode(seen: NodeSeen, last: Episode | None) -> bool:
-    """Return True where a node needs an episode that it does not have: it is tainted for faults no episode knows."""
+    """Return True if a node needs an episode and has none: it is tainted for faults that no episode knows."""
     if not seen.ours or not seen.faults:
         return False
     if last is None or last.uid != seen.uid:
@@ -117,7 +117,7 @@ def open_episode(seen: NodeSeen, last: Episode | None, now: datetime) -> Episode
 
 
 def absorb(episode: Episode, seen: NodeSeen, now: datetime) -> Episode:
-    """Return the episode with the faults and the cordon that the node has by now."""
+    """Return the episode with the faults and the cordon that the node has now."""
     new = [fault for fault in seen.faults if fault not in episode.faults]
     for fault in new:
         episode = episode.noting(now, f"a new fault: {fault}")
@@ -128,11 +128,11 @@ def absorb(episode: Episode, seen: NodeSeen, now: datetime) -> Episode:
 
 
 def next_step(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now: datetime) -> Step | None:
-    """Return what is to be done next; None once the episode has ended.
+    """Return the next step, or None once the episode has ended.
 
     Args:
-        episode: The record, with all that is on the node absorbed.
-        seen: The node; None where there is none of that name.
+        episode: The record, after `absorb`.
+        seen: The node; None if it does not exist.
         policy: The rules.
         now: The present moment.
     """
@@ -144,7 +144,7 @@ def next_step(episode: Episode, seen: NodeSeen | None, policy: RepairPolicy, now
 
 
 def _drain_before(episode: Episode, scope: Scope, before: str) -> Drain | None:
-    """Return the drain that is still to be done; None where these pods have left."""
+    """Return the drain that is still needed, or None if these pods have left."""
     enough = episode.drained in (scope, Scope.ALL_PODS)
     if scope is Scope.FAULTY_GPU:
         known = episode.drained is scope and set(episode.faulty_gpus) <= set(episode.drained_gpus)
@@ -161,7 +161,7 @@ def _scope_of(rung: Rung, episode: Episode, policy: RepairPolicy) -> Scope:
 
 
 def _in_progress(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | None:
-    """Return the step that goes on with what was begun; None where a rung is to be chosen."""
+    """Return the step that continues what was begun, or None if a rung has to be chosen."""
     if episode.act and episode.act.kind is ActKind.HAND_OVER:
         return HandOver(episode.why)
     if episode.drain_failed:
@@ -186,7 +186,7 @@ def _taken_over(episode: Episode, seen: NodeSeen) -> Step | None:
 
 
 def _proof(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | None:
-    """Return the step that the newest QA leads to; None where it failed."""
+    """Return the step that the newest QA leads to, or None if QA failed."""
     runs = [run for run in episode.qa if run.attempt == len(episode.attempts)]
     if not runs and policy.qa.needs_idle_gpus and (drain := _drain_before(episode, Scope.GPU_PODS, "QA")):
         return drain
@@ -200,7 +200,7 @@ def _proof(episode: Episode, seen: NodeSeen, policy: RepairPolicy) -> Step | Non
 
 
 def is_proved(episode: Episode, seen: NodeSeen) -> bool:
-    """Return True where a passed QA is a proof of the node as it is now."""
+    """Return True if a passed QA proves the node good as it is now."""
     if not episode.qa or not episode.attempts:
         return False
     run, faults = episode.qa[-1], episode.faults
@@ -214,7 +214,7 @@ def is_proved(episode: Episode, seen: NodeSeen) -> bool:
 
 
 def _climb(episode: Episode, policy: RepairPolicy, now: datetime) -> Step:
-    """Return the next attempt, after the drain that it needs; or why there is none."""
+    """Return the next attempt, or the drain that it needs first; if there is no attempt left, say why."""
     if why := _limit_reached(episode, policy, now):
         return HandOver(why)
     remedies = {fault: policy.first_rung(fault.remedy) for fault in episode.faults}
@@ -249,9 +249,9 @@ def _hours(duration: timedelta) -> str:
 
 
 def _skipped(episode: Episode, policy: RepairPolicy, now: datetime) -> int:
-    """Return the index of the first rung that a repeat offender gets: the one after that which did not last.
+    """Return the index of the first rung that a repeat offender gets: the one after the rung that did not last.
 
-    The last rung is tried all the same: nothing is above it but a person, to whom `stay_out_after` leads.
+    The last rung is tried even so: after it there is only a person, and `stay_out_after` leads there.
     """
     recent = [past for past in episode.past if now - past.ended < policy.repeat_offenders.window]
     returned = [past for past in recent if past.state is State.RETURNED and past.rungs]
@@ -261,7 +261,7 @@ def _skipped(episode: Episode, policy: RepairPolicy, now: datetime) -> int:
 
 
 def _after_last(episode: Episode, policy: RepairPolicy) -> int:
-    """Return the index of the lowest rung after the last attempt: one up, or the same if the act itself failed."""
+    """Return the index of the lowest rung after the last attempt: one up, or the same one if the act itself failed."""
     if not episode.attempts:
         return 0
     last = episode.attempts[-1]
@@ -269,7 +269,7 @@ def _after_last(episode: Episode, policy: RepairPolicy) -> int:
 
 
 def begin(episode: Episode, step: Step, seen: NodeSeen, now: datetime) -> Episode:
-    """Return the episode with the intent of a step; the very same one where the step is in progress already."""
+    """Return the episode with the intent of a step, unchanged if the step is already in progress."""
     match step:
         case Drain(scope=scope):
             begun = _begin_drain(episode, scope, now)
@@ -340,7 +340,7 @@ def _in_state(episode: Episode, state: State, now: datetime) -> Episode:
 
 
 def sent(episode: Episode, name: str, uid: str) -> Episode:
-    """Return the episode with a pod of its act: its name before it is made, its uid after."""
+    """Return the episode with a pod of its act: with the name before the pod is made, with the UID after that."""
     assert episode.act
     others = tuple(pod for pod in episode.act.pods if pod.name != name)
     act = episode.act.model_copy(update={"pods": (*others, SentPod(name=name, uid=uid))})
@@ -348,7 +348,7 @@ def sent(episode: Episode, name: str, uid: str) -> Episode:
 
 
 def end_drain(episode: Episode, scope: Scope, why_not: str, now: datetime) -> Episode:
-    """Return the episode after a drain; `why_not` is empty where the pods are gone."""
+    """Return the episode after a drain; `why_not` is empty if the pods are gone."""
     update: dict[str, Any] = {"act": None, "drain_failed": why_not}
     if not why_not:
         update["drained"] = scope
@@ -357,7 +357,7 @@ def end_drain(episode: Episode, scope: Scope, why_not: str, now: datetime) -> Ep
 
 
 def end_attempt(episode: Episode, why_not: str, detail: str, now: datetime) -> Episode:
-    """Return the episode after an attempt; `why_not` is empty where the rung did its work."""
+    """Return the episode after an attempt; `why_not` is empty if the rung did its work."""
     last = episode.attempts[-1]
     outcome = Outcome.FAILED if why_not else Outcome.PASSED
     ended = last.model_copy(update={"outcome": outcome, "ended": now, "why": why_not or detail})
@@ -366,7 +366,7 @@ def end_attempt(episode: Episode, why_not: str, detail: str, now: datetime) -> E
 
 
 def end_qa(episode: Episode, why_not: str, detail: str, now: datetime) -> Episode:
-    """Return the episode after QA; `why_not` is empty where it passed."""
+    """Return the episode after QA; `why_not` is empty if it passed."""
     outcome = Outcome.FAILED if why_not else Outcome.PASSED
     ended = episode.qa[-1].model_copy(update={"outcome": outcome, "ended": now, "why": why_not or detail})
     update = {"act": None, "qa": (*episode.qa[:-1], ended)}
@@ -374,18 +374,18 @@ def end_qa(episode: Episode, why_not: str, detail: str, now: datetime) -> Episod
 
 
 def end(episode: Episode, state: State, why: str, now: datetime) -> Episode:
-    """Return the episode as it ends."""
+    """Return the ended episode."""
     ended = _in_state(episode, state, now).model_copy(update={"ended": now, "act": None, "why": why})
     return ended.noting(now, f"{state}: {why}")
 
 
 def withheld(episode: Episode, why: str, now: datetime) -> Episode:
-    """Return an episode whose repair the breaker holds back."""
+    """Return an episode that the breaker holds back from repair."""
     held = _in_state(episode, State.WITHHELD, now).model_copy(update={"why": why})
     return held if episode.state is State.WITHHELD else held.noting(now, f"withheld: {why}")
 
 
 def marks_of(episode: Episode) -> str | None:
-    """Return the value of the node's label; None where it carries none."""
+    """Return the value of the node's label, or None if the node carries none."""
     labelled = episode.state.is_repair or episode.state in (State.HANDED_OVER, State.WITHHELD)
     return str(episode.state) if labelled else None

@@ -1,4 +1,4 @@
-"""The work of a process on an episode: its claim, its watches, its record, and the wait that anything can interrupt."""
+"""The work of a process on an episode: its claim, its watches, its record, and waits that anything can interrupt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gameday.ledger.termination_message import termination_message
 
 _POLL_S = 0.1
 _RETRY_S = (0.25, 5.0)
-# The kubelet ends the agent this long after its budget, should nobody live who could delete it.
+# The kubelet ends the agent this long after its budget, if nobody is alive to delete it.
 _DEADLINE_MARGIN = timedelta(seconds=30)
 
 
@@ -42,7 +42,7 @@ SentTask = GpuUsersTask | MarkTask | QaTask | RemediateTask
 
 
 class InterruptedStepError(Exception):
-    """The step in progress is not what is to be done any more."""
+    """The current step is no longer the right one."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Settings:
     policy: RepairPolicy
     taint: Taint
     claim: timedelta = CLAIM_DURATION
-    """The time without a renewal after which another process takes the episode over."""
+    """Time without a renewal after which another process takes the episode over."""
 
     def seen(self, node: dict[str, Any]) -> NodeSeen:
-        """Return a Node's JSON as it is seen."""
+        """Return what a repair needs of a Node's JSON."""
         return node_seen(node, self.taint, self.profile.quarantine_taint_keys)
 
 
 class EpisodeWork:
-    """The work on one node's open episode; a context manager that holds the claim."""
+    """Work on one node's open episode; a context manager that holds the claim."""
 
     def __init__(self, settings: Settings, node: str, cancelled: Callable[[], str] = lambda: "") -> None:
         """Prepare the work; nothing is sent before the context is entered.
@@ -69,7 +69,7 @@ class EpisodeWork:
         Args:
             settings: The cluster and its rules.
             node: The node.
-            cancelled: Returns why a person stops the repair, or an empty string; called often.
+            cancelled: Returns why a person stops the repair, or an empty string. Called often.
         """
         self.settings = settings
         self.policy = settings.policy
@@ -115,7 +115,7 @@ class EpisodeWork:
         self._stack.close()
 
     def _take_claim(self) -> None:
-        """Take the claim, after a dead holder's time where there is one."""
+        """Take the claim, after a dead holder's time if there is one."""
         deadline = time.monotonic() + 2 * self.settings.claim.total_seconds()
         while not self._claim.try_take():
             if time.monotonic() > deadline:
@@ -124,7 +124,7 @@ class EpisodeWork:
         self._claim.keep_renewing()
 
     def _take_over_record(self) -> Stored:
-        """Write our name into the record: a holder of before, should it still live, can then write it no more."""
+        """Write our name into the record, so that an earlier holder that is still alive can no longer write it."""
         while True:
             found = self._store.read(self._node)
             if found is None:
@@ -143,7 +143,7 @@ class EpisodeWork:
         return self._stored.episode
 
     def node(self) -> NodeSeen | None:
-        """Return the node as it was last seen; None where it is gone."""
+        """Return the node as it was last seen, or None if it is gone."""
         found: NodeSeen | None = self._follower.named(self._node)
         return found
 
@@ -153,7 +153,7 @@ class EpisodeWork:
         return self.settings.seen(found) if found else None
 
     def next_step(self) -> transitions.Step | None:
-        """Return what is to be done next; None once the episode has ended. Raises LeaseLostError."""
+        """Return the next step, or None once the episode has ended. Raises LeaseLostError."""
         if self.episode.state.is_end:
             return None
         if why := self._cancelled():
@@ -168,12 +168,12 @@ class EpisodeWork:
         return transitions.next_step(self.episode, seen, self.policy, _now())
 
     def is_to_return(self, seen: NodeSeen | None) -> bool:
-        """Return True where the node, as it is seen, is to be given back, or was just now. Raises LeaseLostError."""
+        """Return True if the node, as it is seen, is to be given back, or has just been. Raises LeaseLostError."""
         self.check_claim()
         return isinstance(self._next(seen), transitions.Return)
 
     def begin(self, step: transitions.Step) -> bool:
-        """Write the intent of a step, and show it on the node; return False where it was in progress already."""
+        """Write the intent of a step and show it on the node; return False if the step was already in progress."""
         seen = self.node()
         if seen is None:
             raise InterruptedStepError
@@ -191,7 +191,7 @@ class EpisodeWork:
             show(self.api, self.episode, seen)
 
     def save(self, episode: Episode) -> None:
-        """Write the record; an outage of the API server is waited for while the claim holds.
+        """Write the record. During an outage of the API server, wait for it as long as the claim holds.
 
         Raises:
             LeaseLostError: Another process has taken the episode over.
@@ -210,14 +210,14 @@ class EpisodeWork:
                     time.sleep(pause_s(failures, *_RETRY_S))
 
     def _adopt_version(self, episode: Episode) -> None:
-        """Go on from the record's present version, as long as it is still ours."""
+        """Continue from the record's present version, if it is still ours."""
         found = self._store.read(self._node)
         if found is None or found.episode.id != episode.id or found.episode.holder != self.holder:
             raise LeaseLostError(f"another process has taken over the repair of node {self._node}")
         self._stored = found
 
     def check_claim(self) -> None:
-        """Raise LeaseLostError where another process may work on the episode by now."""
+        """Raise LeaseLostError if another process may be working on the episode."""
         if not self._claim.is_held:
             raise LeaseLostError(f"the claim on node {self._node} is lost: another process may repair it")
 
@@ -231,7 +231,7 @@ class EpisodeWork:
         Args:
             condition: Called every 0.1 s.
             timeout_s: The longest wait, seconds.
-            faults_interrupt: A new fault on the node ends the wait, too.
+            faults_interrupt: A new fault on the node also ends the wait.
 
         Raises:
             InterruptedStepError: The node is gone, or a person took over or stopped the repair.
@@ -259,9 +259,9 @@ class EpisodeWork:
     def run_agent(
         self, name: str, task: SentTask, within_s: float, *, faults_interrupt: bool = False
     ) -> AgentResult | None:
-        """Send an agent, or find the one that was sent, and wait for its result; None without one in time.
+        """Send an agent, or find the one that was sent, and wait for its result; None if there is none in time.
 
-        Arguments and errors are those of `wait`; also raises KubernetesError where the pod cannot be made.
+        Arguments and errors are those of `wait`; also raises KubernetesError if the pod cannot be made.
         """
         if not self.send(name, task, within_s):
             return None
@@ -269,7 +269,7 @@ class EpisodeWork:
         return self.result_of(name)
 
     def send(self, name: str, task: SentTask, within_s: float) -> bool:
-        """Make an agent's pod unless it was made before; return False for one that is gone without a trace."""
+        """Make an agent's pod unless it was made before; return False if that one is gone without a trace."""
         act = self.episode.act
         assert act
         if act.uid_of(name):
@@ -302,11 +302,11 @@ class EpisodeWork:
         return pod is not None and pod.ended
 
     def result_of(self, name: str) -> AgentResult | None:
-        """Return an agent's result; None where it has left none."""
+        """Return an agent's result, or None if it left none."""
         return termination_message(self.pods, name)
 
     def keep_log(self, name: str) -> str:
-        """Return an agent's log, and keep its end as evidence; empty where it cannot be read any more."""
+        """Return an agent's log and keep its end as evidence; empty if the log is no longer readable."""
         try:
             log = self.kubernetes.pod_log(name)
         except AdapterError:
@@ -325,6 +325,6 @@ def _now() -> datetime:
 
 
 def budget_left_s(began: datetime, within: timedelta) -> float:
-    """Return the seconds left of a budget; all of it where the clock was set back meanwhile."""
+    """Return the seconds left of a budget; all of it if the clock was set back meanwhile."""
     left = (began + within - _now()).total_seconds()
     return max(0.0, min(left, within.total_seconds()))

@@ -1,1 +1,1 @@
-"""The sources of signals beside the kernel log. Each has a thread of its own, and decides nothing."""
+"""The sources of signals beside the kernel log. Each has its own thread, and decides nothing."""

@@ -1,4 +1,4 @@
-"""Alerts as signals: Alertmanager's webhook brings them, and a poll finds those that an outage kept back."""
+"""Alerts as signals: Alertmanager's webhook brings them, and a poll finds those that an outage held back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_NODE_NAME = 253
 def alert_signals(
     policy: Policy, labels: Mapping[str, str], annotations: Mapping[str, str], starts_at: datetime
 ) -> Iterator[Signal]:
-    """Yield the signal of an alert that fires; none where no rule is about it, or it names no node."""
+    """Yield the signal of a firing alert; none if no rule is about it, or if it names no node."""
     name, seen = labels.get("alertname", ""), datetime.now(UTC)
     text = (annotations.get("summary") or annotations.get("description") or "")[:_LONGEST_TEXT]
     identity = json.dumps([sorted(labels.items()), int(starts_at.timestamp() * 1000)])
@@ -30,13 +30,13 @@ def alert_signals(
         return
     node, gpu = labels.get(rule.alert.node_label, ""), pci_address(labels.get(rule.alert.gpu_label))
     if 0 < len(node) <= _LONGEST_NODE_NAME:
-        # The other labels may be large, and signals of nodes that are not known yet are kept.
+        # The other labels may be large, and signals of unknown nodes are kept.
         matched = {key: labels[key] for key in rule.alert.labels}
         yield Signal(node, signal.kind, name, starts_at, seen, text, gpu, matched, signal.key)
 
 
 class AlertPoll(PollingSource):
-    """A poll of Alertmanager: alerts that fire, without those that a silence or an inhibition mutes."""
+    """A poll of Alertmanager for firing alerts, without those that a silence or an inhibition mutes."""
 
     kind = SignalKind.ALERT
     poll_s = 30.0
@@ -62,7 +62,7 @@ class AlertPoll(PollingSource):
 
 
 class AlertWebhook(Source):
-    """The alerts that fire among those that Alertmanager's webhook sends."""
+    """The firing alerts among those that Alertmanager's webhook sends."""
 
     kind = SignalKind.ALERT
 
@@ -77,9 +77,9 @@ class AlertWebhook(Source):
 
         Args:
             options: The address, and who may send.
-            policy: The policy whose alert rules decide.
+            policy: The policy with the alert rules.
             on_signal: Takes the signals.
-            on_trouble: Called where alerts may be missing.
+            on_trouble: Called when alerts may be missing.
 
         Raises:
             OSError: The port cannot be bound.

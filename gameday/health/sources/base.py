@@ -15,7 +15,7 @@ from gameday.health.signal import Signal, SignalKind
 log = logging.getLogger(__name__)
 
 OnSignal = Callable[[Signal], bool]
-"""Takes a signal to the worker, in order; False: it was not taken, because the controller stops or is overrun."""
+"""Takes a signal to the worker, in order. False: not taken, because the controller stops or is overrun."""
 
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?", re.IGNORECASE)
 
@@ -31,7 +31,7 @@ class Source(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End; a request that is under way ends by itself."""
+        """End; a request under way ends by itself."""
 
     @abstractmethod
     def trouble(self) -> str:
@@ -42,9 +42,9 @@ class PollingSource(Source):
     """A source that asks a server again and again."""
 
     poll_s: float
-    """Seconds between two requests that succeed."""
+    """Seconds between two successful requests."""
     longest_pause_s = 60.0
-    """The longest pause after failures, which double it."""
+    """The longest pause after failures; each failure doubles the pause."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -59,7 +59,7 @@ class PollingSource(Source):
         self._asked.set()
 
     def ask_now(self) -> None:
-        """End the present pause, from any thread."""
+        """End the present pause; for any thread."""
         self._asked.set()
 
     def trouble(self) -> str:
@@ -67,7 +67,7 @@ class PollingSource(Source):
 
     @abstractmethod
     def poll(self) -> None:
-        """Ask once, and bring what is new. Raises AdapterError."""
+        """Ask once, and bring anything new. Raises AdapterError."""
 
     def _run(self) -> None:
         failures = 0
@@ -86,7 +86,7 @@ class PollingSource(Source):
 
 
 def pci_address(text: str | None) -> str | None:
-    """Return an address as the kernel log has it (0000:4e:00), or None: dcgm-exporter writes 00000000:4E:00.0."""
+    """Return an address as the kernel log writes it (0000:4e:00), or None; dcgm-exporter writes 00000000:4E:00.0."""
     found = _PCI.fullmatch(text or "")
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""The sources that a policy needs, from the servers that there are."""
+"""The sources that a policy needs, from the available servers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Servers:
     alertmanager: Alertmanager | None = None
     webhook: ReceiverOptions | None = None
     node_label: str = "k8s_node_name"
-    """The label that names the node of a line in the log store."""
+    """Label that names the node of a line in the log store."""
     namespace_label: str = "k8s_namespace_name"
-    """The index label that names the namespace of a pod's line in the log store."""
+    """Index label that names the namespace of a pod's line in the log store."""
 
 
 def require_servers(policy: Policy, servers: Servers) -> None:
@@ -63,10 +63,10 @@ def build_sources(
         policy: The policy.
         servers: The servers, as `require_servers` accepts them.
         api: The API server.
-        since: Returns the Unix ns from which on a kind of signal is to be read.
+        since: Returns the Unix ns from which to read a kind of signal.
         on_signal: Takes the signals.
-        on_read: Called where a source knows that its signals are complete up to a moment, Unix ns.
-        on_trouble: Called where alerts may be missing from what the webhook brings.
+        on_read: Called when a source knows that its signals are complete up to a moment, Unix ns.
+        on_trouble: Called when the webhook may have missed alerts.
 
     Raises:
         OSError: The webhook's port cannot be bound.

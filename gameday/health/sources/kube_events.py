@@ -1,4 +1,4 @@
-"""Kubernetes Events about nodes as signals, by a watch: it begins with what the API server still has, an hour's."""
+"""Kubernetes Events about nodes as signals, from a watch that begins with the hour that the API server still has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.health.signal import Signal, SignalKind
 from gameday.health.sources.base import OnSignal, Source
 
 _OURS = "gameday-"
-"""The beginning of our own components' names: what they say is an effect of signals, and none itself."""
+"""Prefix of our own components' names: their Events are effects of signals, not signals."""
 _LONGEST_TEXT = 400
 _TROUBLE_AFTER_S = 30.0
 _SELECTOR = "involvedObject.kind=Node"
@@ -40,7 +40,7 @@ class EventWatch(Source):
 
         Args:
             api: The API server.
-            since_ns: Unix time; older Events are handled, or too old.
+            since_ns: Unix time; older Events are already handled, or too old.
             on_signal: Takes the signals.
         """
         self._on_signal = on_signal

@@ -1,7 +1,7 @@
 """PromQL expressions as signals: a series that an expression returns is a bad node, from its first point on.
 
-Each poll reads a range, not a moment: what came and went while Prometheus or this process was away is found later, and
-the beginning of a series is known. A hole in a series is no end of it where Prometheus itself has a hole.
+Each poll reads a range, not a moment. So what came and went while Prometheus or this process was away is found later,
+and the beginning of a series is known. A hole in a series does not end it if Prometheus itself has a hole there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from gameday.health.sources.base import OnSignal, PollingSource, pci_address
 _STEP = timedelta(seconds=15)
 """Our choice: no finer than clusters usually scrape."""
 _FIRST_LOOK_BACK = timedelta(hours=24)
-"""The range in which a start looks for the beginning of a series: 5,760 of the 11,000 points that are allowed."""
+"""Range in which a start looks for the beginning of a series: 5,760 of the 11,000 points that are allowed."""
 _OVERLAP = timedelta(minutes=5)
-"""Read again at each poll: samples of remote exporters come late. Also the longest hole in a series that ends none, as
-long as Prometheus keeps showing a series without samples (its lookback-delta)."""
+"""Range read again at each poll, because samples of remote exporters come late. Also the longest hole that does not end
+a series, as long as Prometheus keeps showing a series without samples (its lookback-delta).
+"""
 _UP = "count(up)"
 _LONGEST_TEXT = 400
 
@@ -48,8 +49,8 @@ class MetricPoll(PollingSource):
 
         Args:
             prometheus: The server.
-            policy: The policy whose metric rules are asked.
-            since_ns: Unix time; a series that ended before it is handled.
+            policy: The policy with the metric rules.
+            since_ns: Unix time; a series that ended before it is already handled.
             on_signal: Takes the signals.
             on_read: Called after the signals of a poll, with the Unix ns up to which they are complete.
         """
@@ -61,7 +62,7 @@ class MetricPoll(PollingSource):
         self._on_signal = on_signal
         self._on_read = on_read
         self._begun: dict[str, datetime | None] = {}
-        """The beginning of each series of the last poll, by its identity; None: before all that was read."""
+        """The beginning of each series of the last poll, by its identity; None: before everything that was read."""
         self._brought: set[str] = set()
 
     def poll(self) -> None:
@@ -143,7 +144,7 @@ def _moments(found: Iterable[Series]) -> frozenset[datetime]:
 
 
 def _aligned(at: datetime) -> datetime:
-    """Return the step before a moment: steps of all polls are the same, so that a beginning never moves."""
+    """Return the step before a moment. All polls have the same steps, so that a beginning never moves."""
     step_s = int(_STEP.total_seconds())
     return datetime.fromtimestamp(int(at.timestamp()) // step_s * step_s, UTC)
 

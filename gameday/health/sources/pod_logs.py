@@ -1,4 +1,4 @@
-"""Lines of pods' logs as signals: one query for all patterns of a policy, followed as the kernel log is."""
+"""Lines of pods' logs as signals: one query for all patterns of a policy, followed like the kernel log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gameday.values.patterns import either
 
 
 class PodLogs(Source):
-    """The lines of pods in the log store that a pattern of the policy fits."""
+    """The lines of pods in the log store that match a pattern of the policy."""
 
     kind = SignalKind.POD_LOG
 
@@ -35,7 +35,7 @@ class PodLogs(Source):
 
         Args:
             store: The log store.
-            policy: The policy whose pod-log rules are asked.
+            policy: The policy with the pod-log rules.
             since_ns: Unix time of the oldest line.
             on_signal: Takes the signals.
             node_label: The label that names a line's node.

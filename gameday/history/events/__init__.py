@@ -95,6 +95,7 @@ from gameday.history.events.signals import (
     ProbeAnswered,
     PrometheusFellBehind,
     SignalUnwatched,
+    SignSeen,
     TaintSeen,
     WorkloadSeen,
 )
@@ -167,6 +168,7 @@ __all__ = [
     "RunEnded",
     "RunStarted",
     "SeatsRead",
+    "SignSeen",
     "SignalUnwatched",
     "SteadyStateChecked",
     "StepEnded",
@@ -185,7 +187,7 @@ Event = Annotated[
     | WorkloadSeen | GangPlaced | ProbeAnswered | JobStepSeen
     | RecoveryDisturbed | Remediated | RepairAwaited | RepairHopSeen | NodeReplaced | RepairChainEnded
     | QaLeftOut | QaChecked | NodeReturned | GuardChecked | ApprovalAsked | ApprovalAnswered
-    | SignalUnwatched | PrometheusFellBehind | DoctorAsked
+    | SignSeen | SignalUnwatched | PrometheusFellBehind | DoctorAsked
     | FlowControlSet | SeatsRead | FlowControlRead | ApiCanarySampled | LoadLogged | LoadStaged
     | LoadMeasured | LoadEnded | HeldServersStarted | ApiServersRestarted | NodesAndPodsSeen | PodStepsLogged
     | GuestNamed | GuestState | GuestSpoke | BystandersWatched | BystanderChanged

@@ -177,6 +177,16 @@ class KubernetesEventSeen(DatedEvent):
     count: int = 1
 
 
+class SignSeen(DatedEvent):
+    """A sign of an expectation's own, on a pod of a target, that came, changed or went."""
+
+    kind: Literal["sign_seen"] = "sign_seen"
+    node: str
+    signal: str = Field(description="the check of the expected signal that reads it")
+    place: str = Field(description="what has the sign")
+    value: str | None = Field(description="None where the sign is no longer there")
+
+
 class SignalUnwatched(EventModel):
     """A signal that the run could not follow: it is unknown, not absent."""
 

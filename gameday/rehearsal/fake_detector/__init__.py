@@ -1,1 +1,1 @@
-"""A stand-in for a foreign detector: it does in the rehearsal what the detector's profile says, and says what it is."""
+"""A stand-in for a foreign detector: in the rehearsal it does what the detector's profile says, and says what it is."""

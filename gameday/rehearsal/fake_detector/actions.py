@@ -1,4 +1,4 @@
-"""The writes of a stand-in to a node, and their reversal: conditions, taints, labels, a cordon, Events."""
+"""Changes that a stand-in makes to a node, and their reversal: conditions, taints, labels, a cordon, Events."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kubesim.errors import ApiError
 Effect = Condition | Taint | Label | Cordon | Event
 _CONFLICT_TRIES = 8
 _LABEL_VALUE = "true"
-"""The value of a label whose value the profile leaves open."""
+"""Value of a label for which the profile gives none."""
 
 
 class Actions:
-    """Writes under one identity. Methods raise ApiError."""
+    """Writes to nodes under one identity. Methods raise ApiError."""
 
     def __init__(self, api: ApiClient, events: EventRecorder, name: str) -> None:
         self._api = api
@@ -88,7 +88,7 @@ class Actions:
         await self._api.patch(f"{path}/status", {"status": {"conditions": [condition]}}, STRATEGIC_MERGE_PATCH)
 
     async def _taints(self, path: str, change: Callable[[list[Object]], list[Object]]) -> None:
-        """The list is written whole, so against the version it was read in."""
+        """Change the taints. The list is written as a whole, and so against the version that was read."""
         for left in reversed(range(_CONFLICT_TRIES)):
             node = await self._api.get(path)
             before: list[Object] = (node.get("spec") or {}).get("taints") or []

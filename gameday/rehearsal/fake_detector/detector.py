@@ -1,8 +1,7 @@
-"""Acts as a profile says: what it sees, when it acts on it, and what makes it take that back.
+"""Act as a profile says: what the detector sees, when it acts on it, and when it takes that back.
 
-It knows nothing of the real detector's code. That a game-day holds against it
-shows that the game-day measures such a detector rightly, not that the real one
-behaves as its profile says: only a real cluster shows that.
+This knows nothing of the real detector's code. If a game-day holds against it, the game-day measures such a detector
+correctly; only a real cluster shows whether the real detector behaves as its profile says.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from kubesim.kubeconfig import Kubeconfig
 log = logging.getLogger(__name__)
 
 _UNPUBLISHED = timedelta(seconds=2)
-"""Latency of an effect for which none is published; a quarter of the effect's bound where that is shorter."""
+"""Latency of an effect for which none is published; a quarter of the effect's bound if that is shorter."""
 _TRY_AGAIN_S = 1.0
 
 
@@ -51,7 +50,7 @@ class FakeDetector:
     def __init__(
         self, profile: DetectorProfile, actions: Actions, nodes: Reflector, repairer: FakeRepairer | None = None
     ) -> None:
-        """`repairer` repairs the nodes that this detector quarantines; None: nobody does."""
+        """Prepare; `repairer` repairs the nodes that this detector quarantines, None if nobody does."""
         self._profile = profile
         self._repairer = repairer
         self._in_repair: set[str] = set()
@@ -62,7 +61,7 @@ class FakeDetector:
         nodes.on(update=self._node_changed)
 
     def on_line(self, detection: Detection) -> None:
-        """A line of a kernel log."""
+        """Take a line of a kernel log."""
         event = detection.event
         if event and event.kind is Kind.GPU_RESET and event.success:
             self._end(detection.node, Ending.GPU_RESET, lambda active: (event.pci or "") in active.cause.key)
@@ -70,7 +69,7 @@ class FakeDetector:
             self.seen(cause)
 
     def seen(self, cause: Cause) -> None:
-        """A cause, perhaps for the second time, which is none the more."""
+        """Take a cause; one that is known already changes nothing."""
         key = (cause.node, cause.key)
         rule = matching(self._profile, cause.fault, cause.layer, dict(cause.facts))
         if rule is None or not rule.acts or key in self._active:
@@ -79,7 +78,7 @@ class FakeDetector:
         active.acting = asyncio.create_task(self._act(active))
 
     def over(self, node: str, key: str) -> None:
-        """A source shows the cause no longer."""
+        """Note that a source no longer shows the cause."""
         self._end(node, Ending.FAULT_OUT, lambda active: active.cause.key == key)
 
     def _node_changed(self, old: Object, new: Object) -> None:
@@ -103,7 +102,7 @@ class FakeDetector:
             self._active.pop((active.cause.node, active.cause.key), None)  # the same line again is reported again
 
     def _begin_repair(self, active: Active) -> None:
-        """Repair the node, unless it is in repair already, or its fault is left to a person."""
+        """Repair the node, unless it is being repaired already, or its fault is left to a person."""
         rule, node = active.rule, active.cause.node
         kinds = (RepairKind.REBOOT,) if rule.repaired_by is None else rule.repaired_by
         kind = next((one for one in kinds if one in (RepairKind.REBOOT, RepairKind.GPU_RESET)), None)
@@ -114,19 +113,19 @@ class FakeDetector:
         self._keep(asyncio.create_task(self._repair(self._repairer, node, kind, pci)))
 
     async def _repair(self, repairer: FakeRepairer, node: str, kind: RepairKind, pci: str) -> None:
-        """Repair the node; where that fails its quarantine stays, until what the rule ends with happens."""
+        """Repair the node. If that fails its quarantine stays until the rule's own end of it."""
         await repairer.repair(node, kind, pci, partial(self._give_back, node))
         self._in_repair.discard(node)
 
     async def _give_back(self, node: str) -> None:
-        """Take the quarantine of a repaired node off."""
+        """Take the quarantine off a repaired node."""
         self._in_repair.discard(node)
         for key, active in [one for one in self._active.items() if one[0][0] == node]:
             del self._active[key]
             await self._take_back(active)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """Hold a reference, because the event loop itself holds a weak one only."""
+        """Hold a reference, because the event loop holds only a weak one."""
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
@@ -149,7 +148,7 @@ class FakeDetector:
                 await self._written(active.cause.node, partial(self._actions.take_back, effect=effect))
 
     async def _written(self, name: str, write: Callable[[Object], Awaitable[None]]) -> None:
-        """Try a write until the API server has taken it, or the node is gone."""
+        """Repeat a write until the API server has taken it, or the node is gone."""
         while node := self._nodes.store.get(name):
             try:
                 await write(node)
@@ -177,9 +176,9 @@ async def run_fake_detector(
         profile: The profile to play.
         kubeconfig: The stand-in's own rights.
         loki_url: The log store.
-        nodes_url: The virtual nodes' server: what the host engines have.
+        nodes_url: The virtual nodes' server, for the host engines' values.
         hosts_url: The machines to repair, at the same server.
-        ready: Called once the stand-in would see a fault in every source that the detector reads.
+        ready: Called once the stand-in sees faults in every source that the detector reads.
         repair: Repair what is quarantined, as the profile's `repairs` describes.
     """
     component = f"{profile.name}-stand-in"
@@ -209,7 +208,7 @@ async def run_fake_detector(
 
 
 def fields_of(profile: DetectorProfile) -> frozenset[str]:
-    """The DCGM fields about which some rule does something."""
+    """DCGM fields that some rule is about."""
     rules = [rule for rule in profile.rules if "dcgm_field" in rule.faults and rule.acts]
     return frozenset(str(name) for rule in rules for name in rule.when.get("field", ()))
 
@@ -221,7 +220,7 @@ def _latency(effect: Effect) -> float:
 
 
 def _lasts(rule: Rule) -> bool:
-    """Return whether there is anything to take back: Events only report the past."""
+    """Return True if there is anything to take back: Events only report the past."""
     return bool(rule.quarantines or rule.conditions or rule.labels)
 
 

@@ -1,7 +1,7 @@
 """A stand-in's repair of a node: drain, repair, test and return, with the signs that its profile names.
 
-The machine is repaired through the virtual hosts' own HTTP, as a cloud provider's API would do it: nothing of the
-node-health controller or of the agent takes part.
+The machine is repaired by the virtual hosts' own HTTP, like by a cloud provider's API: neither the node-health
+controller nor the agent takes part.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ _LOOK_EVERY_S = 0.5
 _ORDER_TIMEOUT_S = 20.0
 _VALIDATION = ("dcgmi", "diag", "--run", "2", "-j")
 """The test of a repaired node: that of NVSentinel's lifecycle-manager as shipped (docs/sources.md, Repair by
-NVSentinel), the one stack of which a validation is known. It sees a GPU that is lost or waits for a row remap, and none
-that the driver no longer knows."""
+NVSentinel), the one stack with a known validation. It sees a GPU that is lost or waits for a row remap, but not one
+that the driver has forgotten.
+"""
 _GPU_RESOURCE = "nvidia.com/gpu"
 _WRITABLE = ("label", "annotation", "event", "condition", "taint")
 
 
 class FakeRepairer:
-    """The repair of nodes as one profile describes it."""
+    """Repairs nodes as one profile describes it."""
 
     def __init__(self, api: ApiClient, actions: Actions, nodes: Reflector, repairs: Repairs, hosts_url: str) -> None:
         self._api = api
@@ -44,12 +45,12 @@ class FakeRepairer:
         self._hosts_url = hosts_url
 
     async def repair(self, node: str, kind: RepairKind, pci: str, give_back: Callable[[], Awaitable[None]]) -> None:
-        """Play all hops of the profile, one after the other, up to the one that fails; the node is not given back then.
+        """Play all hops of the profile, one after the other. If one fails, the node is not given back.
 
         Args:
             node: The quarantined node.
             kind: The repair: a reboot, or the reset of one GPU.
-            pci: PCI address of the faulty GPU; empty where the cause names none.
+            pci: PCI address of the faulty GPU; empty if the cause names none.
             give_back: Takes the quarantine off.
         """
         try:
@@ -66,7 +67,7 @@ class FakeRepairer:
             log.warning("repair of %s given up: %s", node, error)
 
     async def _drain(self, node: str) -> None:
-        """Evict the pods that hold GPUs, again and again until a disruption budget lets them go."""
+        """Evict the pods that hold GPUs, again and again until a disruption budget allows it."""
         while pods := await self._gpu_pods(node):
             for pod in pods:
                 meta = pod["metadata"]
@@ -88,7 +89,7 @@ class FakeRepairer:
         return [pod for pod in found.get("items") or () if _is_gpu_work(pod)]
 
     async def _order(self, node: str, kind: RepairKind, pci: str) -> None:
-        """Repair the machine, and wait until the node is Ready afterwards."""
+        """Repair the machine, and wait until the node is Ready again."""
         boot_before = _boot(self._nodes.store.get(node))
         if kind is RepairKind.REBOOT:
             await self._run(node, ["systemctl", "reboot"])
@@ -100,7 +101,7 @@ class FakeRepairer:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _reset(self, node: str, pci: str) -> None:
-        """Reset the GPU with persistence mode off meanwhile. Raises HostError where nvidia-smi refuses."""
+        """Reset the GPU with persistence mode off meanwhile. Raises HostError if nvidia-smi refuses."""
         await self._run(node, ["nvidia-smi", "-i", pci, "-pm", "0"])
         reset = await self._run(node, ["nvidia-smi", "--gpu-reset", "-i", pci])
         await self._run(node, ["nvidia-smi", "-i", pci, "-pm", "1"])
@@ -108,7 +109,7 @@ class FakeRepairer:
             raise HostError(f"nvidia-smi refused to reset GPU {pci}: {reset.output_line}")
 
     async def _validate(self, node: str) -> None:
-        """Test the repaired machine. Raises HostError where a test fails, or none could be run."""
+        """Test the repaired machine. Raises HostError if a test fails, or none could be run."""
         tested = await self._run(node, _VALIDATION)
         if tested.exit_status != 0:
             said = f"{' '.join(_VALIDATION)} ended with {tested.exit_status}: {tested.output_line}"
@@ -118,7 +119,7 @@ class FakeRepairer:
         return await asyncio.to_thread(VirtualHost(f"{self._hosts_url}/{node}").run, argv, _ORDER_TIMEOUT_S)
 
     async def _show(self, node: str, hop: RepairHop) -> None:
-        """Write the first sign of the hop that a stand-in can write; custom resources are none."""
+        """Write the first sign of the hop that a stand-in can write; it cannot write custom resources."""
         expected, found = self._repairs.hops.of(hop), self._nodes.store.get(node)
         sign = next((one for one in expected.signs if one.source in _WRITABLE), None) if expected else None
         if sign and found and not _is_end_of_taint(sign):

@@ -1,4 +1,4 @@
-"""The sources of a stand-in: the kernel logs in the log store, and the DCGM fields that host engines have."""
+"""The sources of a stand-in: the kernel logs in the log store, and the host engines' DCGM fields."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from gameday.xid.lines import Kind
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
-"""The pace of the rehearsal's own scrapes; the real detector's latency is in its profile."""
+"""Interval of the rehearsal's own scrapes; the real detector's latency is in its profile."""
 _ANSWER_WITHIN_S = 10.0
 _FAULT_TYPES = {Kind.XID: "xid", Kind.GPU_LOST: "xid", Kind.SXID: "sxid"}
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A fault as a source shows it. `key` distinguishes it from the node's others."""
+    """A fault as a source shows it. `key` tells it from the node's other faults."""
 
     node: str
     key: str
@@ -38,11 +38,11 @@ class Cause:
     layer: Layer
     facts: tuple[tuple[str, Fact], ...]
     said: str
-    """The text of the source, for the message that people read."""
+    """The source's text, for the message that people read."""
 
 
 def cause_in(detection: Detection) -> Cause | None:
-    """Return the fault that a kernel-log line reports; None for every other line."""
+    """Return the fault that a kernel-log line reports, or None for any other line."""
     event = detection.event
     fault = _FAULT_TYPES.get(event.kind) if event and event.code is not None and not event.detail_only else None
     if event is None or fault is None:
@@ -53,7 +53,7 @@ def cause_in(detection: Detection) -> Cause | None:
 
 
 class KernelLogs:
-    """Every line about a GPU from now on, handed over in the event loop."""
+    """Every line about a GPU from now on, delivered in the event loop."""
 
     def __init__(self, loki_url: str, on_line: Callable[[Detection], None], connected: Callable[[], None]) -> None:
         names = ClusterProfile.model_fields
@@ -79,7 +79,7 @@ class KernelLogs:
 
 
 class DcgmFields:
-    """Fields of every GPU; a value that is not what it was at the first look is a cause, until it is so again."""
+    """Fields of every GPU. A value that differs from the first look's is a cause until it is the same again."""
 
     def __init__(self, dcgm_url: str, fields: frozenset[str]) -> None:
         self._url = dcgm_url
@@ -87,7 +87,7 @@ class DcgmFields:
         self._first: dict[tuple[str, str, str], float] = {}
 
     async def follow(self, seen: Callable[[Cause], None], over: Callable[[str, str], None]) -> None:
-        """Look once a second until cancelled; `over` gets the node and the key of a cause that has ended."""
+        """Look once a second until cancelled; `over` gets node and key of each cause that has ended."""
         async with httpx.AsyncClient(timeout=_ANSWER_WITHIN_S, trust_env=False) as http:
             while self._fields:
                 try:
@@ -100,7 +100,7 @@ class DcgmFields:
                 await asyncio.sleep(_LOOK_EVERY_S)
 
     def _changes(self, text: str) -> Iterator[tuple[Cause, bool]]:
-        """Yield each value that differs from the first look's, and each that no longer does, as an ended cause."""
+        """Yield each value that differs from the first look's; and each that no longer does, as an ended cause."""
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 node, gpu = sample.labels["node"], sample.labels["gpu"]

@@ -1,1 +1,1 @@
-"""A stand-in for kube-state-metrics: what the API server says of nodes, as metrics."""
+"""A stand-in for kube-state-metrics: the API server's nodes, as metrics."""

@@ -1,4 +1,4 @@
-"""`python -m gameday.rehearsal.kube_state_metrics`: metrics of the nodes, fed by one watch of the API server."""
+"""`python -m gameday.rehearsal.kube_state_metrics`: metrics of the nodes, fed by a watch of the API server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _until_asked(kubeconfig: Kubeconfig, port: int) -> None:
 
 
 async def _serve(kubeconfig: Kubeconfig, port: int) -> None:
-    """Serve `/metrics` until cancelled, from when the nodes are known. Raises OSError."""
+    """Serve `/metrics` until cancelled, as soon as the nodes are known. Raises OSError."""
     async with ApiClient(kubeconfig, "kube-state-metrics") as api, asyncio.TaskGroup() as tasks:
         nodes = Reflector(api, "/api/v1/nodes")
         tasks.create_task(nodes.run())

@@ -1,7 +1,7 @@
 """The node families of kube-state-metrics that our rules and queries read, as it shows them without options.
 
-docs/sources.md, kube-state-metrics, says in which words; `tests/rehearsal/kube_state_metrics/kube-state-metrics.txt` is
-what the real program said of the nodes beside it.
+docs/sources.md, kube-state-metrics, has their exact words. What the real program said of the same nodes is in
+`tests/rehearsal/kube_state_metrics/kube-state-metrics.txt`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IN_BYTES = ("hugepages-", "attachable-volumes-")
 _NO_LABEL_CHARACTER = re.compile(r"[^a-zA-Z0-9_]")
 
 Samples = Iterator[tuple[tuple[str, ...], float]]
-"""The values of a family's labels after `node`, and the sample's value."""
+"""A family's label values after `node`, each with the sample's value."""
 
 
 class _Family(NamedTuple):
@@ -32,13 +32,13 @@ class _Family(NamedTuple):
 
 
 class NodeCollector(Collector):
-    """The metrics of the nodes in a store, at each look anew."""
+    """Metrics of the nodes in a store, computed at each look."""
 
     def __init__(self, nodes: Mapping[str, Object]) -> None:
         self._nodes = nodes
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield every family, also one without samples: its name shows that it can have some."""
+        """Yield every family, even without samples: its name shows that it may have some."""
         for name, family in _FAMILIES.items():
             gauge = GaugeMetricFamily(name, f"[STABLE] {family.help}", labels=("node", *family.labels))
             for node, shown in self._nodes.items():
@@ -87,7 +87,7 @@ def _resources(part: str) -> Callable[[Object], Samples]:
 
 
 def _unit(resource: str) -> str:
-    """Return the unit of a resource; empty for one that is not shown."""
+    """Return a resource's unit; empty if the resource is not shown."""
     if resource.startswith(_IN_BYTES):
         return "byte"
     is_extended = "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")

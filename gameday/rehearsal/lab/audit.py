@@ -1,4 +1,4 @@
-"""The API server's own record of who asked for what: evidence of what a game-day costs and which rights it uses."""
+"""The API server's own record of who asked for what: it shows what a game-day costs and which rights it uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _POLICY = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        # Requests of the cluster's own components and the nodes' heartbeats are left out: they would drown all others.
+        # Without requests of the cluster's own components and heartbeats of nodes, which would drown the rest.
         {
             "level": "None",
             "users": ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"],
@@ -24,10 +24,10 @@ _POLICY = {
 
 
 def audit_flags(folder: Path, number: int) -> dict[str, object]:
-    """kube-apiserver's flags; writes the policy.
+    """Write the audit policy, and return the flags for kube-apiserver.
 
     Args:
-        folder: The log is `audit.log` here, one JSON event a line; of the second API server it is `audit-2.log`.
+        folder: The log is `audit.log` here, one JSON event a line; for the second API server it is `audit-2.log`.
         number: The API server, counted from 1.
     """
     policy = folder / "audit-policy.yaml"

@@ -1,4 +1,4 @@
-"""The load balancer in front of several API servers: HAProxy, which passes TCP on and sees no request."""
+"""The load balancer in front of several API servers: HAProxy, which forwards TCP and sees no request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gameday.rehearsal.lab.programs import BALANCER
 from gameday.rehearsal.lab.settings import LabSettings, server_name
 
 BACKEND = "kube-apiservers"
-"""The backend's name, label `proxy` of HAProxy's metrics; label `server` is an API server's name."""
+"""Name of the backend, the label `proxy` of HAProxy's metrics; the label `server` is an API server's name."""
 
 # As in kubeadm's guide to highly available clusters: TCP, each server checked by HTTPS
 # (https://github.com/kubernetes/kubeadm/blob/main/docs/ha-considerations.md). It checks every 10 s; here a server that
@@ -52,7 +52,7 @@ frontend metrics
 
 
 def config_text(ports: Ports, settings: LabSettings, ca: Path) -> str:
-    """Return HAProxy's configuration; it trusts the API servers' certificates through the authority `ca`."""
+    """Return HAProxy's configuration; it checks the API servers' certificates by the authority `ca`."""
     servers = "\n".join(
         f"    server {server_name(number)} 127.0.0.1:{port}" for number, port in enumerate(ports.servers, start=1)
     )
@@ -67,7 +67,7 @@ def config_text(ports: Ports, settings: LabSettings, ca: Path) -> str:
 
 
 def balancer(folder: Path, ports: Ports, settings: LabSettings, ca: Path) -> Component:
-    """Write the configuration and return what to start; it is ready while any API server is. Raises OSError."""
+    """Write the configuration and return the program to start. It is ready while any API server is. Raises OSError."""
     config = folder / "haproxy.cfg"
     config.write_text(config_text(ports, settings, ca), encoding="utf-8")
     url = f"http://127.0.0.1:{ports.balancer_metrics}"
@@ -75,5 +75,5 @@ def balancer(folder: Path, ports: Ports, settings: LabSettings, ca: Path) -> Com
 
 
 def _quoted(path: Path) -> str:
-    r"""Return a path as one word of HAProxy's configuration: in double quotes only `\`, `"` and `$` mean anything."""
+    r"""Return a path as one word of HAProxy's configuration: only `\`, `"` and `$` are special in double quotes."""
     return json.dumps(str(path), ensure_ascii=False).replace("$", "\\$")

@@ -1,4 +1,4 @@
-"""The command lines of the lab's programs: stock flags and the settings', loopback only, everything in one folder."""
+"""The command lines of the lab's programs: stock flags and those of the settings, loopback only, one folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gameday.rehearsal.lab.settings import LabSettings, server_name
 # (https://etcd.io/docs/latest/dev-guide/limit/).
 _ETCD_QUOTA_BYTES = 8 * 1024**3
 _OPEN_PATHS = "/healthz,/readyz,/livez,/metrics"
-# Controllers that act on clouds, volumes, certificates and metrics servers, which no lab has.
+# Controllers for clouds, volumes, certificates and metrics servers, which no lab has.
 _CONTROLLERS_OFF = (
     "horizontal-pod-autoscaler-controller",
     "persistentvolume-attach-detach-controller",
@@ -34,16 +34,16 @@ class Ports:
     etcd_peer: int
     etcd_metrics: int
     apiserver: int
-    """The address of all clients: the only API server, or the load balancer."""
+    """Port of all clients: of the only API server, or of the load balancer."""
     controller_manager: int
     scheduler: int
     nodes: int
-    """The virtual nodes' plain HTTP."""
+    """Port of the virtual nodes' plain HTTP."""
     topology_scheduler: int
     balancer_metrics: int | None = field(default=None, kw_only=True)
-    """The load balancer's plain HTTP; None without one."""
+    """Port of the load balancer's plain HTTP; None without one."""
     servers: tuple[int, ...] = field(default=(), kw_only=True)
-    """The API servers behind the load balancer, in their order; empty without one."""
+    """Ports of the API servers behind the load balancer, in order; empty without one."""
 
     @classmethod
     def among(cls, numbers: Sequence[int]) -> Self:
@@ -63,16 +63,16 @@ _ALONE = len([one for one in fields(Ports) if not one.kw_only])
 
 
 def port_count(settings: LabSettings) -> int:
-    """Return how many ports a lab needs."""
+    """Return the number of ports that a lab needs."""
     return _ALONE + (1 + settings.api_servers if settings.has_balancer else 0)
 
 
 @dataclass(frozen=True)
 class Component:
-    """A program's command line and environment, and the URL that answers 200 when it serves."""
+    """A program's command line and environment, and a URL that answers 200 once it serves."""
 
     name: str
-    """The component's name; of several API servers each has one."""
+    """The component's name; each of several API servers has its own."""
     program: str
     flags: tuple[str, ...]
     environment: Mapping[str, str]
@@ -101,8 +101,8 @@ def etcd(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) ->
         "peer-client-cert-auth": "true",
         "peer-trusted-ca-file": secrets.etcd_ca.certificate,
         "quota-backend-bytes": _ETCD_QUOTA_BYTES,
-        # The kernel writes what a killed lab had stored. Only a machine that loses its power loses some of it, and no
-        # write waits for a disk that other programs use.
+        # The kernel still writes what a killed lab had stored. Only a power failure loses some of it, and no write
+        # waits for a disk that other programs use.
         "unsafe-no-fsync": "true",
         "log-level": "warn",
     }
@@ -177,7 +177,7 @@ def scheduler(folder: Path, ports: Ports, secrets: Secrets, settings: LabSetting
 def topology_scheduler(
     folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings, configuration: Path
 ) -> Component:
-    """Return the topology-aware scheduler, whose client and profile are in a configuration file."""
+    """Return the topology-aware scheduler; its client and profile are in a configuration file."""
     flags = {
         **_delegating(folder / "topology-scheduler.kubeconfig", ports.topology_scheduler),
         "config": configuration,
@@ -208,7 +208,7 @@ def _component(
     metrics_url: str,
     name: str | None = None,
 ) -> Component:
-    """Return the component as the settings change it; of a flag that both name, the settings' value counts."""
+    """Return the component as the settings change it; if both give a flag, the settings' value counts."""
     overrides = settings.of(program)
     words = tuple(f"--{flag}={value}" for flag, value in {**flags, **overrides.flags}.items())
     return Component(name or program, program, words, overrides.environment, ready_url, metrics_url)

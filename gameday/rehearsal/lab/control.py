@@ -1,6 +1,6 @@
-"""The lab's end of its control socket (`gameday/cluster/lab_control.py`), which lies in the control plane's folder.
+"""The lab's end of its control socket (`gameday/cluster/lab_control.py`), in the control plane's folder.
 
-Only the folder's owner may connect: the folder is mode 0700 and the socket 0600.
+Only the folder's owner can connect: the folder has mode 0700 and the socket 0600.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gameday.cluster.lab_control import SOCKET, Answer, Order, Verb, read_line, 
 from gameday.errors import ControlError
 from gameday.text import shown
 
-# A client that asks nothing must not hold up the lab.
+# A client that sends nothing must not hold up the lab.
 _ASKS_WITHIN_S = 1.0
 _ORDER: TypeAdapter[Order] = TypeAdapter(Order)
 
 
 class Control:
-    """The lab's end of the channel. `select` waits for it; then `answer` answers one client."""
+    """The lab's end of the channel. Wait for it with `select`; then `answer` serves one client."""
 
     def __init__(self, folder: Path) -> None:
         """Listen in the folder. Raises OSError."""
@@ -42,7 +42,7 @@ class Control:
         return self._listener.fileno()
 
     def answer(self, obey: Callable[[Order], Answer]) -> None:
-        """Read a client's order and answer it with what `obey` returns or refuses by ControlError."""
+        """Read a client's order and answer with the result of `obey`, or with its refusal (ControlError)."""
         client, _ = self._listener.accept()
         with client, suppress(OSError):  # a client that went away needs no answer
             client.sendall(_answer(read_line(client, _ASKS_WITHIN_S), obey).model_dump_json().encode() + b"\n")
@@ -58,7 +58,7 @@ def _answer(line: bytes, obey: Callable[[Order], Answer]) -> Answer:
     except ValidationError:
         verbs = ", ".join(Verb)
         return Answer(
-            error=f"{shown(line.decode(errors='replace'))} is no request: verb ({verbs}, look) and component; or "
+            error=f"{shown(line.decode(errors='replace'))} is not a request: verb ({verbs}, look) and component; or "
             "configure and rehearsal, or fresh"
         )
     except ControlError as error:

@@ -1,6 +1,6 @@
-"""Start the lab's programs in order and keep them: etcd, kube-apiserver, then its clients and its fellows.
+"""Start the lab's programs in order and keep them running: etcd, kube-apiserver, then everything that needs it.
 
-With several API servers, HAProxy has the address that every kubeconfig names.
+With several API servers, every kubeconfig has HAProxy's address.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _NO_SERVERS = (LabComponent.ETCD, LabComponent.CONTROLLER_MANAGER, LabComponent.
 
 
 class ControlPlane:
-    """A control plane for the length of a block; `supervise` keeps it whole until asked to stop."""
+    """A control plane for the length of a block; `supervise` keeps it running until asked to stop."""
 
     def __init__(self, folder: Path, settings: LabSettings = STOCK, say: Callable[[str], None] = log.warning) -> None:
-        """`say` gets one line when a component crashed."""
+        """Prepare; `say` gets a line when a component crashes."""
         self.folder = folder
         self.url = ""
         self.ports: Ports | None = None
@@ -76,7 +76,7 @@ class ControlPlane:
         self.end()
 
     def start(self) -> None:
-        """Start the control plane; the caller then owes an `end`.
+        """Start the control plane. The caller must call `end` afterwards, even after an error.
 
         Raises ChildError, ProgramMissingError and OSError.
         """
@@ -111,7 +111,7 @@ class ControlPlane:
         write_kubeconfigs(self.folder, secrets, self.url)
         tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
         front = balancer(self.folder, ports, settings, secrets.ca.certificate) if settings.has_balancer else None
-        # It takes servers for well until it has checked them, so it begins while none of them listens.
+        # It takes servers for healthy until it has checked them, so it starts before any of them listens.
         front_child = self._spawn(front) if front else None
         store, first, *last = self._components(ports, secrets, settings)
         for component in (store, first):
@@ -133,7 +133,7 @@ class ControlPlane:
             self._switch_topology(ports, secrets, settings)
 
     def _switch_topology(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> None:
-        """Begin anew with the topology-aware scheduler and the kind of object it reads, or end both.
+        """Start the topology-aware scheduler and the kind of object that it reads, or end both.
 
         Raises ChildError and OSError.
         """
@@ -149,7 +149,7 @@ class ControlPlane:
             child.await_url(component.ready_url, ssl.create_default_context(cafile=str(secrets.ca.certificate)))
 
     def _components(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> tuple[Component, ...]:
-        """Return every component but the balancer, in the order in which they are started."""
+        """Return every component except the balancer, in their order of start."""
         servers = (apiserver(self.folder, ports, secrets, settings, one) for one in range(1, settings.api_servers + 1))
         return (
             etcd(self.folder, ports, secrets, settings),
@@ -165,7 +165,7 @@ class ControlPlane:
         is_server = component.program == LabComponent.API_SERVER
         other = settings.api_server_release if is_server else None
         program = find_api_server(other) if other else self._programs[component.program]
-        # After SIGTERM, an API server whose etcd is gone goes on for a minute.
+        # After SIGTERM, an API server without its etcd runs for another minute.
         child = Child(
             component.name,
             [str(program.path), *component.flags],
@@ -185,16 +185,16 @@ class ControlPlane:
         return child, facts
 
     def supervise(self) -> NoReturn:
-        """Start again whatever ends and do what is asked, for ever: a signal's handler has to raise."""
+        """Restart components that end, and carry out orders, forever; only a signal handler that raises ends it."""
         self.supervisor.supervise(self._control, self._change)
 
     def _change(self, asked: Configure | Fresh) -> None:
-        """Restart the API servers, one after the other, and what the settings change. Raises ControlError.
+        """Restart the API servers in turn, and everything else that the settings change. Raises ControlError.
 
-        With `configure` the servers that the lab was started to hold are held again, and what asks the API servers
-        begins anew, too: a scheduler keeps memory of earlier pods, and a watch that lost its server may wait half a
-        minute before it tries again. Not so under another release, where a scheduler that begins anew never gets
-        ready: it waits for kinds of objects that an older server lacks.
+        `configure` also holds the servers again that were held at the lab's start, and restarts the clients of the API
+        servers: a scheduler keeps memory of earlier pods, and a watch that lost its server may wait half a minute
+        before it tries again. It does not restart them under another release: a restarted scheduler would never become
+        ready, because it waits for kinds of objects that an older server lacks.
         """
         settings = changed(self._started_with, asked.rehearsal) if isinstance(asked, Configure) else self._settings
         with_clients = isinstance(asked, Configure) and not settings.api_server_release
@@ -205,11 +205,11 @@ class ControlPlane:
             raise ControlError(str(error)) from None
 
     def _run_with(self, settings: LabSettings, kept: Collection[LabComponent]) -> None:
-        """Restart every component with these settings, and wait until it is ready; a missing program changes nothing.
+        """Restart every component with these settings and wait until it is ready. A missing program changes nothing.
 
         Args:
             settings: The settings from now on.
-            kept: Programs that restart only where the settings change them.
+            kept: Programs that restart only if the settings change them.
 
         Raises:
             ChildError: A component does not start.
@@ -223,13 +223,13 @@ class ControlPlane:
         tls = ssl.create_default_context(cafile=str(self._secrets.ca.certificate))
         old = self._components(self.ports, self._secrets, before)
         new = self._components(self.ports, self._secrets, settings)
-        # Also of a component that does not start with them: the supervisor goes on trying, and the next change ends it.
+        # Also for a component that does not start with them: the supervisor keeps trying until the next change.
         self._settings = settings
         for was, component in zip(old, new, strict=True):
             if component == was and component.program in kept:
                 continue
             child, facts = self._child(component, settings)
-            if settings is before:  # as they are: one that was started since stays, and so does one that was held
+            if settings is before:  # unchanged: what was started since stays, and so does what was held
                 facts = replace(facts, held=self.supervisor.is_held(component.name))
             if self.supervisor.replace(child, facts):
                 child.await_url(component.ready_url, tls)
@@ -237,7 +237,7 @@ class ControlPlane:
             self._switch_topology(self.ports, self._secrets, settings)
 
     def end(self) -> None:
-        """The API server's clients before it, etcd last."""
+        """End every process: the API server's clients before it, etcd last."""
         self.supervisor.end()
         if self._control:
             self._control.close()
@@ -247,7 +247,7 @@ class ControlPlane:
 
 
 def bind_first_rights(url: str, secrets: Secrets) -> None:
-    """Create the first role bindings, by a master's certificate that no file ever held. Raises ChildError."""
+    """Create the first role bindings, with a master's certificate that was never in a file. Raises ChildError."""
     tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
     master = os.memfd_create("first-master")  # the ssl module takes a client key only from a file
     try:

@@ -1,8 +1,7 @@
-"""The lab's identities: every component has, by certificate, the stock one of a cluster that kubeadm made.
+"""The lab's identities: by certificate, every component has the one that kubeadm gives it.
 
-One masters certificate for all would exempt every component from RBAC and from
-API Priority and Fairness (system:masters is exempt,
-https://kubernetes.io/docs/concepts/cluster-administration/flow-control).
+One certificate of the masters group for all would exempt every component from RBAC and from API Priority and Fairness
+(system:masters is exempt, https://kubernetes.io/docs/concepts/cluster-administration/flow-control).
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from kubesim.certificates import Authority, KeyPair, signing_key
 from kubesim.kubeconfig import write_kubeconfig
 
 ADMINS = "gameday:cluster-admins"
-"""The administrators' group. A ClusterRoleBinding binds it to cluster-admin, so that RBAC and APF see it like any
-other."""
+"""The administrators' group. A ClusterRoleBinding binds it to cluster-admin, so that RBAC and APF treat it like any
+other.
+"""
 
 NODES_USER = "gameday:virtual-nodes"
 """The user of all virtual nodes, which share one process; the Node authorizer would want one user for each node."""
@@ -25,7 +25,8 @@ NODES_USER = "gameday:virtual-nodes"
 
 TOPOLOGY_USER = "system:serviceaccount:kube-system:topology-scheduler"
 """The topology-aware scheduler's user: a service account, as its pod has in a cluster, so that the flow schema for
-those of kube-system is in force for it."""
+service accounts of kube-system applies to it.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,16 @@ KUBECONFIGS: Mapping[str, Identity] = {
     "controller-manager": Identity("system:kube-controller-manager"),
     "scheduler": Identity("system:kube-scheduler"),
     "topology-scheduler": Identity(TOPOLOGY_USER, ("system:serviceaccounts", "system:serviceaccounts:kube-system")),
-    # The group puts their heartbeats into APF's node-high level, where a real fleet's are.
+    # The group puts their heartbeats into APF's level node-high, like those of a real fleet.
     "nodes": Identity(NODES_USER, ("system:nodes",)),
-    # Every cluster binds this group to the role system:monitoring: /metrics and health, and nothing of the API.
+    # Every cluster binds this group to the role system:monitoring: /metrics and health, and nothing else of the API.
     "prometheus": Identity("gameday:prometheus", ("system:monitoring",)),
 }
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """The files that the components are started with, all in one folder that only its owner may enter."""
+    """The files that the components start with, in a folder that only its owner can enter."""
 
     ca: Authority
     etcd_ca: Authority
@@ -86,7 +87,7 @@ def make_secrets(folder: Path) -> Secrets:
 
 
 def write_kubeconfigs(folder: Path, secrets: Secrets, url: str) -> None:
-    """`<name>.kubeconfig` in `folder` for each of KUBECONFIGS, mode 0600."""
+    """Write `<name>.kubeconfig` into `folder` for each of KUBECONFIGS, with mode 0600."""
     for name, identity in KUBECONFIGS.items():
         pair = secrets.ca.client(f"{name}-client", identity.user, identity.groups)
         write_kubeconfig(
@@ -99,7 +100,7 @@ def write_kubeconfigs(folder: Path, secrets: Secrets, url: str) -> None:
 
 
 def first_bindings() -> Sequence[tuple[str, dict[str, Any]]]:
-    """(collection, object) of what RBAC needs before the non-masters identities may do their work."""
+    """Return what RBAC needs before identities outside the masters group can work, as (collection, object)."""
     group = "rbac.authorization.k8s.io"
     roles, bindings = f"/apis/{group}/v1/clusterroles", f"/apis/{group}/v1/clusterrolebindings"
 
@@ -112,7 +113,7 @@ def first_bindings() -> Sequence[tuple[str, dict[str, Any]]]:
 
     return (
         (bindings, binding(ADMINS, "cluster-admin", "Group", ADMINS)),
-        # What an API server may do on kubelets is RBAC's, too: kubeadm binds the same stock role to the same user.
+        # RBAC also decides what an API server may do on kubelets: kubeadm binds the same stock role to the same user.
         (
             bindings,
             binding("gameday:apiserver-kubelet", "system:kubelet-api-admin", "User", "kube-apiserver-kubelet-client"),
@@ -126,7 +127,7 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[st
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
-# What a kubelet does, and no Secret: of its pods' volumes only the service accounts' tokens are mounted.
+# What a kubelet does, but no Secret: of its pods' volumes only the service accounts' tokens are mounted.
 _NODES_RULES = [
     _rule("", ["nodes"], ["create", "list", "watch", "patch"]),
     _rule("", ["nodes/status"], ["patch"]),

@@ -25,7 +25,7 @@ ACCOUNTS = ("gameday-runner", "gameday-node-health", "gameday-reaper")
 
 
 class Lab:
-    """`start`, `supervise`, and in any case `end`."""
+    """A lab: `start`, `supervise`, and always `end`."""
 
     def __init__(
         self,
@@ -36,9 +36,10 @@ class Lab:
         settings: LabSettings = STOCK,
         client_nodes: int = 0,
     ) -> None:
-        """`say` gets one line when a component crashed. Without nodes it is the bare control plane.
+        """Prepare a lab; without nodes it is the bare control plane.
 
-        `client_nodes` is the number of nodes without GPUs besides, for API clients.
+        `say` gets a line when a component crashes. `client_nodes` is the number of further nodes without GPUs, for API
+        clients.
         """
         self.folder = folder.resolve()
         settings = settings.for_nodes(nodes + client_nodes)
@@ -70,7 +71,7 @@ class Lab:
         self._write_state()
 
     def supervise(self) -> NoReturn:
-        """Start again whatever crashes, for ever: a signal's handler has to raise."""
+        """Restart everything that crashes, forever; only a signal handler that raises ends it."""
         self.control_plane.supervise()
 
     def end(self) -> None:

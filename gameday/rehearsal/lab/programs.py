@@ -1,7 +1,7 @@
-"""The choice of control-plane programs: the user's own where they fit, else those that `make lab` built.
+"""The choice of control-plane programs: the user's own if they fit, else those that `make lab` built.
 
-Only the standard library is imported here: `scripts/build_lab.py` asks this
-module before there is a virtual environment.
+This module imports only the standard library, because `scripts/build_lab.py` uses it before there is a virtual
+environment.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "kwok": ("kwok",),
     "topology": ("kube-scheduler-topology",),
 }
-"""The programs that each Go module below `lab/` builds. kwok is for comparison; the lab runs without it, and needs the
-topology-aware scheduler only for plans that ask for it."""
+"""The programs that each Go module below `lab/` builds. kwok is for comparison, and the lab runs without it; it needs
+the topology-aware scheduler only for plans that ask for it.
+"""
 
 BUILD_BY: Mapping[str, str] = {"topology": "make lab-topology"}
-"""The command that builds a module's programs, of those that `make lab` leaves out."""
+"""The command that builds a module's programs, for modules that `make lab` leaves out."""
 
 BALANCER = "haproxy"
-"""The program in front of several API servers, which comes from the system and not from `lab/`."""
+"""The program in front of several API servers; it comes from the system and not from `lab/`."""
 
-# The oldest releases that the lab is meant for. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently, and
-# of kwok only 0.8 was tried, of HAProxy 2.6.
+# The oldest releases that the lab supports. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently; of kwok
+# only 0.8 was tried, of HAProxy 2.6.
 _OLDEST = {
     "etcd": (3, 6),
     "kwok": (0, 8),
@@ -49,7 +50,7 @@ _SAID = re.compile(r"(?:Kubernetes v|etcd Version: |kwok version v|HAProxy versi
 
 @dataclass(frozen=True)
 class Program:
-    """A program file and the version it says it is, `(major, minor, patch and whatever follows)`."""
+    """A program file and the version that it reports: `(major, minor, patch with any suffix)`."""
 
     path: Path
     version: tuple[int, int, str]
@@ -69,14 +70,14 @@ class Program:
 def find_programs() -> dict[str, Program]:
     """Find etcd and the three components by name, in PATH, KUBEBUILDER_ASSETS or the tool folder, in that order.
 
-    Raises ProgramMissingError with what was found and what to do.
+    Raises ProgramMissingError, which says what was found and what to do.
     """
     folders = [*users_folders(), TOOLS / "bin"]
     return {**find_module("etcd", folders), **find_module("kubernetes", folders)}
 
 
 def find_balancer() -> Program:
-    """Find HAProxy; raises ProgramMissingError with what to do, also for one that is too old."""
+    """Find HAProxy. If it is missing or too old, raise ProgramMissingError, which says what to do."""
     path = find_program(BALANCER)
     program = _ask_version(path)
     why = _unfit(BALANCER, program, None) if program else "does not say its version"
@@ -103,9 +104,9 @@ def find_api_server(release: str) -> Program:
 
 
 def find_topology_scheduler(apiserver: Program) -> Program:
-    """Find the topology-aware scheduler that goes with an API server.
+    """Find a topology-aware scheduler that fits an API server.
 
-    Raises ProgramMissingError with what was found and what to do.
+    Raises ProgramMissingError, which says what was found and what to do.
     """
     folders, passed_over = [*users_folders(), TOOLS / "bin"], dict[str, None]()
     (name,) = MODULES["topology"]
@@ -115,14 +116,14 @@ def find_topology_scheduler(apiserver: Program) -> Program:
 
 
 def users_folders() -> list[Path]:
-    """The folders of PATH and KUBEBUILDER_ASSETS; the project's own tool folder is none of them."""
+    """Return the folders of PATH and KUBEBUILDER_ASSETS, without the project's own tool folder."""
     named = [*os.environ.get("PATH", os.defpath).split(os.pathsep), os.environ.get("KUBEBUILDER_ASSETS", "")]
     own = (TOOLS / "bin").resolve()
     return [folder for folder in map(Path, filter(None, dict.fromkeys(named))) if folder.resolve() != own]
 
 
 def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
-    """A module's programs, the first in the folders that fit, also each other; raises ProgramMissingError."""
+    """Return the first programs of a module in the folders that fit, also each other. Raises ProgramMissingError."""
     leading, *others = MODULES[module]
     passed_over: dict[str, None] = {}
     for leader in _fitting(leading, folders, None, passed_over):
@@ -153,7 +154,7 @@ def _missing(module: str, passed_over: Mapping[str, None]) -> ProgramMissingErro
 def _fitting(
     name: str, folders: Sequence[Path], apiserver: Program | None, passed_over: dict[str, None]
 ) -> Iterator[Program]:
-    """Yield the programs of this name that fit; `passed_over` gets the reasons against the others."""
+    """Yield the programs of this name that fit; put the reasons against the others into `passed_over`."""
     for folder in folders:
         path = folder.absolute() / name
         if not _is_program(path):

@@ -1,4 +1,4 @@
-"""The settings of a lab: how many API servers there are, and how its programs differ from stock."""
+"""The settings of a lab: the number of API servers, and how its programs differ from stock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gameday.plan.rehearsal import (
 from gameday.rehearsal.lease_duration import monitor_grace_s
 
 _LARGE_QPS = 300
-"""Requests per second of the controller-manager for more nodes; two or three take the first taint off one."""
+"""Requests per second of the controller-manager for many nodes; removing a node's first taint takes two or three."""
 
 
 def server_name(number: int) -> str:
@@ -39,12 +39,12 @@ class Overrides(DocumentModel):
     """The differences of one component from stock."""
 
     flags: dict[str, str]
-    """Values by the flags' names without dashes."""
+    """Values by flag name, without dashes."""
     environment: dict[str, str]
 
 
 class LabSettings(DocumentModel):
-    """A lab with these settings; those left out are stock."""
+    """The settings of a lab; everything left out is stock."""
 
     api_servers: ApiServers = 1
     balance: Balance = Balance.ROUND_ROBIN
@@ -59,13 +59,13 @@ class LabSettings(DocumentModel):
     api_server_release: ApiServerRelease | None = None
     """Another minor release for the API servers, such as 1.32."""
     dra: bool = False
-    """True: a DRA driver publishes the virtual nodes' GPUs, too."""
+    """True if a DRA driver also publishes the virtual nodes' GPUs."""
     dra_xid_effect: DraXidEffect = DraXidEffect.NO_SCHEDULE
     topology: bool = False
-    """True: the topology-aware scheduler runs, and the virtual nodes' topology updaters."""
+    """True if the topology-aware scheduler and the virtual nodes' topology updaters run."""
     topology_interval: Bound = timedelta(seconds=60)
     hold: tuple[Annotated[str, Field(max_length=63)], ...] = ()
-    """Names of the API servers that are started only when asked for."""
+    """Names of the API servers that start only when asked for."""
 
     @model_validator(mode="after")
     def _held_servers_exist(self) -> LabSettings:
@@ -80,7 +80,7 @@ class LabSettings(DocumentModel):
 
     @property
     def server_names(self) -> tuple[str, ...]:
-        """The API servers' names, the first first."""
+        """Names of the API servers, in order."""
         return tuple(map(server_name, range(1, self.api_servers + 1)))
 
     def node_arguments(self) -> list[str]:
@@ -90,7 +90,7 @@ class LabSettings(DocumentModel):
         return [*dra, *([interval] if self.topology else [])]
 
     def for_nodes(self, nodes: int) -> LabSettings:
-        """Return the settings for so many virtual nodes, whose Leases last longer where they are many.
+        """Return the settings for this number of virtual nodes; many nodes get Leases that last longer.
 
         What was asked for stays. A stock controller-manager takes the first taint off nine nodes a second.
         """
@@ -109,7 +109,7 @@ class LabSettings(DocumentModel):
         return self.api_servers > 1
 
     def of(self, component: LabComponent) -> Overrides:
-        """Return what is asked for one component, its client's limits included."""
+        """Return the overrides of one component, with the limits of its client."""
         qps = {
             LabComponent.CONTROLLER_MANAGER: self.controller_manager_qps,
             LabComponent.SCHEDULER: self.scheduler_qps,
@@ -121,14 +121,14 @@ class LabSettings(DocumentModel):
 
 
 def changed(started: LabSettings, rehearsal: Mapping[str, Any]) -> LabSettings:
-    """Return the settings of a running lab that is asked for others.
+    """Return the settings of a running lab after a change.
 
     Args:
         started: The settings that it was started with.
-        rehearsal: Keys of a plan's `rehearsal`, laid over them as an arm's keys are over its plan.
+        rehearsal: Keys of a plan's `rehearsal`, applied on top, as an arm's keys are on top of its plan.
 
     Raises:
-        ControlError: They hold a key that only a new lab can have, or a value that no lab takes.
+        ControlError: A key needs a new lab, or no lab takes a value.
     """
     if others := sorted(set(rehearsal) - set(SETTABLE_AS_IT_RUNS)):
         may = ", ".join(SETTABLE_AS_IT_RUNS)

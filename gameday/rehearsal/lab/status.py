@@ -1,4 +1,4 @@
-"""The state of a lab's components, asked now and from outside: the supervisor's file, and their answers."""
+"""The state of a lab's components, asked from outside: the supervisor's file, and the components' answers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class ComponentStatus:
 
 
 def ask(folder: Path) -> list[ComponentStatus]:
-    """Return the components' states in the order of their start; empty where nothing has been started.
+    """Return the components' states in their order of start; empty if nothing was started.
 
     `folder` is the control plane's.
     """
     try:
         components: Mapping[str, Any] = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-    except (OSError, ValueError):  # it starts or ends just now
+    except (OSError, ValueError):  # it is starting or ending just now
         return []
     with (
         httpx.Client(verify=tls, trust_env=False, timeout=_ANSWERS_WITHIN_S) as http,
@@ -49,9 +49,9 @@ def ask(folder: Path) -> list[ComponentStatus]:
 
 
 def ready_urls(folder: Path) -> dict[str, str]:
-    """Return by each component's name the URL that answers 200 when it serves.
+    """Return by component name the URL that answers 200 once it serves.
 
-    `folder` is the control plane's, which has started. Raises OSError.
+    `folder` is that of a started control plane. Raises OSError.
     """
     components = json.loads((folder / COMPONENTS_FILE).read_text(encoding="utf-8"))
     return {name: component["ready_url"] for name, component in components.items()}

@@ -1,6 +1,6 @@
 """Restart crashed components, as kubelet does with a control plane's static pods, and publish which of them run.
 
-A component may be stopped, killed, restarted and held back from outside (`control.py`), and one with a memory limit is
+A component can be stopped, killed, restarted and held back from outside (`control.py`). One with a memory limit is
 killed above it, as the kernel kills a container.
 """
 
@@ -28,33 +28,33 @@ from gameday.rehearsal.lab.control import Control
 log = logging.getLogger(__name__)
 
 COMPONENTS_FILE = "components.json"
-# The first restart is immediate; each further crash makes it later, like kubelet's CrashLoopBackOff.
+# The first restart is immediate; each further crash delays the next one, like kubelet's CrashLoopBackOff.
 _BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 10.0)
 _STEADY_AFTER_S = 60.0
-# kube-apiserver waits a minute for clients that keep their watches open. Together the processes have to end before
-# the supervisor of this process kills it, which is after 5 s.
+# kube-apiserver waits a minute for clients that keep their watches open. All processes together must end before the
+# supervisor of this process kills it, after 5 s.
 _ENDS_WITHIN_S = 2.0
-# A server that answers large LISTs grows by up to 400 MiB a second; what it takes between two looks is above its limit.
+# A server that answers large LISTs grows by up to 400 MiB a second, so between two looks it goes above its limit.
 _WEIGHED_EVERY_S = 0.2
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
 class Supervision:
-    """The facts about a component that its supervisor publishes or acts on."""
+    """A component's facts that its supervisor publishes or uses."""
 
     version: str
     ready_url: str
-    """Answers 200 when the component serves."""
+    """URL that answers 200 once the component serves."""
     metrics_url: str
     memory_limit_bytes: int | None = None
     held: bool = False
-    """True for one that is started only when asked for."""
+    """True for a component that starts only when asked for."""
 
 
 @dataclass(frozen=True)
 class MemoryKill:
-    """A component killed for its memory."""
+    """A component that was killed for its memory."""
 
     at: datetime
     rss_bytes: int
@@ -69,7 +69,7 @@ class _Supervised:
     resume_at: float | None = None
     restarts: int = 0
     crashes: int = 0
-    """Crashes in a row; a steady minute sets them back to zero."""
+    """Crashes in a row; a steady minute resets them to zero."""
     started: float = field(default_factory=time.monotonic)
     start_again_at: float | None = None
     killed_for_memory: list[MemoryKill] = field(default_factory=list)
@@ -94,16 +94,16 @@ class _Supervised:
 
 
 class Supervisor:
-    """The processes in the order they were started in; `components.json` in the folder says how they are."""
+    """The processes in their order of start; `components.json` in the folder has their states."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = log.warning) -> None:
-        """`say` gets one line when a process ended."""
+        """Prepare; `say` gets a line when a process ends."""
         self._file = folder / COMPONENTS_FILE
         self._say = say
         self._supervised: dict[str, _Supervised] = {}
 
     def spawn(self, child: Child, facts: Supervision) -> Child:
-        """Start a component, if it is not to be held. Raises OSError."""
+        """Start a component unless it is to be held. Raises OSError."""
         self._supervised[child.name] = _Supervised(child, facts, facts.held)
         if not facts.held:
             child.start()
@@ -111,20 +111,20 @@ class Supervisor:
         return child
 
     def forget(self, name: str) -> None:
-        """End a component for good; one that was never started is fine."""
+        """End a component for good; it need not have been started."""
         if one := self._supervised.pop(name, None):
             one.send(signal.SIGCONT)
             one.child.end(_ENDS_WITHIN_S)
             self._tell()
 
     def is_held(self, name: str) -> bool:
-        """Return whether a component is held back until somebody asks for it."""
+        """Return True if a component is held back until somebody asks for it."""
         return self._supervised[name].held
 
     def replace(self, child: Child, facts: Supervision) -> bool:
         """End the component of the child's name and start the child in its place, unless it is to be held.
 
-        Returns whether it runs now. Raises OSError.
+        Returns True if it runs now. Raises OSError.
         """
         before = self._supervised[child.name]
         before.send(signal.SIGCONT)
@@ -140,15 +140,16 @@ class Supervisor:
         return not one.held
 
     def wrote(self, words: str) -> bool:
-        """Return whether any of these processes wrote the words into its log, in whatever case."""
+        """Return True if any of these processes wrote the words into its log, in upper or lower case."""
         return any(one.child.wrote(words) for one in self._supervised.values())
 
     def supervise(
         self, control: Control | None = None, change: Callable[[Configure | Fresh], None] | None = None
     ) -> NoReturn:
-        """Start again whatever ends and do what `control` is asked, for ever: a signal's handler has to raise.
+        """Restart components that end, and carry out the orders of `control`, forever.
 
-        `change` does what is asked of the control plane as a whole, and raises ControlError.
+        Only a signal handler that raises ends this. `change` carries out what concerns the whole control plane, and
+        raises ControlError.
         """
         while True:
             with self._pidfds() as pidfds:
@@ -161,7 +162,7 @@ class Supervisor:
             self._mend()
 
     def end(self) -> None:
-        """The last started first: each may still write what it has to to those before it."""
+        """End all, the last started first: each may still need to write to those before it."""
         for one in list(self._supervised.values())[::-1]:
             one.send(signal.SIGCONT)
             one.child.end(_ENDS_WITHIN_S)
@@ -179,12 +180,12 @@ class Supervisor:
                 os.close(pidfd)
 
     def _wait_s(self) -> float | None:
-        """Return the time until something is due, None where nothing is: the soonest decides."""
+        """Return the seconds until something is due, or None if nothing is."""
         waits = [_WEIGHED_EVERY_S for one in self._supervised.values() if one.facts.memory_limit_bytes and one.pid]
         for one in self._supervised.values():
             if one.resume_at is not None:
                 waits.append(max(0.0, one.resume_at - time.monotonic()))
-            if not one.held and not one.child.alive:  # one that ended since the last look is due now
+            if not one.held and not one.child.alive:  # a component that ended since the last look is due now
                 waits.append(0.0 if one.start_again_at is None else max(0.0, one.start_again_at - time.monotonic()))
         return min(waits, default=None)
 
@@ -223,7 +224,7 @@ class Supervisor:
         self._say(f"{why}; starting it again{f' in {pause:g} s' if pause else ''}")
 
     def _start_again(self, one: _Supervised) -> None:
-        one.restarts += one.child.process is not None  # one that was held until now starts for the first time
+        one.restarts += one.child.process is not None  # a component that was held until now starts for the first time
         one.child.end()
         one.started, one.start_again_at = time.monotonic(), None
         one.paused, one.resume_at = False, None
@@ -233,7 +234,7 @@ class Supervisor:
             self._plan_start(one, f"{one.child.name} cannot be started: {error.filename}: {error.strerror}")
 
     def _obey(self, change: Callable[[Configure | Fresh], None] | None, request: Order) -> Answer:
-        """Do what is asked, and return how the component is then. Raises ControlError."""
+        """Carry out an order and return the component's state after it. Raises ControlError."""
         if isinstance(request, Configure | Fresh):
             if change is None:
                 raise ControlError(f"only a whole control plane can be asked to {request.verb}")
@@ -258,7 +259,7 @@ class Supervisor:
         return Answer(pid=one.pid, paused=one.paused)
 
     def _act(self, one: _Supervised, verb: Verb, for_s: float | None) -> None:
-        if verb is Verb.KILL:  # `_mend` finds it, as any crash
+        if verb is Verb.KILL:  # `_mend` finds it, like any crash
             one.send(signal.SIGKILL)
         elif verb is Verb.PAUSE:
             one.pause(for_s)
@@ -282,7 +283,7 @@ class Supervisor:
 
 
 def rss_bytes(pid: int) -> int:
-    """Return a process' resident memory, 0 for one that is gone (proc(5): the second field of statm, in pages)."""
+    """Return a process's resident memory, or 0 if it is gone (proc(5): the second field of statm, in pages)."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
     except OSError:

@@ -1,7 +1,7 @@
 """The topology-aware scheduler of a lab: a second scheduler beside kube-scheduler, and the kind of object it reads.
 
-Pods choose it by `schedulerName`, as NVIDIA's talk had it (KubeCon Europe 2025: "kube-scheduler plus a separate
-topology-aware scheduler"), and as scheduler-plugins advises for a cluster whose other pods it should not touch.
+Pods choose it by `schedulerName`, as in NVIDIA's talk (KubeCon Europe 2025: "kube-scheduler plus a separate
+topology-aware scheduler"), and as scheduler-plugins advises if it must leave a cluster's other pods alone.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def write_configuration(folder: Path, settings: LabSettings) -> Path:
 
 
 class TopologyObjects:
-    """The definition of NodeResourceTopology objects in a lab's cluster, and who may read and write them."""
+    """The definition of NodeResourceTopology objects in a lab's cluster, and the rights to read and write them."""
 
     def __init__(self, admin: Kubeconfig, url: str) -> None:
-        """`url` is the API server's."""
+        """Prepare; `url` is the API server's."""
         self._admin = admin
         self._url = url
 
     def grant(self) -> None:
-        """Let the scheduler do what kube-scheduler may, and scheduler, nodes and load use the objects.
+        """Let the scheduler do what kube-scheduler may, and let scheduler, nodes and load use the objects.
 
         Raises ChildError.
         """

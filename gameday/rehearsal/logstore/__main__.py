@@ -1,6 +1,6 @@
-"""`python -m gameday.rehearsal.logstore --port 0 [--data-dir DIR]`: one JSON line on stdout once it serves.
+"""`python -m gameday.rehearsal.logstore --port 0 [--data-dir DIR]`: print one JSON line on stdout once it serves.
 
-With a token in the environment (`session_token.TOKEN_VARIABLE`), only who shows it may push lines.
+With a token in the environment (`session_token.TOKEN_VARIABLE`), only clients that show it can push lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gameday.rehearsal.session_token import TOKEN_VARIABLE
 from kubesim.process import die_with_parent
 
 PID_FILE = "pid"
-"""The file of the log store's process id in its data folder, for the program that has to stop exactly this process."""
+"""File in the data folder with the log store's process id, for a program that has to stop exactly this process."""
 
 
 def main() -> int:

@@ -2,11 +2,9 @@
 
 The rest of LogQL is refused by name, so that nobody looks for a mistake in a query that a real Loki answers.
 
-Patterns run on Python's `re`, not RE2. What RE2 refuses (look-around,
-back-references) is refused here too, so that a query tried in rehearsal works
-on Loki. RE2 takes an inline flag like `(?i)` anywhere, this takes it only at
-the beginning. RE2 is linear in time; a pattern with nested repeats is not so
-here, which a rehearsal on one's own machine can bear.
+Patterns run on Python's `re`, not RE2. What RE2 refuses (look-around, back-references) is refused here too, so that a
+query that works in a rehearsal works on Loki. RE2 takes an inline flag like `(?i)` anywhere, but this only at the
+beginning. RE2 is linear in time; here a pattern with nested repeats is not, which is acceptable on your own machine.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ from dataclasses import dataclass
 
 from gameday.errors import LogQLError
 
-LONGEST_QUERY = 5120  # characters; bounds the parser: detectors' queries take a few hundred
+LONGEST_QUERY = 5120  # characters; bounds the parser: detectors' queries have a few hundred
 
 _TOKEN = re.compile(
     r'[ \t\r\n]+|(?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*`)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)'
     r"|(?P<sign>\|=|\|~|!=|!~|=~|=|\||\{|\}|,)"
 )
 _METRIC_QUERY = re.compile(r"\s*(?:[a-z_0-9]+\s*(?:(?:by|without)\s*)?\(|\(|[0-9.]+\s*(?:$|[-+*/%^=!<>]))")
-"""The begin of every metric query: a function, an aggregation, a bracket or a number. A log query begins with `{`."""
+"""The start of every metric query: a function, an aggregation, a bracket or a number. A log query begins with `{`."""
 _STAGES = frozenset(
     (
         *("json", "logfmt", "pattern", "regexp", "unpack", "line_format", "label_format"),
@@ -40,7 +38,7 @@ _NOT_RE2 = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\(\?P=")
 
 @dataclass(frozen=True)
 class Matcher:
-    """`name <sign> value`, on a stream's labels or behind `|` on an entry's."""
+    """A condition `name <sign> value` on a stream's labels, or behind `|` on an entry's."""
 
     name: str
     sign: str
@@ -65,14 +63,14 @@ class Query:
         return all(matcher.matches(stream) for matcher in self.selector)
 
     def keeps(self, line: str, labels: Mapping[str, str]) -> bool:
-        """`labels`: the stream's together with the entry's structured metadata."""
+        """Return True if the entry passes; `labels` are the stream's and the entry's structured metadata."""
         return all(
             stage.test(line) if isinstance(stage, LineFilter) else stage.matches(labels) for stage in self.stages
         )
 
 
 def parse(text: str) -> Query:
-    """Parse a LogQL query of the supported part; raises LogQLError."""
+    """Parse a LogQL query of the supported part. Raises LogQLError."""
     if len(text) > LONGEST_QUERY:
         raise LogQLError(f"parse error : query is longer than {LONGEST_QUERY} characters")
     if _METRIC_QUERY.match(text):
@@ -81,7 +79,7 @@ def parse(text: str) -> Query:
 
 
 def parse_selector(text: str) -> tuple[Matcher, ...]:
-    """A stream selector alone, as the series endpoint's `match[]`; raises LogQLError."""
+    """Parse a stream selector alone, as in the series endpoint's `match[]`. Raises LogQLError."""
     query = parse(text)
     if query.stages:
         raise LogQLError("parse error : only label matchers are allowed here")
@@ -193,7 +191,7 @@ class _Parser:
         if token.text.startswith("`"):
             return token.text[1:-1]
         try:
-            # Go's escapes that JSON lacks and people use: \' \a \v \xNN.
+            # Go's escapes that JSON lacks and that people use: \' \a \v \xNN.
             body = re.sub(r"\\x([0-9A-Fa-f]{2})", r"\\u00\1", token.text).replace(r"\'", "'")
             return str(json.loads(body.replace(r"\a", r"\u0007").replace(r"\v", r"\u000b")))
         except ValueError:

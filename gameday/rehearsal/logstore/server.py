@@ -32,14 +32,14 @@ _LARGEST_PUSH = 16 * 1024 * 1024
 _TAIL_BACKLOG = 5000
 _FRAME_ENTRIES = 500
 _NOT_HERE = "(?:index|patterns|detected_|format_query|status|rules|delete|drilldown).*"
-"""Loki's other endpoints below /loki/api/v1."""
+"""Further endpoints of Loki below /loki/api/v1, which this server lacks."""
 _LABEL = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(store: Store, token: str | None = None) -> web.Application:
-    """Return the server of a store; a push has to show the bearer token where there is one."""
+    """Return a store's server. If there is a bearer token, a push has to show it."""
     app = web.Application(client_max_size=_LARGEST_PUSH, middlewares=[_bad_requests])
     app[STORE] = store
     app[TOKEN] = token
@@ -61,7 +61,7 @@ def application(store: Store, token: str | None = None) -> web.Application:
 
 @web.middleware
 async def _bad_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Loki answers a bad query with 400 and the plain text of what is wrong."""
+    """Answer a bad query as Loki does, with 400 and the error as plain text."""
     try:
         return await handler(request)
     except (LogQLError, ValueError) as error:
@@ -150,7 +150,7 @@ async def _query_range(request: web.Request) -> web.Response:
 
 
 def _range(request: web.Request) -> tuple[int, int]:
-    """Start inclusive, end exclusive; as Loki, the last hour where nothing is said."""
+    """Return the range, with start inclusive and end exclusive. The default is the last hour, as in Loki."""
     now = time.time_ns()
     end = times.nanoseconds(request.query["end"]) if "end" in request.query else now
     since = times.duration(request.query["since"]) if "since" in request.query else _HOUR_NS
@@ -231,7 +231,7 @@ class _Backlog:
                 self._filled.set()
 
     async def frame(self) -> dict[str, Any]:
-        """The next frame, as Loki writes it."""
+        """Return the next frame, in Loki's form."""
         await self._filled.wait()
         batch = [self._waiting.popleft() for _ in range(min(_FRAME_ENTRIES, len(self._waiting)))]
         frame: dict[str, Any] = {"streams": _as_streams(batch)}
@@ -256,7 +256,7 @@ async def _tail(request: web.Request) -> web.WebSocketResponse:
     await socket.prepare(request)
     store = request.app[STORE]
     request.app[TAILS].add(socket)
-    # No await between reading what is there and listening for what comes: nothing falls between.
+    # No await between reading the existing lines and listening for new ones, so that none is lost in between.
     history = store.query(query, start, 2**63 - 1, limit, forward=False)
     backlog = _Backlog(query, history[::-1])
     stop_listening = store.listen(backlog.add)

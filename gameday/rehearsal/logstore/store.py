@@ -24,7 +24,7 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Entry(NamedTuple):
-    """Ordered by time; `metadata` is Loki's structured metadata."""
+    """A line, ordered by time; `metadata` is Loki's structured metadata."""
 
     ns: int
     line: str
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 class Found(NamedTuple):
     ns: int
     labels: tuple[tuple[str, str], ...]
-    """The stream's and the entry's metadata, sorted: how Loki's query API shows them."""
+    """The labels of stream and entry, sorted, as Loki's query API shows them."""
     line: str
 
 
@@ -52,11 +52,10 @@ class _Stream:
 
 
 class Store:
-    """At most `most_bytes` of entries, the oldest dropped first; on disk at most about three times that.
+    """At most `most_bytes` of entries, with the oldest dropped first; on disk at most about three times that.
 
-    A push is written and flushed to the file before it counts as accepted, so
-    a killed store loses nothing it acknowledged (a crashed machine may: there
-    is no fsync).
+    A push is written and flushed to the file before it counts as accepted. So a killed store loses nothing that it
+    acknowledged; a crashed machine may, because there is no fsync.
     """
 
     def __init__(self, folder: Path | None, most_bytes: int) -> None:
@@ -78,12 +77,12 @@ class Store:
             self._file.close()
 
     def listen(self, listener: Callable[[dict[str, str], list[Entry]], None]) -> Callable[[], None]:
-        """Call `listener` with every new entry's stream; returns how to stop."""
+        """Call `listener` with every new entry and its stream; return a function that stops this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def push(self, streams: list[tuple[dict[str, str], list[Entry]]]) -> None:
-        """Accept all of it. An entry already there (same stream, time, line and metadata) is not kept twice.
+        """Accept all of it. An entry that exists already (same stream, time, line and metadata) is not stored twice.
 
         Raises TooManyStreamsError and OSError, both before anything is accepted.
         """
@@ -98,7 +97,7 @@ class Store:
         self._evict()
 
     def query(self, query: Query, start: int, end: int, limit: int, *, forward: bool) -> list[Found]:
-        """Entries with start <= ns < end, the first `limit` in the asked direction."""
+        """Return entries with start <= ns < end, the first `limit` of them in the asked direction."""
         runs = [
             self._run(stream, query, start, end, forward=forward)
             for stream in self._streams.values()
@@ -133,7 +132,7 @@ class Store:
         return added
 
     def _evict(self) -> None:
-        """Drop the oldest entries of all streams, down to nine tenths, so that it does not happen at every push."""
+        """Drop the oldest entries of all streams, down to nine tenths, so that this is not needed at every push."""
         if self._bytes <= self._most_bytes:
             return
         oldest = heapq.merge(
@@ -176,7 +175,7 @@ class Store:
 
 
 def keep(query: Query, stream: Mapping[str, str], entry: Entry) -> Found | None:
-    """The entry as a query shows it, or None where the query does not want it. The stream is already selected."""
+    """Return the entry as a query shows it, or None if the query excludes it. The stream is already selected."""
     labels = {**stream, **dict(entry.metadata)} if entry.metadata else stream
     if not query.keeps(entry.line, labels):
         return None

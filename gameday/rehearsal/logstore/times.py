@@ -1,4 +1,4 @@
-"""Loki's ways to write a point in time and a duration."""
+"""Points in time and durations in Loki's forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d|w)")
 _DURATION_MAX_CHARACTERS = 64
-"""Longer than any that is meant; on digits alone the pattern takes quadratic time."""
+"""More characters than any sensible duration has; the pattern takes quadratic time on digits alone."""
 _NS = {
     "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9,
     "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9, "w": 7 * 86400 * 10**9,
@@ -20,7 +20,7 @@ _LATEST_NS = 2**63 - 1
 
 
 def nanoseconds(text: str) -> int:
-    """Unix time in ns of `1700000000`, `1700000000.5`, `1700000000000000000` or RFC 3339; raises ValueError."""
+    """Return the Unix ns of `1700000000`, `1700000000.5`, `1700000000000000000` or RFC 3339. Raises ValueError."""
     stamp = _RFC3339.fullmatch(text)
     if stamp:
         whole = datetime.fromisoformat(stamp[1] + stamp[3])
@@ -35,7 +35,7 @@ def nanoseconds(text: str) -> int:
 
 
 def duration(text: str) -> int:
-    """Nanoseconds of `10s`, `1h30m`; raises ValueError."""
+    """Return the nanoseconds of `10s` or `1h30m`. Raises ValueError."""
     parts = list(_DURATION.finditer(text)) if len(text) <= _DURATION_MAX_CHARACTERS else []
     if not parts or "".join(part.group() for part in parts) != text:
         raise ValueError(f"cannot parse {text[:64]!r} to a valid duration")

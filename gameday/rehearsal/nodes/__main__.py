@@ -1,4 +1,4 @@
-"""`python -m gameday.rehearsal.nodes --kubeconfig F`: one JSON line on stdout once every node is registered."""
+"""`python -m gameday.rehearsal.nodes --kubeconfig F`: print one JSON line on stdout once every node is registered."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from kubesim.kubeconfig import Kubeconfig
 from kubesim.process import die_with_parent
 
 _NODES_PER_CONNECTION = 10
-"""Each node renews its Lease every ten seconds: enough for ten nodes while a renewal takes up to a second."""
+"""Nodes that share a connection. Each renews its Lease every ten seconds, and a renewal takes up to a second."""
 _FEWEST_CONNECTIONS = 100
 
 
@@ -168,7 +168,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
             stopping.cancel()
             if not running.done():
                 running.cancel()
-            # A failure of the nodes themselves goes out with its traceback: it is a bug, not bad input.
+            # A failure of the nodes themselves shows its traceback: it is a bug, not bad input.
             await asyncio.wait({running})
             if not running.cancelled():
                 running.result()
@@ -177,9 +177,9 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl
 async def _run(
     nodes: VirtualNodes, arguments: argparse.Namespace, kubeconfig: Kubeconfig, tls: ssl.SSLContext | None, hosts: str
 ) -> None:
-    """Serve, the hosts below the path `hosts`, and stay joined until cancelled.
+    """Serve the nodes, with the hosts below the path `hosts`, and stay joined until cancelled.
 
-    Raises ApiError, and OSError for a port that cannot be had and for files that cannot be read or written.
+    Raises ApiError, and OSError if the port is taken or files cannot be read or written.
     """
     order = GuestOrder.model_validate_json(arguments.guest.read_bytes()) if arguments.guest else None
     async with AsyncExitStack() as stack:
@@ -205,7 +205,7 @@ async def _run(
 
 @asynccontextmanager
 async def _listening(app: web.Application, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve on loopback; the port. A client that leaves ends its request."""
+    """Serve on loopback and yield the port. A client that leaves ends its request."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5, handler_cancellation=tls is not None)
     await runner.setup()
     try:

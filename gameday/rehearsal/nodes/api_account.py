@@ -1,7 +1,7 @@
-"""The API account of a pod on a virtual node: the volume that admission adds, filled and renewed as a kubelet does.
+"""The API account of a pod on a virtual node: the volume that admission adds, filled and renewed like by a kubelet.
 
-Only pods with a real process get one: nobody would read the token of a
-simulated container, and a thousand training pods would ask for as many.
+Only pods with a real process get one: nobody would read the token of a simulated container, and a thousand training
+pods would ask for as many tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubesim.private_file import write_private
 log = logging.getLogger(__name__)
 
 _DEFAULT_TOKEN_S = 3600
-"""ServiceAccountTokenProjection.expirationSeconds where the volume names none (kubernetes.io, Projected Volumes)."""
+"""ServiceAccountTokenProjection.expirationSeconds if the volume names none (kubernetes.io, Projected Volumes)."""
 _RENEWED_AFTER = 0.8
 """Share of a token's lifetime after which a kubelet asks for the next (pkg/kubelet/token/token_manager.go)."""
 _TRY_AGAIN_S = (1.0, 60.0)
@@ -40,13 +40,13 @@ class ApiAddress:
 
     @classmethod
     def of(cls, kubeconfig: Kubeconfig) -> Self:
-        """Return the address that a kubeconfig has."""
+        """Return a kubeconfig's address."""
         found = kubeconfig.tls.get_ca_certs(binary_form=True) if kubeconfig.tls else []
         return cls(kubeconfig.server, "".join(DER_cert_to_PEM_cert(one) for one in found))
 
 
 def token_volume(pod: Object) -> Object | None:
-    """Return the volume of the pod's spec that holds a service account's token; None where it has none."""
+    """Return the volume of the pod's spec that holds a service account's token, or None if there is none."""
     volumes = pod["spec"].get("volumes") or ()
     return next((volume for volume in volumes if _token_source(volume) is not None), None)
 
@@ -60,7 +60,7 @@ class ApiAccount:
     """The files of one pod's account: a token bound to the pod, the server's authority, the namespace."""
 
     def __init__(self, pod: Object, folder: Path, api: ApiClient, address: ApiAddress) -> None:
-        """Prepare the account of a pod that has a token volume; `folder` is the volume's on this machine."""
+        """Prepare the account of a pod that has a token volume; `folder` is this machine's folder for the volume."""
         volume = token_volume(pod)
         assert volume is not None
         source = _token_source(volume) or {}
@@ -96,7 +96,7 @@ class ApiAccount:
         now: Callable[[], datetime] = now_utc,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Renew the token in place, each time before it expires, until cancelled; `provide` comes first."""
+        """Renew the token in place before it expires, until cancelled. Call `provide` first."""
         pause_s = _TRY_AGAIN_S[0]
         while True:
             assert self._renew_at is not None
@@ -104,13 +104,13 @@ class ApiAccount:
             try:
                 await self._renew()
                 pause_s = _TRY_AGAIN_S[0]
-            except (ApiError, OSError) as error:  # the old token works for a while
+            except (ApiError, OSError) as error:  # the old token works a while longer
                 log.warning("%s: the token cannot be renewed yet: %s", self._path, error)
                 await sleep(pause_s)
                 pause_s = min(pause_s * 2, _TRY_AGAIN_S[1])
 
     def remove(self) -> None:
-        """Remove the files: the pod has ended."""
+        """Remove the files, because the pod has ended."""
         for name in (TOKEN, AUTHORITY, NAMESPACE):
             (self._folder / name).unlink(missing_ok=True)
 

@@ -1,8 +1,7 @@
-"""The pods of one machine as its container runtime and its kernel see them: sandboxes, cgroups, and who is frozen.
+"""The pods of one machine as its container runtime and its kernel see them: sandboxes, cgroups, and frozen pods.
 
-What a frozen pod does not do any more is modelled where it would show: the
-exporter does not answer, lines do not leave the node, GPUs are not handed out,
-and the log store's process is stopped for real.
+The effects of a frozen pod are modelled where they would show: the exporter does not answer, lines do not leave the
+node, GPUs are not handed out, and the log store's process is really stopped.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Sandbox:
 
     @property
     def slice(self) -> str:
-        """The cgroup's last name with systemd's driver: dashes would nest, so the UID's are underscores."""
+        """The cgroup's last name with systemd's driver. Dashes would nest, so the UID has underscores."""
         return f"kubepods-{'burstable' if self.burstable else 'besteffort'}-pod{self.uid.replace('-', '_')}.slice"
 
     @property
@@ -72,7 +71,7 @@ class Sandbox:
 
 
 class Components:
-    """`changed` is called with a component that stopped or went on; `sandboxes` are the machine's pods now."""
+    """The machine's pods: `sandboxes` are those it has now; `changed` gets each component that stops or goes on."""
 
     def __init__(self, changed: Callable[[Component, bool], None]) -> None:
         self._changed = changed
@@ -93,7 +92,7 @@ class Components:
             await self._thawed.wait()
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, and its cgroup with it."""
+        """Forget a pod that is gone, with its cgroup."""
         if uid in self._frozen:
             self._set(uid, self._frozen[uid], frozen=False)
 
@@ -104,7 +103,7 @@ class Components:
     # The kernel's files
 
     def read(self, path: str) -> str | None:
-        """Return the cgroup file's content; None for no such file."""
+        """Return the cgroup file's content, or None if there is no such file."""
         found = self._at(path)
         if found is None:
             return None
@@ -113,7 +112,7 @@ class Components:
         return {"cgroup.freeze": f"{frozen:d}\n", "cgroup.events": f"populated 1\nfrozen {frozen:d}\n"}.get(name)
 
     def write(self, path: str, content: str) -> None:
-        """Write a cgroup file; raises HostError where the kernel would refuse."""
+        """Write a cgroup file. Raises HostError if the kernel would refuse."""
         found = self._at(path)
         if found is None or found[1] != "cgroup.freeze":
             raise HostError(f"{path}: No such file or directory (ENOENT)")

@@ -1,4 +1,4 @@
-"""A container's output: stamped lines that can be read back and followed, bounded in memory."""
+"""A container's output: stamped lines, readable and followable, bounded in memory."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ContainerLog(Protocol):
     def closed(self) -> bool: ...
 
     def read(self, start: int) -> tuple[list[Line], int]:
-        """The lines from position `start` on, and the position after them."""
+        """Return the lines from position `start` on, and the position after them."""
 
     async def grown(self) -> None:
-        """Return when there may be more, or the log was closed."""
+        """Return when there may be more lines, or when the log was closed."""
 
 
 class PrintedLog:
-    """A real process's output; kept in a file too, to be read after the rehearsal."""
+    """The output of a real process, kept in a file, too, for reading after the rehearsal."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab")
@@ -79,13 +79,13 @@ class PrintedLog:
 
 
 Worked = Callable[[], tuple[float, Sequence[float]]]
-"""A reading of the model's time, and of the seconds at full pace that each GPU of a container has worked by then."""
+"""A reading of the model's time, and the seconds at full pace that each GPU of a container had worked by then."""
 
 
 class _Pace:
-    """The pace of a training whose GPUs wait for each other after every step: the slowest one's.
+    """The pace of a training in which GPUs wait for each other after every step: that of the slowest.
 
-    It is known by the readings: between two of them it is taken as even.
+    It is known only at readings, and assumed even between two of them.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class _Pace:
         self._worked, self._before = worked, worked()
 
     def look(self, elapsed: float) -> None:
-        """Note the pace between the last reading and this one, so many seconds from the training's start."""
+        """Note the pace between the last reading and this one, `elapsed` seconds after the training's start."""
         if self._worked is None:
             return
         now = self._worked()
@@ -117,7 +117,7 @@ class _Pace:
 
 
 class TrainingLog:
-    """A simulated training's output, made up when somebody reads it: a thousand quiet nodes cost nothing."""
+    """The output of a simulated training, generated when somebody reads it: a thousand quiet nodes cost nothing."""
 
     def __init__(self, name: str, started: datetime, checkpoint: int = 0, first_words: tuple[str, ...] = ()) -> None:
         """Begin at `checkpoint`, a step that an earlier container had stored; `first_words` are lines before it."""
@@ -134,7 +134,7 @@ class TrainingLog:
         return self._ended is not None
 
     def compute_on(self, worked: Worked) -> None:
-        """Go at the pace of these GPUs from now on."""
+        """Work at the pace of these GPUs from now on."""
         self._pace.follow(worked)
 
     def close(self, last_words: tuple[str, ...] = ()) -> None:
@@ -144,7 +144,7 @@ class TrainingLog:
         self._ended = datetime.now(UTC)
 
     def _elapsed(self) -> float:
-        """Return the seconds from the start to now, or to the end; and look at the pace until then."""
+        """Return the seconds from the start to now or the end, and note the pace until then."""
         elapsed = ((self._ended or datetime.now(UTC)) - self._started).total_seconds()
         if self._ended is None:
             self._pace.look(elapsed)
@@ -159,7 +159,7 @@ class TrainingLog:
         return [self._line(number, steps, until) for number in range(start, end)], max(start, end)
 
     def last_checkpoint(self) -> int:
-        """Return the newest step so far that a container which takes this one's place can go on from."""
+        """Return the newest step from which a replacement of this container can continue."""
         return self._step_at(self._elapsed()) // _STEPS_PER_CHECKPOINT * _STEPS_PER_CHECKPOINT
 
     async def grown(self) -> None:

@@ -1,4 +1,4 @@
-"""A container's process: the agent as a real one, anything else as a timer that only looks like one."""
+"""A container's process: a real one for the agent, a timer that only looks like one for anything else."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _CHUNK = 65_536
 _FIRST_CALL_AFTER_S = 1.0
 """Time from a simulated training's start to its first CUDA call."""
 _UNCAUGHT = 1
-"""Exit code of Python after an exception that nobody caught."""
+"""Exit code of Python after an uncaught exception."""
 _pids = itertools.count(20_000)  # simulated ones; only shown
 _checkpoints: dict[str, list[int]] = {}
-"""The checkpoints that ended containers left on the storage all nodes share, by the uid of their Job or pod."""
+"""Checkpoints that ended containers left on the storage that all nodes share, by the UID of their Job or pod."""
 
 
 class ContainerProcess(Protocol):
@@ -48,16 +48,16 @@ class ContainerProcess(Protocol):
 
     @property
     def gpu_load(self) -> float:
-        """The load that it puts on each GPU it holds, 0 to 1."""
+        """Load that the process puts on each GPU it holds, 0 to 1."""
 
     def compute_on(self, worked: Worked) -> None:
         """Work on these GPUs from now on, at their pace."""
 
     async def wait(self) -> int:
-        """Wait for the end; the exit code as a container runtime reports it: 128 + the number of an ending signal."""
+        """Wait for the end; return the exit code as a container runtime reports it: 128 + the number of a signal."""
 
     def look(self) -> None:
-        """Notice what the files of its volumes say; they may have changed."""
+        """Look at the files of its volumes, which may have changed."""
 
     def terminate(self) -> None: ...
 
@@ -67,7 +67,7 @@ class ContainerProcess(Protocol):
 class AgentProcess:
     """`python -m gameday.agent` in a session of its own."""
 
-    gpu_load = 0.0  # it works through the host, whose measurements load the model themselves
+    gpu_load = 0.0  # it works through the host, which puts the load of measurements on the model itself
 
     def __init__(self, process: asyncio.subprocess.Process, log: PrintedLog) -> None:
         self._process = process
@@ -124,7 +124,7 @@ class AgentProcess:
 
 
 class SimulatedProcess:
-    """Runs for a time, or for ever; ends at once on SIGTERM, and by a CUDA error that it was to feel."""
+    """A process that runs for a time, or forever. It ends at once on SIGTERM, or by a CUDA error that it meets."""
 
     def __init__(
         self, name: str, owner: str, run_for_s: float | None, exit_code: int, gpu_load: float, library: CudaLibrary
@@ -173,7 +173,7 @@ class SimulatedProcess:
 async def start_container(
     pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
 ) -> ContainerProcess:
-    """Start the container; raises PodConfigError, and OSError where no process can be started."""
+    """Start the container. Raises PodConfigError, and OSError if no process can be started."""
     if not is_agent(container):
         return _simulated(pod, container, CudaLibrary(container, sandbox, next(_pids)))
     environment = sandbox.environment(
@@ -186,7 +186,7 @@ async def start_container(
 
 
 def is_agent(container: Object) -> bool:
-    """Return whether the container is a real process here, and not a simulated one.
+    """Return True if the container is a real process here, not a simulated one.
 
     Our image has more than the agent: a pod may copy a file out of it.
     """
@@ -195,7 +195,7 @@ def is_agent(container: Object) -> bool:
 
 
 def _agent_args(container: Object) -> list[str]:
-    """Return the arguments after the module; the image's entry point is the module, so `args` follow it too."""
+    """Return the arguments after the module. The image's entry point is the module, so `args` follow it, too."""
     command = [str(word) for word in container.get("command") or ()]
     own = command[command.index(AGENT_MODULE) + 1 :] if AGENT_MODULE in command else []
     return own + [str(word) for word in container.get("args") or ()]
@@ -217,7 +217,7 @@ def _simulated(pod: Object, container: Object, library: CudaLibrary) -> Simulate
 
 
 def _time_of(container: Object) -> float | None:
-    """Seconds of a leading `sleep N`, in argv or in `sh -c`; a `cp` takes none; None: for ever."""
+    """Return the seconds of a leading `sleep N`, in argv or in `sh -c`. A `cp` takes none; None means forever."""
     if (container.get("command") or [""])[0] == "cp":
         return 0.0
     words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]

@@ -1,9 +1,8 @@
-"""Metrics that dcgm-exporter exports with our counters file, by release: the file itself is the list.
+"""The metrics that dcgm-exporter exports with our counters file, by release; the file itself is the list.
 
-The file's newer names are commented out, each below the release that has it
-first. A release is given the file as its comments advise: with the names that
-it knows switched on. 3.3.5, for which the file is too new, gets it without
-the lines that it lacks.
+The file's newer names are commented out, each below the first release that has it. A release gets the file as the
+comments advise: with the names that it knows switched on. The file is too new for 3.3.5, which gets it without the
+lines that it lacks.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SWITCHED_OFF = re.compile(r"#(?=DCGM_)")
 
 @dataclass(frozen=True)
 class Counter:
-    """A line of the file. `kind` is gauge, counter or label: a label is on every series and no series itself."""
+    """A line of the file. `kind` is gauge, counter or label; a label is on every series and is not itself a series."""
 
     name: str
     kind: str
@@ -33,7 +32,7 @@ class Counter:
 
 
 def counters_of(release: ExporterRelease, file: Path = COUNTERS) -> tuple[Counter, ...]:
-    """Return the file's lines that this release exports, in the file's order.
+    """Return the lines that this release exports, in the file's order.
 
     Raises:
         ValueError: A name is switched off, and no comment above it says which release has it.
@@ -51,7 +50,7 @@ def counters_of(release: ExporterRelease, file: Path = COUNTERS) -> tuple[Counte
 
 
 def release_for(names: Iterable[str]) -> ExporterRelease:
-    """Return the first release, from the default on, that exports of these names as many as any."""
+    """Return the first release, from the default on, that exports the most of these names."""
     wanted, releases = set(names), list(ExporterRelease)
     later = releases[releases.index(ExporterRelease.CODED) :]
     return max(later, key=lambda one: len(wanted & {counter.name for counter in counters_of(one)}))

@@ -1,4 +1,4 @@
-"""The interception library's stand-in in simulated containers, which make no calls: it reads the same value.
+"""A stand-in for the interception library in simulated containers, which make no CUDA calls: it reads the same value.
 
 The library itself is deploy/cuda-error/cuda_error.c; a test holds both to one table of values.
 """
@@ -22,7 +22,7 @@ _WORDS = {
 
 
 class CudaLibrary:
-    """The library in one simulated process: inactive where its container does not preload it, or has no such file."""
+    """The library in one simulated process; inactive if its container does not preload it or lacks the file."""
 
     def __init__(self, container: Object, sandbox: Sandbox, pid: int) -> None:
         variables = {one["name"]: str(one.get("value") or "") for one in container.get("env") or ()}
@@ -37,7 +37,7 @@ class CudaLibrary:
         self._mark_at_start = there.mark if there else ""
 
     def _load(self, container: Object, preload: str) -> tuple[str, ...]:
-        """Return what the loader says: a library that no volume brings is not there (glibc, elf/rtld.c)."""
+        """Return the loader's message; a library that no volume brings does not exist (glibc, elf/rtld.c)."""
         mounts = [str(one["mountPath"]).rstrip("/") for one in container.get("volumeMounts") or ()]
         if not preload or any(preload.startswith(f"{mount}/") for mount in mounts):
             return ()
@@ -45,12 +45,12 @@ class CudaLibrary:
         return (f"ERROR: ld.so: object '{preload}' from LD_PRELOAD cannot be preloaded ({why}): ignored.",)
 
     def felt(self) -> CudaSwitch | None:
-        """Return the value by which the process's next CUDA call fails; None where it succeeds."""
+        """Return the value that makes the process's next CUDA call fail, or None if it succeeds."""
         value = self._value()
         return value if value and (value.for_new_processes or value.mark != self._mark_at_start) else None
 
     def last_words(self, value: CudaSwitch) -> tuple[str, ...]:
-        """Return the lines with which a training ends whose call failed."""
+        """Return the last lines of a training that ends by a failed call."""
         return (felt_line(value, self.pid), f"RuntimeError: CUDA error: {_WORDS.get(value.code, 'unknown error')}")
 
     def _value(self) -> CudaSwitch | None:

@@ -1,20 +1,16 @@
 """DCGM as its clients see it: a cache of field values, sampled from the GPUs and writable by `dcgmi test --inject`.
 
-An injected value lives in this cache only: NVML and the kernel log never see
-it, and the next real sample of the field takes its place
-(docs/sources.md, DCGM injection). A sample is due one interval after the injected
-one's own time stamp, and only of a field that somebody watches. The Xid field
-is the exception, because DCGM fills it from NVML's events and not by
-sampling: it keeps what it holds. DCGM 4.6 also reads Xids 79, 119 and 120 in
-the kernel log, in the bare form; after a 119 it makes no more driver calls and
-every sampled field is blank, until a restart that reads the log anew.
+An injected value lives only in this cache. NVML and the kernel log never see it, and the next real sample of the field
+replaces it (docs/sources.md, DCGM injection). A sample is due one interval after the injected one's own time stamp,
+and only for a field that somebody watches. The Xid field is the exception, because DCGM fills it from NVML's events
+and not by sampling: it keeps its value. DCGM 4.6 also reads Xids 79, 119 and 120 in the kernel log, in the bare form;
+after a 119 it makes no more driver calls and every sampled field is blank, until a restart that reads the log again.
 
-While collection is paused no sample is taken and the cache keeps the last
-ones. DCGM's help text says N/A, its code does otherwise: the update loop skips
-a paused GPU and writes no blank (DCGM 3.2 to 4.6, DcgmCacheManager.cpp,
-ActuallyUpdateAllFields), so that an exporter repeats what it had.
+While collection is paused no sample is taken and the cache keeps the last ones. DCGM's help text says N/A, but its
+code does not: the update loop skips a paused GPU and writes no blank (DCGM 3.2 to 4.6, DcgmCacheManager.cpp,
+ActuallyUpdateAllFields), so that an exporter repeats the old values.
 
-Ids are dcgm_fields.h's, names those that dcgm-exporter's counters files have.
+Ids are those of dcgm_fields.h, names those of dcgm-exporter's counters files.
 """
 
 from __future__ import annotations
@@ -44,19 +40,19 @@ from gameday.rehearsal.nodes.gpus import (
 
 SAMPLE_EVERY_S = 1.0
 DOUBLE_FIELDS = frozenset((155, 160, 254, 1001, 1004, 1005, 1218))  # DCGM_FT_DOUBLE in dcgm_fields.cpp; rest: int64
-_INT64_BLANK, _FP64_BLANK = 0x7FFFFFFFFFFFFFF0, 140737488355328.0  # dcgm_structs.h: this and above is no value
+_INT64_BLANK, _FP64_BLANK = 0x7FFFFFFFFFFFFFF0, 140737488355328.0  # dcgm_structs.h: this and above is not a value
 _BLINDING_XID = 119  # ReadEnvForFatalXids, DcgmCacheManager.cpp
 XID_FIELD = 230
-# Of dcgm-exporter, whose default is 5 minutes; here an alert on the count has to end with a game-day.
+# For dcgm-exporter, which has 5 minutes by default; here an alert on the count has to end with a game-day.
 XID_WINDOW_S = 30
 Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field; `read` gives a (nodes, gpus) array, of floats only where DCGM's own type is double.
+    """A field; `read` gives a (nodes, gpus) array, of floats only if DCGM's own type is double.
 
-    Without `read` the model's GPUs do not have it, or nobody knows: it is blank until a value is injected.
+    Without `read` the model's GPUs lack the field, or nobody knows it: it is blank until a value is injected.
     """
 
     id: int
@@ -128,7 +124,7 @@ FIELDS: tuple[Field, ...] = (
     Field(429, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", lambda f: f.nvlink_replay),
     Field(439, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", lambda f: f.nvlink_recovery),
     Field(449, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", _whole(lambda f: f.nvlink_bytes / 1024)),
-    # The same errors, counted by the links: GPUs before Blackwell have these (MonitorNVLinkErrorFields).
+    # The same errors as counted by the links; GPUs before Blackwell have these (MonitorNVLinkErrorFields).
     Field(497, "DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", lambda f: f.nvlink_crc_flit + f.nvlink_crc_data),
     Field(498, "DCGM_FI_DEV_NVLINK_ERROR_DL_RECOVERY", lambda f: f.nvlink_recovery),
     Field(499, "DCGM_FI_DEV_NVLINK_ERROR_DL_REPLAY", lambda f: f.nvlink_replay),
@@ -147,7 +143,7 @@ BY_NAME = {field.name: field for field in FIELDS}
 
 
 def is_blank(field: int, value: float) -> bool:
-    """Return whether DCGM takes this value for none: clients skip it."""
+    """Return True if DCGM counts this value as none; clients skip it."""
     return value >= (_FP64_BLANK if field in DOUBLE_FIELDS else _INT64_BLANK)
 
 
@@ -159,7 +155,7 @@ class Injected:
 
 @dataclass(frozen=True)
 class Frozen:
-    """A node's samples of one field as they were when its collection was paused."""
+    """A node's samples of one field, from when its collection was paused."""
 
     values: Values
     shown: npt.NDArray[np.bool_]
@@ -171,7 +167,7 @@ class DcgmCache:
     def __init__(
         self, fleet: GpuFleet, clock: Callable[[], float] = time.monotonic, watched: Iterable[int] | None = None
     ) -> None:
-        """`watched`: ids of the fields that the exporter has sampled while it runs; None: all that there are."""
+        """Prepare; `watched` has the ids of the fields that the exporter samples while it runs. None: all fields."""
         self.fleet = fleet
         self.clock = clock
         self._watched = frozenset(BY_ID if watched is None else watched)
@@ -186,13 +182,13 @@ class DcgmCache:
         self.blind = np.zeros(fleet.shape[0], bool)
 
     def inject(self, cell: Cell, field: int, value: float, offset_s: int = 1) -> None:
-        """The sample's time stamp is in whole seconds: the running second's begin and `offset_s`."""
+        """Inject a value. Its time stamp has whole seconds: the beginning of the running second plus `offset_s`."""
         self._injected.setdefault(field, {})[cell] = Injected(value, math.floor(self.clock()) + offset_s)
         if field == XID_FIELD and not is_blank(field, value):
             self._count_xid(cell, int(value))
 
     def injected(self, cell: Cell) -> dict[int, float]:
-        """Return the GPU's injected values, by field, that no real sample has replaced yet.
+        """Return by field the GPU's injected values that no real sample has replaced yet.
 
         An injected Xid of 0, which means that there was none, is left out.
         """
@@ -200,7 +196,7 @@ class DcgmCache:
         return {field: kept.value for field, kept in live.items() if kept and (field, kept.value) != (XID_FIELD, 0)}
 
     def nvml_xid(self, cell: Cell) -> None:
-        """Take the GPU's last real Xid, as NVML's events report it, in the place of an injected one."""
+        """Replace an injected Xid by the GPU's last real one, as NVML's events report it."""
         self._injected.get(XID_FIELD, {}).pop(cell, None)
         if self.running[cell[0]]:
             self._count_xid(cell, int(self.fleet.xid[cell]))
@@ -210,27 +206,27 @@ class DcgmCache:
         self._xids_ever.setdefault(code, set()).add(cell)
 
     def xids_ever(self) -> dict[int, set[Cell]]:
-        """Return which GPUs had an Xid since their host engine started, by its code."""
+        """Return by code the GPUs that had this Xid since their host engine started."""
         return self._xids_ever
 
     def watches(self, node: int, field: int) -> bool:
-        """Return whether somebody has this field of this node sampled: the exporter is the only one."""
+        """Return True if somebody has this field of this node sampled; only the exporter ever does."""
         return field in self._watched and bool(self.exporting[node])
 
     def xid_counts(self, cell: Cell) -> Counter[int]:
-        """Return how often each code came to this GPU within the exporter's window; 0 counts where it was injected."""
+        """Return how often each code came to this GPU within the exporter's window; 0 counts if it was injected."""
         since = self.clock() - XID_WINDOW_S
         self._xids[cell] = [(at, code) for at, code in self._xids.get(cell, []) if at > since]
         return Counter(code for _, code in self._xids[cell])
 
     def xid_event(self, cell: Cell, code: int) -> None:
-        """Take an Xid from the kernel log; 119 ends DCGM's calls to the driver, for all GPUs of the node."""
+        """Take an Xid from the kernel log. A 119 ends DCGM's calls to the driver, for all GPUs of the node."""
         self.inject(cell, XID_FIELD, code, offset_s=0)
         if code == _BLINDING_XID:
             self.blind[cell[0]] = True
 
     def restart(self, node: int) -> None:
-        """A host engine that starts anew knows nothing that was injected or paused."""
+        """Restart the host engine, which then knows nothing that was injected or paused."""
         self.running[node] = self.collecting[node] = True
         self.blind[node] = False
         self._frozen.pop(node, None)
@@ -242,7 +238,7 @@ class DcgmCache:
                 del cells[cell]
 
     def pause(self, node: int) -> None:
-        """Stop sampling this node: the cache keeps its values. Values injected meanwhile stay."""
+        """Stop sampling this node: the cache keeps its values. Values that are injected meanwhile stay."""
         if not self.collecting[node]:
             return
         self.fleet.advance()
@@ -258,13 +254,16 @@ class DcgmCache:
         self._frozen.pop(node, None)
 
     def sample(self, cell: Cell, field: int) -> None:
-        """Sample now, as a new watcher does: it is the latest sample unless an injected one has a later stamp."""
+        """Sample now, like a new watcher. The sample is the latest, unless an injected one has a later stamp."""
         injected = self._injected.get(field, {}).get(cell)
         if field != XID_FIELD and injected and injected.stamp < self.clock() and self.collecting[cell[0]]:
             del self._injected[field][cell]
 
     def read(self, field: Field) -> Values:
-        """The cache's values, (nodes, gpus), to be looked at where `shown` says; the fleet must have been advanced."""
+        """Return the cache's values, (nodes, gpus), which count only where `shown` is true.
+
+        The fleet must have been advanced.
+        """
         sampled = field.read(self.fleet) if field.read else np.zeros(self.fleet.shape, np.int64)
         live = self._live(field.id)
         frozen = [(node, kept[field.id]) for node, kept in self._frozen.items() if field.id in kept]
@@ -278,7 +277,7 @@ class DcgmCache:
         return values
 
     def latest(self, cell: Cell, field: int) -> float | None:
-        """Return a cached value; None where the field is blank (nothing there, a lost GPU)."""
+        """Return a cached value, or None if the field is blank (no such thing, a lost GPU)."""
         if injected := self._live(field).get(cell):
             return injected.value
         if field not in BY_ID or not self.shown(BY_ID[field])[cell]:
@@ -311,7 +310,7 @@ class DcgmCache:
         return cells
 
     def _overwritten(self, node: int, field: int, injected: Injected, now: float) -> bool:
-        """Return whether a real sample came since."""
+        """Return True if a real sample came since the injection."""
         if field == XID_FIELD or not (self.collecting[node] and self.watches(node, field)):
             return False
         return injected.stamp + SAMPLE_EVERY_S <= now

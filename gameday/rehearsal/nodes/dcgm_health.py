@@ -1,9 +1,9 @@
-"""DCGM's health watches, as dcgm-exporter asks them for DCGM_EXP_GPU_HEALTH_STATUS: what is wrong with which GPU.
+"""DCGM's health watches, as dcgm-exporter asks them for DCGM_EXP_GPU_HEALTH_STATUS: which GPU has which problem.
 
-The rules are those of DCGM 4.6 for a GPU before Blackwell (modules/health/DcgmHealthWatch.cpp), with its limits. An
-Xid once seen stays an incident until the host engine restarts. What counts errors looks at one minute, and takes a
-counter that falls for one that rises. Of several incidents of one watch the exporter shows the last, so they are in
-DCGM's order. Not modelled: the week that DCGM looks back for retired pages, a power draw that cannot be read, IMEX.
+The rules and limits are those of DCGM 4.6 for a GPU before Blackwell (modules/health/DcgmHealthWatch.cpp). An Xid stays
+an incident until the host engine restarts. Rules that count errors look at one minute, and take a falling counter for
+a rising one. Of several incidents of one watch the exporter shows the last, so they are in DCGM's order. Not
+modelled: the week that DCGM looks back for retired pages, a power draw that cannot be read, IMEX.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gameday.rehearsal.nodes.dcgm import BY_ID, DcgmCache
 from gameday.rehearsal.nodes.gpus import NVLINKS, Cell
 
 WATCHES = ("PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER")
-"""The watches that every GPU has a series of, as the exporter names them (gpu_health_collector.go)."""
+"""The watches that have a series for every GPU, as the exporter names them (gpu_health_collector.go)."""
 WHOLE_GPU = "ALL"
 WARNING, FAILURE = 10, 20
 """DCGM_HEALTH_RESULT_WARN and _FAIL (dcgm_structs.h); 0 is a pass."""
 _WINDOW_S = 60.0
 _SAMPLE_EVERY_S = 5.0
-"""Interval of this model, by which a dozen samples make up the window; DCGM's own is 10 to 30 s."""
+"""Interval of this model, so that the window has a dozen samples; DCGM's own is 10 to 30 s."""
 _MOST_REMAPPED = 512  # DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE
 _MOST_RETIRED = 63  # DCGM_LIMIT_MAX_RETIRED_PAGES
 _CRC_ERRORS_PER_S = 100.0  # DCGM_LIMIT_MAX_NVLINK_CRC_ERROR
@@ -41,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Incident:
-    """Verdict of a watch on a GPU: `result` is WARNING or FAILURE (0 for a pass), `code` DCGM's name of the error."""
+    """A watch's verdict on a GPU: `result` is WARNING or FAILURE (0 for a pass), `code` is DCGM's name of the error."""
 
     result: int
     code: str
@@ -56,7 +56,7 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Readings:
-    """The fields now and at the window's begin, NaN where there is no value; and the cells that had an Xid, by code."""
+    """The fields now and at the window's beginning, NaN if there is no value; and by code the cells that had an Xid."""
 
     now: dict[int, Floats]
     before: dict[int, Floats]
@@ -68,7 +68,10 @@ class _Readings:
         return moved
 
     def fabric_is_ill(self) -> npt.NDArray[np.bool_]:
-        """Two bits each for bandwidth, route recovery, route and access timeout: 1 is bad. Then the configuration's."""
+        """Return True for each GPU with a problem in the fabric's mask.
+
+        Two bits each for bandwidth, route recovery, route and access timeout, with 1 for bad; then the configuration's.
+        """
         mask = np.nan_to_num(self.now[174], nan=426).astype(np.int64)
         pairs = [((mask >> shift) & 0x3) == 1 for shift in (0, 2, 4, 6)]
         ill: npt.NDArray[np.bool_] = np.logical_or.reduce([*pairs, ((mask >> 8) & 0xF) > 1])
@@ -156,7 +159,7 @@ _XIDS: dict[str, dict[int, Incident]] = {
         57: Incident(WARNING, "DCGM_FR_CLOCK_THROTTLE_POWER"),
     },
 }
-"""m_devastatingXids and m_subsystemXids; 93 is Volta's alone."""
+"""DCGM's m_devastatingXids and m_subsystemXids; 93 is only Volta's."""
 
 
 class HealthWatch:
@@ -167,7 +170,7 @@ class HealthWatch:
         self._samples: deque[_Sample] = deque()
 
     def check(self) -> dict[str, dict[Cell, Incident]]:
-        """Return the incidents by watch and GPU; a GPU that is not there passes. The fleet must have been advanced."""
+        """Return the incidents by watch and GPU. A GPU that is gone passes. Call after the fleet's `advance`."""
         readings = self._readings()
         found: dict[str, dict[Cell, Incident]] = {watch: {} for watch in (*WATCHES, WHOLE_GPU)}
         _overlay(found, _RULES_BEFORE_XIDS, readings)

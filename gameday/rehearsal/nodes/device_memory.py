@@ -1,8 +1,7 @@
 """A GPU's memory as a process of the model allocates it: blocks in segments, as CuPy's memory pool keeps them.
 
-It has the few calls of CuPy that the real worker's code for memory makes, so
-that this code runs on the model: what is left, and in which pieces, follows
-from what was allocated and freed.
+It offers the few calls of CuPy that the real worker's code for memory makes, so that this code runs on the model: what
+is left, and in which pieces, follows from what was allocated and freed.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from gameday.rehearsal.nodes.gpus import Cell, GpuFleet
 
 _MIB = 1 << 20
 _UNIT = 512
-"""CuPy rounds every allocation up to so many bytes (`cupy.cuda.memory`, `_allocation_unit_size`)."""
+"""CuPy rounds every allocation up to a multiple of this (`cupy.cuda.memory`, `_allocation_unit_size`)."""
 _Key = tuple[int, int]  # segment and offset
 
 
 class OutOfMemoryError(Exception):
-    """Neither the pool nor the GPU has a piece that is large enough."""
+    """Neither the pool nor the GPU has a large enough piece."""
 
 
 class Block:
-    """Allocated memory; it goes back to its pool when nobody refers to it any more."""
+    """Allocated memory, which goes back to its pool with the last reference to it."""
 
     def __init__(self, pool: Pool, key: _Key, size: int) -> None:
         self._pool, self._key, self._size = pool, key, size
@@ -33,13 +32,13 @@ class Block:
 
 
 class Pool:
-    """A pool that takes segments from the GPU and cuts them into blocks: the smallest free piece that fits, first.
+    """A pool that takes segments from the GPU and cuts them into blocks, from the smallest free piece that fits.
 
-    A freed block joins the free pieces beside it. Only a segment that is free as a whole can go back to the GPU.
+    A freed block joins the free pieces beside it. Only a segment that is entirely free can go back to the GPU.
     """
 
     def __init__(self, fleet: GpuFleet, cell: Cell) -> None:
-        """Own nothing yet of the GPU's memory."""
+        """Begin with none of the GPU's memory."""
         self._fleet, self._cell = fleet, cell
         self._segments: dict[int, int] = {}  # number -> size
         self._numbers = 0
@@ -61,7 +60,7 @@ class Pool:
         return Block(self, key, size)
 
     def give_back(self, key: _Key, size: int) -> None:
-        """Take a block back, and join it with the free pieces beside it."""
+        """Take a block back and join it with the free pieces beside it."""
         segment, offset = key
         before = self._ends.get((segment, offset))
         if before is not None:
@@ -74,7 +73,7 @@ class Pool:
         self._add((segment, offset), size)
 
     def free_all_blocks(self) -> None:
-        """Give the segments that are free as a whole back to the GPU."""
+        """Give entirely free segments back to the GPU."""
         for number, size in list(self._segments.items()):
             if self._free.get((number, 0)) == size:
                 self._remove((number, 0), size)
@@ -86,7 +85,7 @@ class Pool:
         return sum(self._segments.values())
 
     def total_mib(self) -> int:
-        """Return the MiB of the GPU that all segments take; the GPU gives whole ones."""
+        """Return the MiB of the GPU that all segments take; the GPU gives only whole MiB."""
         return sum(map(_mib, self._segments.values()))
 
     def free_bytes(self) -> int:
@@ -119,7 +118,7 @@ def _mib(size: int) -> int:
 
 
 def allocator(fleet: GpuFleet, cell: Cell) -> ModuleType:
-    """Return what the worker's code for memory asks of the module `cupy`, for one GPU of the model."""
+    """Return the functions of the module `cupy` that the worker's code for memory uses, for one GPU of the model."""
     module = ModuleType("cupy")
 
     def sizes() -> tuple[int, int]:

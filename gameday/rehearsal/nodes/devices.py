@@ -1,4 +1,4 @@
-"""The device plugin's half of a kubelet, and of a DRA driver: which GPU belongs to which container."""
+"""The part of a kubelet and a DRA driver that decides which container gets which GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GpuDevices:
         return sum(self._healthy(gpu) for gpu in range(self.count))
 
     def is_healthy(self, gpu: int) -> bool:
-        """Return whether the driver still serves this GPU."""
+        """Return True if the driver still serves this GPU."""
         return self._healthy(gpu)
 
     def holder(self, gpu: int) -> GpuHolder | None:
@@ -51,8 +51,8 @@ class GpuDevices:
     def allocate(self, wants: Sequence[tuple[GpuHolder, int]], exclusive_cpus: Mapping[str, int] | None = None) -> None:
         """Give every container its GPUs, the lowest free ones, or none at all. Raises PodRejectedError.
 
-        `exclusive_cpus`: how many each container gets for itself, where the Topology Manager's policy is
-        single-numa-node; None: its policy is none.
+        `exclusive_cpus` is the number of CPUs that each container gets for itself, if the Topology Manager's policy is
+        single-numa-node; None if its policy is none.
         """
         total = sum(number for _, number in wants)
         if not total:
@@ -62,14 +62,14 @@ class GpuDevices:
         if exclusive_cpus is not None:
             free = self._aligned(wants, exclusive_cpus, free)
         if total > len(usable):
-            # The kubelet's own predicate (lifecycle/predicate.go): more than the node ever has.
+            # The kubelet's own check (lifecycle/predicate.go): more than the node ever has.
             raise PodRejectedError(
                 f"OutOf{RESOURCE}",
                 f"Node didn't have enough resource: {RESOURCE}, requested: {total}, "
                 f"used: {len(self._holders)}, capacity: {len(usable)}",
             )
         if total > len(free):
-            # The device manager's refusal (cm/devicemanager): enough on paper, not enough free.
+            # The device manager's refusal (cm/devicemanager): enough in total, but not enough free.
             raise PodRejectedError(
                 "UnexpectedAdmissionError",
                 f"Allocate failed due to requested number of devices unavailable for {RESOURCE}. "
@@ -82,9 +82,9 @@ class GpuDevices:
     def _aligned(
         self, wants: Sequence[tuple[GpuHolder, int]], exclusive_cpus: Mapping[str, int], free: Sequence[int]
     ) -> list[int]:
-        """GPUs for one container after the other, each one's from one NUMA node, as in scope `container`.
+        """Return GPUs for one container after the other, each container's from one NUMA node, as in scope `container`.
 
-        Exclusive CPUs of other pods are not counted. Raises PodRejectedError with the kubelet's words
+        Exclusive CPUs of other pods are not counted. Raises PodRejectedError with the kubelet's message
         (cm/topologymanager).
         """
         chosen: list[int] = []
@@ -100,9 +100,9 @@ class GpuDevices:
         return chosen
 
     def give(self, wants: Sequence[tuple[GpuHolder, Sequence[int]]]) -> None:
-        """Give every container these very GPUs, or none at all. Raises ClaimError where another pod has one.
+        """Give every container exactly these GPUs, or none at all. Raises ClaimError if another pod has one.
 
-        Two pods cannot share a claim here: the model has one holder for each GPU.
+        Two pods cannot share a claim here: in the model each GPU has one holder.
         """
         for holder, gpus in wants:
             for gpu in gpus:

@@ -1,16 +1,17 @@
 """A DRA driver's part of a virtual node: its GPUs as a ResourceSlice, taints of broken ones, and claims of pods.
 
-After NVIDIA's driver (kubernetes-sigs/dra-driver-nvidia-gpu, device_health.go): an Xid that is no application's own
-taints the device with `…/xid`, NoSchedule, and a lost GPU gets `…/gpu-lost`. It differs in one thing: that driver hears
-of Xids from NVML, this one reads the kernel log, as a line written there is all that a game-day's `xid` fault makes.
-The effect may be NoExecute instead, which stands for the administrator who escalates: no driver evicts by itself.
+It follows NVIDIA's driver (kubernetes-sigs/dra-driver-nvidia-gpu, device_health.go): an Xid that is not an
+application's own taints the device with `…/xid`, NoSchedule, and a lost GPU gets `…/gpu-lost`. One thing differs: that
+driver hears of Xids from NVML, this one reads the kernel log, because a game-day's `xid` fault only writes a line
+there. The effect can be NoExecute instead, which stands for the administrator who escalates: no driver evicts by
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gameday.errors import ClaimError
@@ -44,14 +45,14 @@ class DeviceTaint:
     value: str
     effect: DraXidEffect
     since: str
-    """RFC 3339; tolerations count from here."""
+    """Time in RFC 3339, from which tolerations count."""
 
     def document(self) -> Object:
         return {"key": self.key, "value": self.value, "effect": self.effect, "timeAdded": self.since}
 
 
 def device_class() -> Object:
-    """Return the class of all GPUs of the driver, which an administrator makes."""
+    """Return the class of all GPUs of the driver; an administrator makes it."""
     expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "gpu"'
     return {
         "apiVersion": f"{API_GROUP}/v1",
@@ -62,7 +63,7 @@ def device_class() -> Object:
 
 
 def claim_template(name: str, gpus: int) -> Object:
-    """Return a template of claims for so many GPUs each."""
+    """Return a template of claims for this number of GPUs each."""
     exactly = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": gpus}
     return {
         "apiVersion": f"{API_GROUP}/v1",
@@ -105,7 +106,7 @@ def device(gpu: GpuIdentity, gpus: int, taints: Sequence[DeviceTaint] = ()) -> O
 
 
 def resource_slice(node: str, node_uid: str, devices: Sequence[Object], generation: int) -> Object:
-    """Return a node's only slice. It goes with the Node, its owner; 64 devices with taints fit into one (API)."""
+    """Return a node's only slice. It belongs to the Node; 64 devices with taints fit into one (API)."""
     return {
         "apiVersion": f"{API_GROUP}/v1",
         "kind": "ResourceSlice",
@@ -123,7 +124,7 @@ def resource_slice(node: str, node_uid: str, devices: Sequence[Object], generati
 
 
 def _semantic(version: str) -> str:
-    """Return a version as the API takes it: three numbers without leading zeros."""
+    """Return a version in the API's form: three numbers without leading zeros."""
     numbers = [int(part) for part in version.split(".")]
     return ".".join(map(str, [*numbers, 0, 0][:3]))
 
@@ -147,7 +148,7 @@ def claims_of(pod: Object) -> Iterator[tuple[str, str]]:
 
 
 def devices_for(claim: Object, pod: Object, node: str) -> list[tuple[str, str]]:
-    """Return the devices of this driver that a claim has for a pod on the node, each with the request it is for.
+    """Return this driver's devices that a claim has for a pod on the node, each with its request.
 
     Raises:
         ClaimError: The claim is not allocated, not reserved for the pod, or has a device of another node.
@@ -171,12 +172,22 @@ def devices_for(claim: Object, pod: Object, node: str) -> list[tuple[str, str]]:
     return found
 
 
-def container_of(pod: Object, claim: str, request: str) -> str | None:
-    """Return the first container that uses this request of the pod's claim; None where none does."""
+@dataclass(frozen=True)
+class PreparedGpu:
+    """A GPU that a claim gives to a container."""
+
+    container: str
+    resource: str
+    """The claim's name in the container's status, as the API server demands it (KEP-4680)."""
+    gpu: int
+
+
+def container_of(pod: Object, claim: str, request: str) -> tuple[str, str] | None:
+    """Return the first container that uses this request of the pod's claim, and the claim's name in its status."""
     for container in [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]:
         for used in (container.get("resources") or {}).get("claims") or ():
             if used["name"] == claim and used.get("request") in (None, request):
-                return str(container["name"])
+                return container["name"], f"claim:{claim}" + (f"/{request}" if used.get("request") else "")
     return None
 
 
@@ -186,7 +197,7 @@ class DraDriver:
     def __init__(
         self, machine: Machine, api: ApiClient, may_write: Callable[[], Awaitable[None]], xid_effect: DraXidEffect
     ) -> None:
-        """Prepare the driver; `may_write` returns as soon as the node may speak, `xid_effect` is of an Xid's taint."""
+        """Prepare the driver; `may_write` returns once the node may write, `xid_effect` is that of an Xid's taint."""
         self._machine = machine
         self._api = api
         self._may_write = may_write
@@ -204,7 +215,7 @@ class DraDriver:
         self._changed.set()
 
     def restarted(self) -> None:
-        """The node has booted: what the driver knew of its GPUs is gone."""
+        """Forget everything about the GPUs, because the node has booted."""
         self._xids.clear()
         self._changed.set()
 
@@ -212,30 +223,41 @@ class DraDriver:
         self._changed.set()
 
     def slice_changed(self, seen: Object | None) -> None:
-        """Publish again what somebody else removed (None) or wrote over."""
+        """Publish again what somebody else removed (None) or overwrote."""
         if seen is None or (seen["spec"].get("devices") or []) != self._devices():
             self._changed.set()
 
-    def logged(self, record: KernelRecord) -> None:
-        """Taint the GPU of an Xid, and clear the one that an agent says it has reset."""
+    def logged(self, record: KernelRecord) -> bool:
+        """Taint the GPU of an Xid, and clear the one that an agent says it has reset; return True if it did."""
         if "Xid" not in record.text and "GPU reset" not in record.text:
-            return
+            return False
         event = recognise(record.text)
         gpu = next((gpu.index for gpu in self._machine.gpus if event and gpu.pci == event.pci), None)
         if event is None or gpu is None:
-            return
+            return False
         if event.kind is Kind.GPU_RESET and event.success:
             self._xids.pop(gpu, None)
         elif event.kind is Kind.XID and event.code is not None and event.code not in _APPLICATIONS_XIDS:
             self._xids[gpu] = DeviceTaint(XID_TAINT, str(event.code), self._xid_effect, rfc3339(now_utc()))
         else:
-            return
+            return False
         self._changed.set()
+        return True
+
+    def allocated_status(self, given: Sequence[PreparedGpu], container: str) -> list[Object]:
+        """Return the `allocatedResourcesStatus` of a container: the health of its GPUs; a tainted one is unhealthy."""
+        found: dict[str, list[Object]] = {}
+        for one in given:
+            if one.container == container:
+                health = "Unhealthy" if self._taints(one.gpu) else "Healthy"
+                place = f"{DRIVER}/{self._machine.name}/gpu-{one.gpu}"
+                found.setdefault(one.resource, []).append({"resourceID": place, "health": health})
+        return [{"name": name, "resources": gpus} for name, gpus in found.items()]
 
     # The slice
 
     async def keep_published(self) -> None:
-        """Write the slice whenever it is to be another one, until cancelled."""
+        """Write the slice whenever it changes, until cancelled."""
         pause_s = _TRY_AGAIN_S[0]
         while True:
             await self._changed.wait()
@@ -253,7 +275,7 @@ class DraDriver:
                 pause_s = min(pause_s * 2, _TRY_AGAIN_S[1])
 
     async def _publish(self) -> None:
-        """Create the slice, or bring the one that is there up to date. Raises ApiError."""
+        """Create the slice, or update the existing one. Raises ApiError."""
         devices = self._devices()
         try:
             await self._api.post(SLICES, self._slice(devices, 1))
@@ -290,23 +312,22 @@ class DraDriver:
 
     # Claims
 
-    async def prepare(self, pod: Object) -> Mapping[str, Sequence[int]]:
-        """Return the GPUs of a pod's claims, by container, as NodePrepareResources would.
+    async def prepare(self, pod: Object) -> list[PreparedGpu]:
+        """Return the GPUs of a pod's claims that its containers use, as NodePrepareResources would.
 
         Raises:
-            ClaimError: A claim is not the pod's, or has a device that this node does not have.
+            ClaimError: A claim is not the pod's, or has a device that this node lacks.
             ApiError: A claim cannot be read.
         """
-        given: dict[str, list[int]] = {}
+        given = []
         namespace, node = pod["metadata"]["namespace"], self._machine.name
         for name, claim_name in claims_of(pod):
             path = f"/apis/{API_GROUP}/v1/namespaces/{namespace}/resourceclaims/{claim_name}"
             claim = await self._api.get(path)
             for request, device_name in devices_for(claim, pod, node):
                 gpu = self._gpu_called(device_name)
-                container = container_of(pod, name, request)
-                if container:
-                    given.setdefault(container, []).append(gpu)
+                if used := container_of(pod, name, request):
+                    given.append(PreparedGpu(*used, gpu))
         return given
 
     def _gpu_called(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""dcgm-exporter's releases, by what they know and write differently (docs/sources.md, dcgm-exporter)."""
+"""dcgm-exporter's releases, by their differences in names and form (docs/sources.md, dcgm-exporter)."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _NO_NAME_YET = {"DCGM_FR_CONTAINED_ERROR": 131, "DCGM_FR_UNCORRECTABLE_ROW_REMAP
 
 
 class ExporterRelease(StrEnum):
-    """A release that stands for all that write as it does: those up to it, and after the one named before it."""
+    """A release that stands for all with the same form: those after the previous one here, up to it."""
 
     UNCODED = "3.3.5"
-    """The last Xid is the value of one series: it has no label for its code."""
+    """The last Xid is the value of one series, without a label for its code."""
     CODED = "4.4.2"
     """Each code of an Xid is a series of its own, with a constant value; a GPU without an Xid has one of code 0."""
     FROM_FIRST_XID = "4.5.3"
     """The same as 4.4.2, but a GPU without an Xid has no such series."""
     LOWER_CASE = "newer"
-    """The same as 4.4.2 but for the node, which is in the label `hostname`."""
+    """The same as 4.4.2, except that the node is in the label `hostname`."""
 
     @property
     def codes_xids(self) -> bool:
-        """Return whether a series of an Xid has the labels `err_code` and `err_msg`."""
+        """Return True if a series of an Xid has the labels `err_code` and `err_msg`."""
         return self is not ExporterRelease.UNCODED
 
     @property
     def shows_no_xid(self) -> bool:
-        """Return whether a GPU that has had no Xid has a series, of the value 0."""
+        """Return True if a GPU that has had no Xid has a series, with the value 0."""
         return self is not ExporterRelease.FROM_FIRST_XID
 
     @property
@@ -59,24 +59,24 @@ class ExporterRelease(StrEnum):
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Its number, to be compared; `newer` comes after every number."""
+        """The version number for comparisons; `newer` comes after every number."""
         return (99,) if self is ExporterRelease.LOWER_CASE else tuple(map(int, self.split(".")))
 
     @property
     def lacks(self) -> frozenset[str]:
-        """Names among the counters file's own lines, those for 4.0.0 and newer, with which it would not start."""
+        """Lines of the counters file, for 4.0.0 and newer, with which this release would not start."""
         return _FROM_4_0_0 if self is ExporterRelease.UNCODED else frozenset()
 
     @property
     def shows_whole_gpus_health(self) -> bool:
-        """Return whether what DCGM says of a GPU as a whole is a health watch, ALL; others drop it.
+        """Return True if DCGM's verdict on a GPU as a whole is a health watch, ALL; other releases drop it.
 
-        DCGM says so of eight Xids, among them 79 and 95 (gpu_health_collector.go, from 4.5.3-4.8.2 on).
+        DCGM gives such a verdict for eight Xids, among them 79 and 95 (gpu_health_collector.go, from 4.5.3-4.8.2 on).
         """
         return self in (ExporterRelease.FROM_FIRST_XID, ExporterRelease.LOWER_CASE)
 
     def error_name(self, code: str) -> str:
-        """Return the label `health_error_code` for an error of DCGM's; older releases leave unknown ones empty."""
+        """Return the label `health_error_code` for an error of DCGM; older releases leave it empty if it is unknown."""
         if not self.shows_whole_gpus_health:
             return "" if code in _NO_NAME_IN_4_4_2 or code in _NO_NAME_YET else code
         return f"DCGM_FR_UNKNOWN({_NO_NAME_YET[code]})" if code in _NO_NAME_YET else code

@@ -1,11 +1,10 @@
-"""dcgm-exporter's /metrics for all nodes at once, in Prometheus' text format: what the counters file names.
+"""dcgm-exporter's /metrics for all nodes at once, in Prometheus' text format, with the metrics of the counters file.
 
-Names, types and help texts are the file's. A line of it has no series where no
-GPU has the field, as with the real exporter; fields of NVSwitches and of
-single links have none here, because there is no such device.
+Names, types and help texts are the file's. A line of it has no series if no GPU has the field, as with the real
+exporter. Fields of NVSwitches and of single links have none, because there are no such devices here.
 
-Label strings change only when a GPU goes to another pod, so they are kept;
-one scrape of 8,000 GPUs is then little more than joining strings.
+Label strings change only when a GPU goes to another pod, so they are kept; one scrape of 8,000 GPUs is then little
+more than joining strings.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from gameday.xid.catalogue import xids
 XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
 """The exporter's own metric: how often each Xid came within its window; 0 without the label `xid` if none did."""
 GPU_HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
-"""The exporter's own metric: DCGM's health watches, each a series of every GPU; 0 where it passes."""
+"""The exporter's own metric: DCGM's health watches, each as a series of every GPU; 0 for a pass."""
 _PASSED = Incident(0, "DCGM_FR_OK")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def watched_by(release: ExporterRelease) -> frozenset[int]:
-    """Return the ids of the fields that an exporter of this release has DCGM sample."""
+    """Return the ids of the fields that an exporter of this release makes DCGM sample."""
     names = {counter.name for counter in counters_of(release)}
     exported = {BY_NAME[name].id for name in names & BY_NAME.keys()}
     return frozenset(exported | READ if GPU_HEALTH in names else exported)
@@ -58,7 +57,7 @@ class Exposition:
         self._labels = [f"{{{own}}} " for own in self._own]
 
     def hold(self, cell: Cell, holder: GpuHolder | None) -> None:
-        """Name the pod that holds a GPU in the GPU's labels from now on."""
+        """Put the pod that holds a GPU into the GPU's labels from now on."""
         flat = cell[0] * self._gpus_per_node + cell[1]
         pod = (
             f',container="{_escaped(holder.container)}",namespace="{_escaped(holder.namespace)}"'
@@ -69,7 +68,7 @@ class Exposition:
         self._labels[flat] = f"{{{self._own[flat]}{pod}}} "
 
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
-        """Yield a piece per metric; only these nodes and metrics where given, unknown ones being no series."""
+        """Yield a piece per metric; only these nodes and metrics if given. Unknown ones are left out."""
         self._cache.fleet.advance()
         wanted = self._cache.exporting.copy()
         if nodes is not None:
@@ -106,7 +105,7 @@ class Exposition:
         return [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
 
     def _health_lines(self, answering: list[int]) -> Iterator[list[str]]:
-        """Yield the series of one watch after the other: a lost GPU has them, too."""
+        """Yield the series of one watch after the other; a lost GPU has them, too."""
         found = self._health.check()
         for watch in (*WATCHES, WHOLE_GPU) if self._release.shows_whole_gpus_health else WATCHES:
             lines = []
@@ -134,7 +133,7 @@ class Exposition:
 
 
 def _code(code: int) -> str:
-    """Return the labels by which each code is a series of its own; 0 is a GPU that has had none."""
+    """Return the labels that make each code a series of its own; 0 stands for a GPU without an Xid."""
     known = xids().get(code)
     message = "No Error" if code == 0 else known.name if known else "Unknown Error"
     return f',err_code="{code}",err_msg="{_escaped(message)}"'

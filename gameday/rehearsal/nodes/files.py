@@ -21,7 +21,7 @@ _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/
 
 
 def read_file(machine: Machine, path: str) -> str:
-    """Read a file of the machine; raises HostError with the errno's own words."""
+    """Read a file of the machine. Raises HostError with the errno's own text."""
     match path:
         case "/proc/sys/kernel/random/boot_id":
             return f"{machine.boot_id}\n"
@@ -40,7 +40,7 @@ def read_file(machine: Machine, path: str) -> str:
 
 
 def write_file(machine: Machine, path: str, content: str) -> None:
-    """Write a file of the machine; raises HostError. An empty /etc/nccl.conf counts as absent."""
+    """Write a file of the machine. Raises HostError. An empty /etc/nccl.conf counts as absent."""
     match path:
         case _ if path == _DEVKMSG:
             _write_devkmsg(machine, content.strip())
@@ -75,7 +75,7 @@ def _write_devkmsg(machine: Machine, value: str) -> None:
 
 
 def _write_wake_alarm(machine: Machine, value: str) -> None:
-    """`+seconds` or epoch seconds; 0 clears it, and one that is set has to be cleared first."""
+    """Set the alarm to `+seconds` or epoch seconds; 0 clears it, which is needed before it is set again."""
     digits = value.removeprefix("+")
     if not digits.isdecimal():
         raise HostError(f"{_WAKE_ALARM}: Invalid argument (EINVAL): {value[:20]!r}")
@@ -117,7 +117,7 @@ def _read_pci(machine: Machine, path: str) -> str:
 
 
 def _gpu_of(machine: Machine, path: str) -> int:
-    """The GPU of /sys/bus/pci/devices/<address>/<attribute>; the address with or without its function."""
+    """Return the GPU of /sys/bus/pci/devices/<address>/<attribute>; the address with or without its function."""
     address, separator, attribute = path.removeprefix(_PCI).partition("/")
     for gpu in machine.gpus:
         if address.lower() in (gpu.pci, gpu.sysfs_name) and not machine.fleet.removed[machine.index, gpu.index]:

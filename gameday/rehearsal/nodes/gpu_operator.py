@@ -1,6 +1,6 @@
-"""NVIDIA's GPU operator on virtual nodes: how containers come by GPUs and driver, and the operands that keep GPUs open.
+"""NVIDIA's GPU operator on virtual nodes: how containers get GPUs and driver, and the operands that keep GPUs open.
 
-Each way is one that clusters of today have (docs/sources.md, Device plugin and GPU operator).
+Each way is used by clusters of today (docs/sources.md, Device plugin and GPU operator).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gameday.rehearsal.nodes.identity import GpuIdentity
 from kubesim.client import Object
 
 DEPLOY = "nvidia.com/gpu.deploy."
-"""The beginning of the labels by which the operator places its operands."""
+"""Prefix of the labels by which the operator places its operands."""
 RUNTIME_CLASS = "nvidia"
 _DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _NRI, _ALL_BY_NRI = "nvidia.cdi.k8s.io/container.", "management.nvidia.com/gpu=all"
@@ -26,7 +26,8 @@ class GpuOperator(StrEnum):
 
     NONE = "none"
     """A device plugin of its own: UUIDs in the environment, the driver in every container, monitors that leave GPUs
-    closed."""
+    closed.
+    """
     RUNTIME_CLASS = "runtime-class"
     """The operator without CDI: UUIDs in the environment, the driver by RuntimeClass nvidia."""
     INDEX = "index"
@@ -38,7 +39,7 @@ class GpuOperator(StrEnum):
 
     @property
     def runtime_classes(self) -> tuple[str, ...]:
-        """The RuntimeClasses that the operator makes; our agent's is the first."""
+        """The RuntimeClasses that the operator makes; the first is our agent's."""
         if self is GpuOperator.CDI:
             return (RUNTIME_CLASS, "nvidia-cdi", "nvidia-legacy")
         return (RUNTIME_CLASS,) if self in (GpuOperator.RUNTIME_CLASS, GpuOperator.INDEX) else ()
@@ -55,13 +56,13 @@ class GpuOperator(StrEnum):
         }
 
     def device_plugin_annotations(self, container: str) -> dict[str, str]:
-        """Return the annotations of the device plugin's pod, whose container asks the NRI plugin for the driver."""
+        """Return the annotations of the device plugin's pod that ask the NRI plugin for the driver."""
         return {f"{_NRI}{container}": _ALL_BY_NRI} if self is GpuOperator.NRI else {}
 
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand that has a DaemonSet here: its `app` label, and the process that keeps every GPU open."""
+    """An operand with a DaemonSet: its `app` label, and the process that keeps every GPU open."""
 
     app: str
     command: str
@@ -76,16 +77,16 @@ OPERANDS: dict[str, Operand] = {
 """Operands by the end of their label."""
 _WITHOUT_PODS_HERE = ("driver", "container-toolkit", "operator-validator")
 AWAY_AT_FIRST = (Component.DEVICE_PLUGIN, Component.HOST_ENGINE, Component.EXPORTER)
-"""The components that are not there before their operand's pod runs."""
+"""Components that do not exist before their operand's pod runs."""
 
 
 def deploy_labels() -> dict[str, str]:
-    """Return the labels that the operator gives a new GPU node."""
+    """Return the operator's labels for a new GPU node."""
     return {f"{DEPLOY}{name}": "true" for name in (*OPERANDS, *_WITHOUT_PODS_HERE)}
 
 
 def operand_of(pod: Object) -> tuple[str, Component | None] | None:
-    """Return the command of an operand's pod, and the component that it is; None for any other pod."""
+    """Return the command of an operand's pod, and its component; None for any other pod."""
     labels = pod["metadata"].get("labels") or {}
     found = next((operand for operand in OPERANDS.values() if operand.app == labels.get("app")), None)
     return (found.command, component_of(labels)) if found else None
@@ -97,7 +98,7 @@ def container_environment(
     """Return the variables that plugin and runtime give a container.
 
     Args:
-        operator: The node's.
+        operator: The node's operator.
         pod: The pod.
         container: Its container's name.
         held: The GPUs that the container was given.
@@ -113,7 +114,7 @@ def container_environment(
 
 
 def _gets_driver(operator: GpuOperator, pod: Object, name: str) -> bool:
-    """Return True where a runtime brings the driver's libraries into a container without GPUs of its own."""
+    """Return True if a runtime brings the driver's libraries into a container without GPUs of its own."""
     if operator is GpuOperator.NONE:
         return True
     if operator is GpuOperator.NRI:

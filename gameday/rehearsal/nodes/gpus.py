@@ -1,12 +1,10 @@
-"""The GPUs of all nodes as arrays of shape (nodes, gpus): hardware state, and how it moves with load and time.
+"""The GPUs of all nodes as arrays of shape (nodes, gpus): hardware state, and its changes with load and time.
 
-Nothing runs in the background: each reader calls `advance` first, and the
-arrays are stepped from the last reading to now. 8,000 GPUs cost about a
-millisecond a reading.
+Nothing runs in the background: each reader calls `advance` first, which steps the arrays from the last reading to
+now. 8,000 GPUs cost about a millisecond a reading.
 
-Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18
-NVLinks, PCIe 5 x16, 81559 MiB; loaded ones as docs/sources.md, H100 figures,
-gives them (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy).
+Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18 NVLinks, PCIe 5 x16, 81559 MiB; those under
+load are from docs/sources.md, H100 figures (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy).
 """
 
 from __future__ import annotations
@@ -40,40 +38,41 @@ NVLINK_MBPS = 26_562
 NVLINKS_GBS = NVLINKS * NVLINK_MBPS / 1000
 PCIE_GENERATION = 5
 PCIE_WIDTH = 16
-GEMM_TFLOPS = 740.0  # what a healthy one shows on common shapes, 93 % of the best-shape ceiling
+GEMM_TFLOPS = 740.0  # a healthy GPU's on common shapes, 93 % of the best-shape ceiling
 COPY_GBS = 2900.0
 NEAR_GBS = 54.8  # pinned host memory to the GPU, PCIe 5 x16, measured on an H100 node (docs/sources.md, H100 figures)
-FAR_SHARE = 0.62  # of it from the other socket: a figure of this model's, boards differ
+FAR_SHARE = 0.62  # share of it from the other socket: a figure of this model's, boards differ
 LOAD_TAKES_MIB = 3600  # CuPy's GEMM and copy with their temporaries (gameday.host.load), with the context
 
 _INLET_C = 27.5
 _DEGREES_PER_W = 0.0575  # of its own power
 _SHARED_DEGREES_PER_W = 0.005  # of the other GPUs' mean power: all at 70 W -> 32 °C, all at 680 W -> 70 °C
-BLOCKED_AIR = 1.8  # thermal resistance of a GPU that alone, at full load, would come to 100 °C
+BLOCKED_AIR = 1.8  # thermal resistance of a GPU that would reach 100 °C if it alone were at full load
 _THERMAL_TAU_S = 20.0
-MAX_OPERATING_C = 85.0  # software slowdown begins, and is at its strongest 4 °C above
+MAX_OPERATING_C = 85.0  # software slowdown begins here, and is strongest 4 °C above
 _SLOWDOWN_BAND_C = 4.0
 HARDWARE_SLOWDOWN_C = 92.0
 _CHECKPOINT_EVERY_S = 97.0
 _CHECKPOINT_LASTS_S = 4.0
 _SHORTEST_STEP_S = 1.25e-6
-"""Seconds for each GPU: 50 ms for 40,000 GPUs, of which a step takes 10 ms of processor time; 0.1 ms for 64."""
+"""Seconds for each GPU: 50 ms for 40,000 GPUs, where a step takes 10 ms of processor time; 0.1 ms for 64."""
 _LONGEST_STEP_S = 1.0
 _MOST_STEPS = 64
 
 
 SPEED_SIGMA = 0.0148
 """Standard deviation of healthy GPUs' compute rates, a share of the median. GPUs of one SKU in one cluster differed by
-8 % on average over five centres (Sinha et al., "Not All GPUs Are Created Equal", SC22, arXiv 2208.11035); read as the
-distance between the whiskers of a box plot, which for a normal distribution is 5.4 standard deviations."""
+8 % on average over five centres (Sinha et al., "Not All GPUs Are Created Equal", SC22, arXiv 2208.11035). We take
+that as the distance between the whiskers of a box plot, which is 5.4 standard deviations for a normal distribution.
+"""
 _MEMORY_SIGMA = 0.004
-"""The same for copies within the memory, whose clock is fixed: a figure of this model's."""
+"""The same for copies within the memory, which has a fixed clock: a figure of this model's."""
 _MOST_SIGMAS = 2.7
-"""The whiskers' ends: a die beyond them is an outlier, and this model's outliers are made on purpose."""
+"""Ends of the whiskers: a die beyond them is an outlier, and this model makes outliers on purpose."""
 
 
 def _dies(names: list[str], gpus: int, of: str) -> Floats:
-    """Return for each GPU how its die differs, in standard deviations: by its name, the same in every rehearsal."""
+    """Return how each GPU's die differs, in standard deviations. It follows from the name, so it is always the same."""
 
     def die(name: str, gpu: int) -> float:
         return min(_MOST_SIGMAS, max(-_MOST_SIGMAS, seeded(name, of, gpu).gauss(0, 1)))
@@ -82,7 +81,7 @@ def _dies(names: list[str], gpus: int, of: str) -> Floats:
 
 
 class GpuFleet:
-    """Every array is (nodes, gpus). State arrays may be set by faults and tools; derived ones only by `advance`."""
+    """The GPUs of all nodes. Every array is (nodes, gpus); faults and tools set state, `advance` the derived arrays."""
 
     def __init__(self, names: list[str], gpus: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.shape = shape = (len(names), gpus)
@@ -113,10 +112,10 @@ class GpuFleet:
         self.wrong_results: Ints = np.zeros(shape, np.int64)
         self.ecc: Flags = np.ones(shape, bool)
         self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
-        # Shares of the memory's bandwidth, and of what the PCIe link's width and generation would give.
-        # And of the rate that the clock would give: below 1 on a GPU that is just slow.
+        # Shares of the memory's bandwidth, and of what the PCIe link's width and generation would give;
+        # and of the rate that the clock would give: below 1 on a GPU that is just slow.
         self.memory_share, self.link_share, self.compute_share = np.ones(shape), np.ones(shape), np.ones(shape)
-        self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that does not hold its bits
+        self.bad_word_at: Ints = np.full(shape, -1)  # offset in the free memory of a word that loses bits
         self.wrong_every: Ints = np.zeros(shape, np.int64)  # one wrong bit in so many checked products; 0: none
         self.wrong_above_c: Floats = np.full(shape, np.inf)  # temperature above which each product has a wrong bit
         # Settings.
@@ -128,7 +127,7 @@ class GpuFleet:
         # Demand.
         self.pod_load: Floats = np.zeros(shape)  # 0..1, by pods
         self.burst_load: Floats = np.zeros(shape)  # 0..1, by a measurement on the host
-        self.work_load: Floats = np.zeros(shape)  # 0..1, by work that an agent has going on
+        self.work_load: Floats = np.zeros(shape)  # 0..1, by work that an agent is doing
         self.held_mib: Ints = np.zeros(shape, np.int64)  # memory that work on the host has taken
         self.powered: Flags = np.ones(len(names), bool)
         # Derived.
@@ -144,7 +143,7 @@ class GpuFleet:
 
     @property
     def memory_used_mib(self) -> Ints:
-        """Training fills the memory whatever it computes at the moment; an idle driver keeps 4 MiB."""
+        """Training fills the memory independently of its load; an idle driver keeps 4 MiB."""
         by_pods = np.where(self.pod_load > 0, (FB_TOTAL_MIB * (0.78 + 0.03 * self._silicon)).astype(np.int64), 4)
         return np.minimum(by_pods + self.held_mib, FB_TOTAL_MIB - FB_RESERVED_MIB)
 
@@ -158,7 +157,7 @@ class GpuFleet:
     def advance(self) -> None:
         """Step every GPU from the last step to now, in steps of at most 1 s (fewer, longer ones after a long rest).
 
-        A large fleet stays where it is for a moment, so that the start of ten thousand pods is not as many steps.
+        A large fleet is not stepped within a short time, so that the start of ten thousand pods is not as many steps.
         """
         now = self.clock()
         elapsed = now - self._at
@@ -183,7 +182,7 @@ class GpuFleet:
         self.work_load[cell] = load
 
     def reset(self, cell: Cell) -> None:
-        """Clear what a secondary bus reset clears; the last Xid, aggregate ECC and done remappings stay."""
+        """Clear what a secondary bus reset clears; the last Xid, aggregate ECC and completed remappings stay."""
         self.advance()
         self.remapped_uncorrectable[cell] += int(self.remap_pending[cell])
         self.remap_pending[cell] = False
@@ -197,7 +196,7 @@ class GpuFleet:
         self.ecc[cell] = self.ecc_pending[cell]
 
     def boot(self, node: int) -> None:
-        """A reboot: lost and removed GPUs are found again, the driver's counters begin anew."""
+        """Reboot: lost and removed GPUs are found again, and the driver's counters begin again."""
         self.advance()
         for gpu in range(self.shape[1]):
             self.reset((node, gpu))
@@ -211,14 +210,14 @@ class GpuFleet:
         self.pcie_generation[node], self.pcie_width[node] = PCIE_GENERATION, PCIE_WIDTH
 
     def gemm_tflops(self, cell: Cell, others: float | None = None) -> float:
-        """Dense BF16 rate at the present clock; `others` (None: pods and work) take their share of the GPU's time."""
+        """Return the dense BF16 rate at the present clock; `others` (None: pods and work) take their share of it."""
         share = self._share(cell, others)
         quality = 1.0 + SPEED_SIGMA * float(self._dies["speed"][cell])
         rate = GEMM_TFLOPS * quality * float(self.compute_share[cell])
         return float(rate * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
 
     def worked(self, node: int, gpus: Sequence[int]) -> tuple[float, list[float]]:
-        """Return the model's time, and the seconds at full pace that GPUs of a node have worked until then."""
+        """Return the model's time, and the seconds at full pace that a node's GPUs have worked by then."""
         self.advance()
         return self._at, [float(self.worked_s[node, gpu]) for gpu in gpus]
 
@@ -227,12 +226,12 @@ class GpuFleet:
         return float(COPY_GBS * quality * self._share(cell) * self.memory_share[cell])
 
     def link_gbs(self, cell: Cell) -> float:
-        """Rate of copies from the near host memory: half with half of the lanes, or one generation lower."""
+        """Return the rate of copies from the near host memory; half of the lanes, or one generation lower, halve it."""
         lanes = float(self.pcie_width[cell]) / PCIE_WIDTH
         return float(NEAR_GBS * lanes * 2.0 ** (self.pcie_generation[cell] - PCIE_GENERATION) * self.link_share[cell])
 
     def nvlinks_gbs(self, cell: Cell) -> float:
-        """Rate of the active NVLinks together, in one direction."""
+        """Return the rate of the active NVLinks together, in one direction."""
         return float(self.nvlinks[cell] * self.nvlink_mbps[cell] / 1000)
 
     def _share(self, cell: Cell, others: float | None = None) -> float:
@@ -246,14 +245,14 @@ class GpuFleet:
         wanted = IDLE_W + (LOADED_W - IDLE_W) * load * (1 + 0.02 * self._silicon)
         clock, reasons = self._clocks(load, wanted)
         scale = np.where(load > 0, clock / SM_CLOCK_MAX_MHZ, 1.0)
-        # Dynamic power goes with frequency and voltage; 2.4 is between linear and cubic.
+        # Dynamic power depends on frequency and voltage; 2.4 is between linear and cubic.
         self.power = np.where(alive, np.minimum(IDLE_W + (wanted - IDLE_W) * scale**2.4, self.power_limit), 0.0)
         others = (self.power.sum(axis=1, keepdims=True) - self.power) / max(1, self.shape[1] - 1)
         warmed_air = _INLET_C + others * _SHARED_DEGREES_PER_W
         target = warmed_air + self.power * _DEGREES_PER_W * self.thermal_resistance + self._silicon
         self.temperature += (target - self.temperature) * (1 - np.exp(-seconds / _THERMAL_TAU_S))
         self.sm_clock, self.reasons = clock, reasons
-        # A GPU that is gone holds nobody up here: what becomes of its work is the container's end to say.
+        # A lost GPU holds up nobody here: the container's end decides what happens to its work.
         pace = np.where(alive & (load > 0), clock / SM_CLOCK_MAX_MHZ * self.compute_share, 1.0)
         self.worked_s += pace * seconds
         self.energy_mj += self.power * seconds * 1000
@@ -262,7 +261,7 @@ class GpuFleet:
         self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / 1000 / NVLINKS_GBS)
 
     def _training(self) -> Floats:
-        """Pods' load now: a slow wobble of a few percent, and a pause of all a node's GPUs for each checkpoint."""
+        """Return the pods' load now: a slow wobble of a few percent, and a pause of the node's GPUs at checkpoints."""
         at = self._at + self._phase
         wobble = 0.6 * np.sin(at * 0.83 + 7 * self._silicon) + 0.4 * np.sin(at * 2.17 + 3 * self._silicon)
         checkpoint = (at % _CHECKPOINT_EVERY_S) < _CHECKPOINT_LASTS_S
@@ -270,7 +269,7 @@ class GpuFleet:
         return np.where(checkpoint, 0.05 * self.pod_load, busy)
 
     def _clocks(self, load: Floats, wanted_w: Floats) -> tuple[Floats, Ints]:
-        """SM clock in MHz and NVML's reasons for it, from the power wanted and the temperature reached."""
+        """Return the SM clock in MHz, and NVML's reasons for it, from the wanted power and the temperature."""
         clock = np.where(load > 0, SM_CLOCK_MAX_MHZ, SM_CLOCK_IDLE_MHZ)
         reasons: Ints = np.where(load > 0, 0, clock_reasons.IDLE).astype(np.int64)
         capped = (load > 0) & (wanted_w > self.power_limit)

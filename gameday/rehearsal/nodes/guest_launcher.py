@@ -1,10 +1,10 @@
-"""`python guest_launcher.py PARENT GRACE PROGRAM [ARG…]`: a guest's process, and the end of all that it starts.
+"""`python guest_launcher.py PARENT GRACE PROGRAM [ARG…]`: run a guest's process, and end everything that it starts.
 
-It stays as the parent of the guest's processes, also of those that leave its process group or whose own parent ends
-(PR_SET_CHILD_SUBREAPER). All of them get SIGTERM, and after GRACE seconds SIGKILL, when this process gets SIGTERM, when
-the process PARENT dies, however it dies, and when the program itself ends. Then this process ends as the program did.
+It stays the parent of all the guest's processes, even of those that leave its process group or lose their own parent
+(PR_SET_CHILD_SUBREAPER). All of them get SIGTERM, and after GRACE seconds SIGKILL, in three cases: this process gets
+SIGTERM, the process PARENT dies in any way, or the program itself ends. Then this process ends as the program did.
 
-It is started as a file, with the standard library alone, because it is one more process for each node.
+It is started as a file, with only the standard library, because each node has one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_FOUND, _NOT_STARTED = 127, 126  # a shell's exit statuses
 
 
 def main(parent: int, grace_s: float, argv: list[str]) -> int:
-    """Run the program to its end and return its exit status; a signal that ended it ends this process, too."""
+    """Run the program to its end and return its exit status; a signal that ended it also ends this process."""
     watched = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     prctl = ctypes.CDLL(None).prctl
@@ -51,7 +51,7 @@ def main(parent: int, grace_s: float, argv: list[str]) -> int:
 
 
 def children() -> dict[int, list[int]]:
-    """Map each process to its children, as they are now."""
+    """Map each process to its present children."""
     found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -60,7 +60,7 @@ def children() -> dict[int, list[int]]:
 
 
 def descendants(pid: int, of: Mapping[int, list[int]]) -> Iterator[int]:
-    """Yield the processes below a process, where `of` maps each to its children."""
+    """Yield the processes below a process; `of` maps each to its children."""
     waiting = list(of.get(pid, ()))
     while waiting:
         yield (found := waiting.pop())
@@ -75,7 +75,7 @@ def _parent(process: Path) -> int:
 
 
 def _await_all(program: int, watched: set[signal.Signals], grace_s: float) -> int:
-    """Wait until no process of the guest is left; the program's wait status."""
+    """Wait until none of the guest's processes is left; return the program's wait status."""
     status, ends_at = 0, None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A guest's output as a file: each line with a UTC stamp in front, bounded."""
+"""A guest's output as a bounded file, with a UTC stamp before each line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MOST_BYTES = 4 * MOST_BYTES_A_START
 _LONGEST_LINE = 16_384  # the container runtimes' own limit of one log line
 _CHUNK = 65_536
 _BREATH_S = 0.01
-"""The pause after a chunk that is thrown away, so that a flood leaves the nodes their processor: some MB/s are read."""
+"""The pause after a chunk that is thrown away, so that a flood leaves the nodes some processor: some MB/s are read."""
 
 
 class GuestOutput:
-    """The file, which is kept while the guest is started again; whole lines only, so that a reader may stop anywhere.
+    """The file, kept when the guest is started again. It has only whole lines, so that a reader may stop anywhere.
 
-    `flooded`: the process that runs, or ran last, has printed more than is kept of one.
+    `flooded`: the present or last process has printed more than is kept for one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +29,7 @@ class GuestOutput:
         self._room = 0
 
     async def pump(self, stream: asyncio.StreamReader) -> None:
-        """Keep what a process prints, until it ends; what is too much is read and thrown away, so that it may go on."""
+        """Keep what a process prints until it ends; read the excess and throw it away, so that it never blocks."""
         self.flooded = False
         self._room = min(MOST_BYTES_A_START, _MOST_BYTES - self._size)
         rest = b""
@@ -48,7 +48,7 @@ class GuestOutput:
                 self._append([rest])
 
     def read(self, start: int, most: int) -> tuple[bytes, int]:
-        """Return whole lines from a byte on, and the byte after them. Raises OSError."""
+        """Return whole lines from a byte on, and the position after them. Raises OSError."""
         with self.path.open("rb") as file:
             file.seek(start)
             found = file.read(most)

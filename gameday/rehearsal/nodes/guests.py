@@ -1,4 +1,4 @@
-"""The guest's processes: started with their nodes, ended with them, started again when they end by themselves."""
+"""The guest's processes: started and ended with their nodes, and restarted when they end by themselves."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from gameday.rehearsal.ports import HeldPorts
 log = logging.getLogger(__name__)
 
 CLUSTER = "cluster"
-"""The instance of a guest that runs once for the whole cluster."""
-_GRACE_S = 3.0  # shorter than the rehearsal waits for the nodes' own process, so that a guest is gone before it
+"""Name of the instance of a guest that runs once for the whole cluster."""
+_GRACE_S = 3.0  # shorter than the rehearsal's wait for the nodes' own process, so that a guest is gone before that
 _AFTER_GRACE_S = 2.0
 _BACK_OFF_S = (1.0, 30.0)
-_LIVED_LONG_S = 60.0  # the pause begins anew after a process that ran so long
+_LIVED_LONG_S = 60.0  # the pause starts small again after a process that ran this long
 _FROM_US = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 Values = Mapping[Placeholder, str]
 
@@ -42,9 +42,9 @@ class InstanceStatus(BaseModel):
     """A process of the guest, as the nodes' server shows it."""
 
     state: str
-    """`running`; `down`: its node is; `waiting`: it is about to be started again."""
+    """`running`; `down` if its node is; `waiting` for its next start."""
     pid: int | None
-    """Number of the process above its processes, and of their process group."""
+    """PID of the process above its processes, and of their process group."""
     started: str | None
     """Time of the last start, UTC, ISO 8601."""
     starts: int
@@ -60,7 +60,7 @@ class InstanceStatus(BaseModel):
 
 
 class GuestsStatus(BaseModel):
-    """The guest and its processes, by the node that they watch or `cluster`."""
+    """The guest and its processes, by the node that they watch, or `cluster`."""
 
     name: str
     version: str
@@ -115,7 +115,7 @@ class Instance(MachineListener):
         await self.stop()
 
     async def stop(self) -> None:
-        """End the process and all that it started: SIGTERM, and SIGKILL for what is left after three seconds."""
+        """End the process and all that it started: SIGTERM, then SIGKILL for what is left after three seconds."""
         self._wanted.clear()
         self._unwanted.set()
         self._terminate()
@@ -127,7 +127,7 @@ class Instance(MachineListener):
             self._kill()
 
     def status(self, children: Mapping[int, list[int]]) -> InstanceStatus:
-        """Return how it does; `children` maps each process of this machine to its children."""
+        """Return its state; `children` maps each process of this machine to its children."""
         process = self._process
         rss_bytes, cpu_s = _usage(process.pid, children) if process else (0, 0.0)
         waiting = "waiting" if self._wanted.is_set() else "down"
@@ -161,7 +161,7 @@ class Instance(MachineListener):
             status = await _exit_of(process)
             self._last_exit = f"signal {-status}" if status < 0 else f"exit status {status}"
         finally:
-            self._kill()  # what is left where its launcher was killed
+            self._kill()  # what is left if its launcher was killed
             self._process = None
             await asyncio.wait({pumping}, timeout=_AFTER_GRACE_S)
             pumping.cancel()
@@ -214,7 +214,7 @@ class Guests:
         self.instances = instances
 
     def status(self) -> GuestsStatus:
-        """Return how all of them do."""
+        """Return the state of all of them."""
         guest = self._order.guest
         children = guest_launcher.children()
         found = {name: instance.status(children) for name, instance in self.instances.items()}
@@ -227,8 +227,8 @@ async def running(
 ) -> AsyncIterator[Guests]:
     """Keep the guest running for the block, on every node or once. Raises OSError.
 
-    `machines` are the GPU nodes by their names, with the files of each; `url` is the nodes' server's,
-    `hosts_url` that of the hosts there.
+    `machines` are the GPU nodes by name, `files` the files of each; `url` is the nodes' server, and `hosts_url` the
+    hosts there.
     """
     values: Values = {
         Placeholder.KUBECONFIG: str(order.kubeconfig),
@@ -267,7 +267,7 @@ def _of_node(name: str, files: NodeFiles) -> Values:
 
 
 async def _exit_of(process: subprocess.Popen[bytes]) -> int:
-    """Return its exit status, as soon as it has one: asyncio's own waits until nobody has its output open."""
+    """Return the exit status as soon as there is one; asyncio would wait until nobody has the output open."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     file = os.pidfd_open(process.pid)
     loop.add_reader(file, ended.set)

@@ -1,7 +1,7 @@
-"""DCGM's fields as the host engines answer their clients, whatever dcgm-exporter exports of them.
+"""DCGM's fields as the host engines give them to their clients, regardless of what dcgm-exporter exports.
 
-A real detector that reads DCGM asks the host engine itself (docs/sources.md,
-NVSentinel). A stand-in asks here, for all nodes at once.
+A real detector that reads DCGM asks the host engine itself (docs/sources.md, NVSentinel). A stand-in asks here, for
+all nodes at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gameday.rehearsal.nodes.dcgm import BY_NAME, DcgmCache
 def render(cache: DcgmCache, nodes: Sequence[str], names: Iterable[str]) -> str:
     """Return a line `NAME{node="…",gpu="…"} value` for each GPU that has the field; unknown names have none.
 
-    The form is Prometheus' text without types, so that a reader leaves the names of counters as they are.
+    The form is Prometheus' text without types, so that a reader leaves the names of counters unchanged.
     """
     cache.fleet.advance()
     lines = []

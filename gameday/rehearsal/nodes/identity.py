@@ -6,9 +6,9 @@ import random
 import uuid
 from dataclasses import dataclass
 
-# Where the eight GPUs of an HGX H100 board sit in Dell's and Supermicro's servers; more than eight continue upwards.
+# Positions of the eight GPUs of an HGX H100 board in Dell's and Supermicro's servers; more than eight continue upwards.
 _BUSES = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
-_NAMESPACE = uuid.UUID("6f1d3f0e-4c5b-5a55-9a3b-2f6f0c3f8a10")  # any fixed one: makes uuid5 names ours alone
+_NAMESPACE = uuid.UUID("6f1d3f0e-4c5b-5a55-9a3b-2f6f0c3f8a10")  # any fixed one, so that our uuid5 names are only ours
 
 MODEL = "NVIDIA H100 80GB HBM3"
 PRODUCT_LABEL = "NVIDIA-H100-80GB-HBM3"
@@ -19,7 +19,7 @@ KERNEL_VERSION = "6.8.0-60-generic"
 
 @dataclass(frozen=True)
 class GpuIdentity:
-    """`pci` is the kernel log's spelling without function (0000:1b:00), NVML's is `bus_id` (00000000:1B:00.0)."""
+    """A GPU's names: `pci` is the kernel log's without function (0000:1b:00), `bus_id` NVML's (00000000:1B:00.0)."""
 
     index: int
     uuid: str
@@ -52,12 +52,12 @@ def machine_id(node: str) -> str:
 
 
 def seeded(*names: object) -> random.Random:
-    """A generator of its own for each thing, so that adding one node changes no other."""
+    """Return a separate generator for each thing, so that adding a node changes no other."""
     return random.Random("/".join(map(str, names)))  # noqa: S311 - a model's noise, not a secret
 
 
 def _bus(index: int) -> int:
-    """Return the GPU's bus; raises ValueError beyond what one PCI domain's free buses hold."""
+    """Return the GPU's bus. Raises ValueError for more than the free buses of one PCI domain."""
     if index < len(_BUSES):
         return _BUSES[index]
     bus = 0xE0 + index - len(_BUSES)

@@ -1,6 +1,6 @@
-"""A host of the model of GPUs in this very process: to play a fault in an instant, and read its effect.
+"""A host of the GPU model in this very process: to play a fault in an instant and read its effect.
 
-The same model as `gameday.host.virtual` reaches by HTTP, on a clock that moves only when a test moves it.
+It is the model that `gameday.host.virtual` reaches by HTTP, on a clock that moves only when a test moves it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gameday.host.base import (
     WorkReport,
 )
 from gameday.host.kernel_log import encode_record
-from gameday.plan.models import FaultParameters
+from gameday.plan.fault import FaultParameters
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.host_calls import MachineCalls
@@ -33,12 +33,12 @@ from gameday.rehearsal.nodes.machine import Machine
 from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.rehearsal.nodes.work import ModelWork, end_work
 
-# Each look at the GPUs lets so much time pass, so that the effects of a change happen.
+# Each look at the GPUs lets this much time pass, so that the effects of a change happen.
 _A_LOOK_S = 0.1
 
 
 class Clock:
-    """Real time, and what is added to it."""
+    """Real time, plus an offset."""
 
     def __init__(self) -> None:
         self._added_s = 1000.0
@@ -116,9 +116,9 @@ class ModelHost(MachineCalls):
 
 
 def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
-    """Every command and write of the fault's way in and out, on a model node of so many GPUs.
+    """Return every command and write with which the fault goes in and out, on a model node with this many GPUs.
 
-    Where the model refuses what a node may not, the last line is the refusal.
+    If the model refuses what a node may not do, the last line is the refusal.
     """
     host, fault = ModelHost(gpus), fault_for(parameters)
     lines: list[str] = []
@@ -136,6 +136,6 @@ def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
 
 
 def _taken(host: ModelHost, way: str) -> list[str]:
-    """Return each act once, in the order of its first time; most are reads that come again."""
+    """Return each act once, in the order of its first time; most are repeated reads."""
     did, host.did = Counter(host.did), []
     return [f"{way}{what}" + (f" ({times} times)" if times > 1 else "") for what, times in did.items()]

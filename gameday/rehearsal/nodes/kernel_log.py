@@ -1,8 +1,7 @@
 """A machine's kernel log: /dev/kmsg as user space writes it, and `dmesg` as it reads it.
 
-Semantics: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in
-docs/sources.md, printk and /dev/kmsg. A line written from user space is a line
-and nothing more: it changes no GPU.
+Semantics: the kernel's Documentation/ABI/testing/dev-kmsg, summed up in docs/sources.md, printk and /dev/kmsg. A line
+written from user space is just a line: it changes no GPU.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from itertools import islice
 MAX_RECORD_BYTES = 1024
 """PRINTKRB_RECORD_MAX of the kernel: more in one write() is EINVAL."""
 _RING_RECORDS = 8192
-"""About what a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
+"""About as many as a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
 _PREFIX = re.compile(r"<(\d{1,9})>")
 _PACKET_BYTES = 4096  # PIPE_BUF of Linux
 _BOOTED_NS = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-"""Wall time at which the machine that we run on booted."""
+"""Wall time at which the real machine booted."""
 _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user space asks for it
 
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """`seconds` since boot, `wall_ns` since the epoch; facility 0 is the kernel itself.
+    """A record; `seconds` since boot, `wall_ns` since the epoch, facility 0 for the kernel itself.
 
     `sequence` counts the records since boot, from 0.
     """
@@ -48,11 +47,11 @@ class KernelRecord:
 
     @property
     def kmsg(self) -> bytes:
-        """The record as a read from /dev/kmsg gives it, without properties; what is not ASCII is escaped byte by byte.
+        """The record as a read from /dev/kmsg gives it, without properties; non-ASCII text is escaped byte by byte.
 
-        Its microseconds count from the boot of the machine that we run on, and not of the virtual one: a reader makes
-        wall time of them with the machine's own uptime, and drops what is too old (node-problem-detector, gpud). At
-        most 4096 bytes: what a pipe in packet mode passes on whole (pipe(2), O_DIRECT).
+        Its microseconds count from the boot of the real machine, not of the virtual one: a reader converts them into
+        wall time with the machine's own uptime, and drops what is too old (node-problem-detector, gpud). At most 4096
+        bytes, the size that a pipe in packet mode passes on whole (pipe(2), O_DIRECT).
         """
         micros = (self.wall_ns - _BOOTED_NS) // 1000
         head = f"{self.facility << 3 | self.severity},{self.sequence},{micros},-;"
@@ -73,7 +72,7 @@ class KernelLog:
         self.devkmsg = "ratelimit"  # /proc/sys/kernel/printk_devkmsg: on, off or ratelimit
 
     def boot(self) -> None:
-        """Empty the buffer and count the seconds from now."""
+        """Empty the buffer and start the seconds at 0."""
         self._records.clear()
         self._open = None
         self._next = 0
@@ -84,18 +83,19 @@ class KernelLog:
         return self._clock() - self._booted
 
     def boot_was(self, seconds_ago: float) -> None:
-        """The boot whose lines are in the buffer happened that long ago."""
+        """Date the boot of the lines in the buffer to this many seconds ago."""
         self._booted = self._clock() - seconds_ago
 
     def driver(self, text: str, severity: int = 6) -> None:
-        """A line of the kernel's own."""
+        """Log a line of the kernel's own."""
         self._append(0, severity, text)
 
     def write(self, record: str) -> None:
-        """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) where the kernel would.
+        """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) if the kernel would.
 
-        Rate limiting counts per open file, and each write here opens one, so only `off` swallows. A record that does
-        not end with a newline stays open for continuation: no reader sees it before the next record is written.
+        Rate limiting counts per open file, and each write here opens one, so only `off` swallows a record. A record
+        that does not end with a newline stays open for continuation: no reader sees it before the next record is
+        written.
         """
         size = len(record.encode("utf-8", "surrogatepass"))
         if size > MAX_RECORD_BYTES:
@@ -113,7 +113,7 @@ class KernelLog:
         return list(self._records)
 
     def since(self, sequence: int) -> list[KernelRecord]:
-        """Return the records from this sequence number on that the buffer still has."""
+        """Return the records from this sequence number on that are still in the buffer."""
         first = self._records[0].sequence if self._records else 0
         return list(islice(self._records, max(0, sequence - first), None))
 

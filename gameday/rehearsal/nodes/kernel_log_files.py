@@ -52,7 +52,7 @@ class NodeFiles(MachineListener):
         self.refresh()
 
     def refresh(self) -> None:
-        """Write how the GPUs are now."""
+        """Write the present state of the GPUs."""
         try:
             self._nvml.write()
         except OSError as error:
@@ -64,7 +64,7 @@ class NodeFiles(MachineListener):
         self._file.close()
 
     def _append(self, record: KernelRecord) -> None:
-        """Append a record as rsyslog's traditional file format has it, in local time.
+        """Append a record in rsyslog's traditional file format, in local time.
 
         A full disk must not end the nodes.
         """
@@ -78,7 +78,7 @@ class NodeFiles(MachineListener):
 
 @asynccontextmanager
 async def node_files(folder: Path, machines: Iterable[Machine]) -> AsyncIterator[dict[str, NodeFiles]]:
-    """Keep the files of every machine for the block, by its name; the pipes are removed after it. Raises OSError."""
+    """Keep the files of every machine, by its name, for the block; remove the pipes after it. Raises OSError."""
     files: dict[str, NodeFiles] = {}
     refreshing = asyncio.create_task(_refresh(files))
     try:

@@ -1,7 +1,7 @@
 """A named pipe that reads like /dev/kmsg, for detectors that open a path.
 
-It has one reader. A pipe hands each packet to whichever reader asks first, so two readers would have half of the log
-each; /dev/kmsg gives each its own position, which no file in a folder can do.
+It has one reader. A pipe gives each packet to the reader that asks first, so each of two readers would have half of
+the log. /dev/kmsg gives each reader a position of its own, which no file in a folder can do.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ _LOOK_EVERY_S = 0.05
 class KmsgPipe:
     """The pipe of one machine, in packet mode: a read gets one record.
 
-    A program that opens it reads from the ring buffer's begin, so nothing is lost while nobody reads, up to the
-    buffer's size. A reader that is slower than that misses the oldest records; /dev/kmsg would answer with EPIPE. When
-    the machine goes down, the reader finds the end of the file.
+    A program that opens it reads from the beginning of the ring buffer, so nothing is lost while nobody reads, up to
+    the buffer's size. A slower reader misses the oldest records; /dev/kmsg would answer with EPIPE. When the machine
+    goes down, the reader finds the end of the file.
     """
 
     def __init__(self, path: Path, log: KernelLog) -> None:
-        """Make the pipe. Raises OSError, also where there is something else of that name."""
+        """Make the pipe. Raises OSError, also if something else has this name."""
         if path.exists() and not stat.S_ISFIFO(path.stat().st_mode):
-            raise FileExistsError(f"{path} is there and is no pipe: name another folder, or remove it")
+            raise FileExistsError(f"{path} exists and is not a pipe: name another folder, or remove it")
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
         self._path = path
         self._log = log
         self._fd = -1
         self._timer: asyncio.TimerHandle | None = None
-        self._next: int | None = None  # the sequence number to write next; None: nobody reads
+        self._next: int | None = None  # the sequence number to write next; None if nobody reads
         self._fresh()
 
     def logged(self) -> None:
-        """The log has a new record."""
+        """Take note of a new record in the log."""
         if self._next is not None:
             self._write()
 
     def down(self) -> None:
-        """The machine is off: end what is being read."""
+        """End what is being read, because the machine is off."""
         self._drop()
 
     def up(self) -> None:
-        """The machine has booted, with a ring buffer that begins anew."""
+        """Start again with an empty ring buffer, because the machine has booted."""
         self._fresh()
 
     def close(self) -> None:
@@ -58,10 +58,10 @@ class KmsgPipe:
         self._path.unlink(missing_ok=True)
 
     def _fresh(self) -> None:
-        """Open the pipe anew, which throws away what the last reader left in it, and wait for the next one."""
+        """Open the pipe again, which drops what the last reader left in it, and wait for the next reader."""
         self._drop()
-        # A pipe without a reader cannot be opened for writing, so that it gets one for a moment. Held open for writing,
-        # it gives a reader that does not want to wait "nothing yet", and not the end of the file.
+        # A pipe without a reader cannot be opened for writing, so give it one for a moment. While it is open for
+        # writing, a reader that does not want to wait gets "nothing yet" and not the end of the file.
         reader = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
         self._fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
         fcntl.fcntl(self._fd, fcntl.F_SETFL, fcntl.fcntl(self._fd, fcntl.F_GETFL) | os.O_DIRECT)
@@ -80,7 +80,7 @@ class KmsgPipe:
         self._fd, self._next = -1, None
 
     def _look(self) -> None:
-        """Begin to write once there is a reader, of which the kernel says nothing to the writer."""
+        """Begin to write once there is a reader; the kernel does not tell the writer about it."""
         poll = select.poll()
         poll.register(self._fd, 0)
         loop = asyncio.get_running_loop()

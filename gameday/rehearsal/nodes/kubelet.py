@@ -30,14 +30,15 @@ from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-STATUS_EVERY_S = 300.0  # kubelet's nodeStatusReportFrequency: the Lease says meanwhile that it lives
-STATUS_CHECK_S = 10.0  # kubelet's nodeStatusUpdateFrequency: within it a change by somebody else is written over
+STATUS_EVERY_S = 300.0  # kubelet's nodeStatusReportFrequency: in between, the Lease shows that it is alive
+STATUS_CHECK_S = 10.0  # kubelet's nodeStatusUpdateFrequency: within it, somebody else's change is overwritten
 _STATUS_BACKOFF_S = (0.2, 5.0)
 _LAST_WORD_WITHIN_S = 1.0
 _GATE_POLL_S = 0.2
 POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE = "virtual-node.gameday.dev/pod-resources", "elsewhere"
-"""The annotation of a node, and its value, whose kubelet has its socket of the pod-resources API below another
---root-dir, where no pod finds it."""
+"""A node's annotation, and its value for a kubelet with another --root-dir, so that pods do not find its socket of the
+pod-resources API.
+"""
 _SHUTTING_DOWN = "node is shutting down"  # kubelet's own message (nodeshutdown)
 
 
@@ -63,10 +64,10 @@ class Kubelet(MachineListener):
     ) -> None:
         """Prepare the kubelet.
 
-        `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host;
-        `registering` bounds how many register at once; `dra`: the effect of its DRA driver's
-        taint for an Xid; None: it has no such driver; `topology_interval_s`: the interval of its topology updater;
-        None: it has none; `lease_s`: the duration of its Lease; `gpu_operator`: how containers come by its GPUs.
+        `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host; `registering`
+        bounds how many register at once; `dra`: effect of its DRA driver's taint for an Xid, None without such a
+        driver; `topology_interval_s`: interval of its topology updater, None without one; `lease_s`: duration of its
+        Lease; `gpu_operator`: how containers get its GPUs.
         """
         self.machine = machine
         self.api = api
@@ -75,7 +76,7 @@ class Kubelet(MachineListener):
         self.state_dir = state_dir
         self._host_url = host_url
         self.gpu_operator = gpu_operator
-        self._operands: dict[int, Component | None] = {}  # of the operator's pods that run, by pid
+        self._operands: dict[int, Component | None] = {}  # of the running operator pods, by pid
         if gpu_operator is not GpuOperator.NONE:
             machine.set_away(AWAY_AT_FIRST)
         self.devices = GpuDevices(len(machine.gpus), self._offers, label)
@@ -95,7 +96,7 @@ class Kubelet(MachineListener):
         self._lease = NodeLease(api, facts.name, lease_s)
         self._uid = ""
         self._not_ready: str | None = None
-        self._sent_status: Object = {}  # the machine's status that the server has
+        self._sent_status: Object = {}  # the machine's status as the server has it
         self._seen: Object = {}  # the Node as the watch last showed it
         self._check: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -117,12 +118,12 @@ class Kubelet(MachineListener):
                 group.create_task(self.topology.keep_written())
 
     async def _keep_status(self) -> None:
-        """Register at every start of the kubelet; then write the status when it changed, and now and then anyway."""
+        """Register at every start of the kubelet; then write the status when it changes, and regularly."""
         pause_s = _STATUS_BACKOFF_S[0]
         while True:
             await self.may_write()
             self._changed.clear()
-            # Spread, so that what registered together does not report together (kubelet delays at random, too).
+            # Spread out, so that nodes that registered together do not report together (kubelet also delays at random).
             wait_s = STATUS_EVERY_S * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             try:
                 if self._to_register:
@@ -148,7 +149,7 @@ class Kubelet(MachineListener):
             return
 
     async def _register(self) -> None:
-        """Create the Node, or take over the one that is there, and write its status. Raises ApiError."""
+        """Create the Node, or take over an existing one, and write its status. Raises ApiError."""
         async with self._registering:
             machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
             status = {**machine, "conditions": self._conditions.document(self._not_ready)}
@@ -158,7 +159,7 @@ class Kubelet(MachineListener):
             except ApiError as error:
                 if not error.conflict:
                     raise
-                # Only our own labels are touched: spec and everybody else's labels stay.
+                # Only our own labels are touched: spec and all other labels stay.
                 own = labels(self._facts, self.machine.booted_s)
                 node = await self.api.patch(self._path, {"metadata": {"labels": own}}, MERGE_PATCH)
                 self._sent_status = {}
@@ -171,7 +172,7 @@ class Kubelet(MachineListener):
         self.registered.set()
 
     async def _tell_status(self) -> None:
-        """Conditions always; the rest only where it changed. Raises ApiError."""
+        """Send the conditions, and the rest only if it changed. Raises ApiError."""
         machine = machine_status(self._facts, self.machine.boot_id, self.devices.allocatable)
         changed = {key: value for key, value in machine.items() if self._sent_status.get(key) != value}
         status = {"conditions": self._conditions.document(self._not_ready), **changed}
@@ -179,7 +180,7 @@ class Kubelet(MachineListener):
         self._sent_status = machine
 
     def node_seen(self, node: Object) -> None:
-        """The Node as the server has it: what somebody wrote over our conditions is put right soon."""
+        """Take the Node as the server has it; conditions that somebody overwrote are soon corrected."""
         self._seen = node
         if self._check is None and self.registered.is_set() and not self._conditions.shown_by(node):
             after_s = random.uniform(0, STATUS_CHECK_S)  # noqa: S311 - a fleet's kubelets do not look all at once
@@ -187,7 +188,7 @@ class Kubelet(MachineListener):
 
     def _put_right(self) -> None:
         self._check = None
-        if not self._conditions.shown_by(self._seen):  # still: what we had just sent may not have been seen then
+        if not self._conditions.shown_by(self._seen):  # still: our last write may not have been seen by then
             self._conditions.begin_again()
             self._changed.set()
 
@@ -196,7 +197,7 @@ class Kubelet(MachineListener):
             self._node_is_gone()
 
     def _node_is_gone(self) -> None:
-        """Like a kubelet, come back only when started anew: who deletes a Node means it."""
+        """Stay away until restarted, as a kubelet does: a person who deletes a Node means it."""
         if not self._node_gone:
             log.warning("node %s was deleted; a reboot or a restart of its kubelet brings it back", self._facts.name)
         self._node_gone = True
@@ -222,7 +223,7 @@ class Kubelet(MachineListener):
     # The machine
 
     async def going_down(self) -> None:
-        """Say so before the power goes, as a kubelet with graceful node shutdown does."""
+        """Announce the shutdown before the power goes, like a kubelet with graceful node shutdown."""
         self._not_ready = _SHUTTING_DOWN
         try:
             async with asyncio.timeout(_LAST_WORD_WITHIN_S):
@@ -253,15 +254,18 @@ class Kubelet(MachineListener):
         self._changed.set()
         if self.dra:
             self.dra.gpus_changed()
+        for pod in self.pods.values():
+            pod.devices_changed()
 
     def logged(self, record: KernelRecord) -> None:
-        if self.dra:
-            self.dra.logged(record)
+        if self.dra and self.dra.logged(record):
+            for pod in self.pods.values():
+                pod.devices_changed()
 
     # Pods
 
     def pod_seen(self, pod: Object) -> None:
-        """A pod bound to this node is new or changed."""
+        """Take a pod bound to this node that is new or changed."""
         uid = pod["metadata"]["uid"]
         if runner := self.pods.get(uid):
             runner.update(pod)
@@ -297,7 +301,7 @@ class Kubelet(MachineListener):
         return found
 
     def _sandboxes(self) -> list[Sandbox]:
-        """Return the sandboxes of the pods that run, as the container runtime has them."""
+        """Return the sandboxes of the running pods, as the container runtime has them."""
         return [Sandbox.of(runner.pod) for runner in self.pods.values() if runner.runs]
 
     def pod_ip(self) -> str:
@@ -305,7 +309,7 @@ class Kubelet(MachineListener):
         return f"10.{64 + self._facts.index // 256}.{self._facts.index % 256}.{number}"
 
     def occupy(self, uid: str, container: str, process: ContainerProcess) -> list[int]:
-        """Put a container's process on the GPUs it was given; returns them."""
+        """Put a container's process on the GPUs that it was given, and return them."""
         gpus = [gpu for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
         for gpu in gpus:
             self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = "python"
@@ -344,7 +348,7 @@ class Kubelet(MachineListener):
         return self.machine.gpu_serves(gpu) and Component.DEVICE_PLUGIN not in self.machine.away
 
     def environment(self, uid: str, container: str) -> dict[str, str]:
-        """Return where the agent reaches the host, and what device plugin and runtime add for GPUs."""
+        """Return where the agent reaches the host, and the variables that device plugin and runtime add for GPUs."""
         mine = [self.machine.gpus[gpu] for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
         of_gpus = container_environment(self.gpu_operator, self.pods[uid].pod, container, mine)
         return {"GAMEDAY_VIRTUAL_HOST": self._host_url, **of_gpus}
@@ -358,6 +362,6 @@ class Kubelet(MachineListener):
         return holder.container if holder else None
 
     def stop(self) -> None:
-        """The whole rehearsal ends: no process may outlive it."""
+        """End everything with the rehearsal: no process may outlive it."""
         for pod in self.pods.values():
             pod.crash()

@@ -1,8 +1,7 @@
-"""The kubelets' own endpoint, one HTTPS port for all virtual nodes: pods and container logs, for the API server only.
+"""The kubelets' own endpoint, one HTTPS port for all virtual nodes: pods and container logs, only for the API server.
 
-A kubelet asks the API server by webhook whether a caller may use it. Here the
-one user that every cluster grants that to is known by name instead: a caller
-with a certificate of the cluster's authority for `API_SERVER`.
+A kubelet asks the API server by webhook whether a caller may use it. Here the one user that every cluster allows is
+known by name instead: a caller with a certificate of the cluster's authority for `API_SERVER`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def serving_tls(folder: Path) -> ssl.SSLContext:
-    """Serve with the folder's kubelet.crt and kubelet.key, for clients whom its ca.crt vouches for.
+    """Serve with the folder's kubelet.crt and kubelet.key, for clients with a certificate of its ca.crt.
 
     Raises TlsFolderError.
     """
@@ -100,7 +99,7 @@ async def _container_logs(request: web.Request) -> web.StreamResponse:
 
 
 def _chosen(request: web.Request, container: Container) -> ContainerLog:
-    """Return the log that is asked for; raises HTTPBadRequest, in a kubelet's words."""
+    """Return the requested log. Raises HTTPBadRequest, in a kubelet's words."""
     named = f'container "{container.name}" in pod "{request.match_info["pod"]}"'
     if _flag(request, "previous"):
         if container.previous_log is None:
@@ -114,19 +113,19 @@ def _chosen(request: web.Request, container: Container) -> ContainerLog:
 
 
 class _Answer:
-    """Writes lines as the request wants them, until its limit of bytes is reached."""
+    """Writes lines as the request wants them, up to its limit of bytes."""
 
     def __init__(self, request: web.Request) -> None:
-        """Read the request's options; raises HTTPBadRequest."""
+        """Read the request's options. Raises HTTPBadRequest."""
         self._stamped = _flag(request, "timestamps")
         self._follow = _flag(request, "follow")
         self._left = _number(request, "limitBytes")
 
     async def send(self, response: web.StreamResponse, log: ContainerLog, lines: list[Line], position: int) -> None:
-        """Send the lines and, where asked, what comes at `position` and after. Raises ConnectionError."""
+        """Send the lines and, if asked, what follows from `position` on. Raises ConnectionError."""
         await self._write(response, lines)
         while self._follow and self._left != 0:
-            closed = log.closed  # asked before reading: what comes in between is read
+            closed = log.closed  # asked before reading, so that what comes in between is read
             lines, position = log.read(position)
             await self._write(response, lines)
             if closed:
@@ -139,7 +138,7 @@ class _Answer:
         if self._left is not None:
             text = text[: self._left]
             self._left -= len(text)
-        await response.write(text)  # an empty first one shows a follower that it begins
+        await response.write(text)  # an empty first chunk shows a follower that the answer begins
 
     def _shown(self, line: Line) -> str:
         return f"{line.at.strftime('%Y-%m-%dT%H:%M:%S.%f')}000Z {line.text}\n" if self._stamped else f"{line.text}\n"

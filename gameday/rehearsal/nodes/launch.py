@@ -1,7 +1,7 @@
-"""`python -m gameday.rehearsal.nodes.launch MODULE [ARG…]`: one container's process, which dies with its kubelet.
+"""`python -m gameday.rehearsal.nodes.launch MODULE [ARG…]`: run one container's process, which dies with its kubelet.
 
-A wrapper instead of a pre-exec hook: it runs in the child after exec, so that
-the kubelet's process, which may hold a thousand nodes, is never copied by a fork.
+A wrapper instead of a pre-exec hook: it runs in the child after exec, so the kubelet's process, which may hold a
+thousand nodes, is never copied by a fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node's Lease: renewed four times within its duration, it shows the cluster that the kubelet lives."""
+"""A node's Lease: renewed four times within its duration, it shows the cluster that the kubelet is alive."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 class NodeLease:
-    """A node's Lease; `node_uid` is the Node that owns it, so that it goes with the Node.
+    """A node's Lease; `node_uid` is the Node that owns it, so that both are deleted together.
 
     `duration_s` is its leaseDurationSeconds.
 
-    A renewal is one PUT of the object as the server last returned it. An error keeps that object: to read and
-    create anew after each error would send three requests in the place of one, and an API server that is slow under the
-    load of thousands of nodes never recovers.
+    A renewal is one PUT of the object as the server last returned it. An error keeps that object: reading and creating
+    it again after each error would send three requests instead of one, and an API server that is slow under the load of
+    thousands of nodes would never recover.
     """
 
     def __init__(self, api: ApiClient, node: str, duration_s: int) -> None:
@@ -38,9 +38,9 @@ class NodeLease:
         self._last: Object | None = None  # as the server last returned it
 
     async def keep(self, allowed: Callable[[], Awaitable[None]]) -> None:
-        """Renew until cancelled, whenever `allowed` returns."""
+        """Renew until cancelled, each time `allowed` returns."""
         await asyncio.sleep(random.uniform(0, 1))  # noqa: S311 - spreads the first ones
-        # Nodes that registered together must not renew together: the second renewals are spread over a whole period.
+        # Nodes that registered together must not renew together: their second renewals are spread over a whole period.
         renew_s = self._duration_s / RENEWALS
         wait_s = random.uniform(0, renew_s)  # noqa: S311 - as above
         pause_s = _RETRY_S[0]
@@ -57,10 +57,10 @@ class NodeLease:
             wait_s, pause_s = renew_s, _RETRY_S[0]
 
     async def renew(self) -> None:
-        """Renew once: one PUT, and more only where the Lease is new, gone, or written by somebody else.
+        """Renew once: one PUT, and more only if the Lease is new, gone, or written by somebody else.
 
-        Raises ApiError. Whether the server has taken an unanswered renewal is not known; then the next PUT may be a
-        conflict, after which the Lease is read again.
+        Raises ApiError. It is then unknown whether the server has taken the renewal; the next PUT may be a conflict,
+        after which the Lease is read again.
         """
         if self._last is not None:
             try:
@@ -79,7 +79,7 @@ class NodeLease:
         await self._put(lease)
 
     async def _put(self, lease: Object) -> None:
-        """Update the whole object, as kubelet does: for the API server half the work of a patch. Raises ApiError."""
+        """Update the whole object, as kubelet does: the API server has half the work of a patch. Raises ApiError."""
         meta = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
         renewed = {**lease, "metadata": meta, "spec": {**lease.get("spec", {}), **self._spec()}}
         self._last = await self._api.request("PUT", self._path, renewed, timeout_s=_ANSWERED_WITHIN_S)

@@ -1,7 +1,6 @@
-"""The dmesg shipper of all nodes: kernel-log lines to Loki's push API, in batches, none lost while Loki is away.
+"""The dmesg shipper of all nodes: kernel-log lines to Loki's push API, in batches; none is lost while Loki is away.
 
-Stream labels are those that Konduktor's stack gives its dmesg DaemonSet
-(docs/sources.md, Konduktor).
+Stream labels are those that Konduktor's stack gives its dmesg DaemonSet (docs/sources.md, Konduktor).
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _PUSH_TIMEOUT_S = 10.0
 
 
 class LogShipper:
-    """Use as an async context manager; `ship` may be called at any time, also before."""
+    """Ships lines; an async context manager. `ship` may be called at any time, even before it is entered."""
 
     def __init__(self, loki_url: str | None, token: str = "") -> None:
-        """Ship to this log store, which is shown the bearer token; None: to nobody."""
+        """Ship to this log store with the bearer token; None to ship nowhere."""
         self._url = f"{loki_url.rstrip('/')}/loki/api/v1/push" if loki_url else None
         self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         self._waiting: deque[tuple[int, str, str]] = deque(maxlen=_BUFFER_LINES)
@@ -54,7 +53,7 @@ class LogShipper:
     def ship(self, node: str, record: KernelRecord) -> None:
         if self._url is None:
             return
-        # Loki drops a line whose time and text it has already; equal lines in one nanosecond are two lines.
+        # Loki drops a line with a time and text that it has already; equal lines in one nanosecond are two lines.
         ns = max(record.wall_ns, self._last_ns.get(node, 0) + 1)
         self._last_ns[node] = ns
         if len(self._waiting) == _BUFFER_LINES:
@@ -75,7 +74,7 @@ class LogShipper:
                     await self._push(session, batch)
 
     async def _push(self, session: aiohttp.ClientSession, batch: list[tuple[int, str, str]]) -> None:
-        """Try until the store takes it; a batch that it calls malformed is dropped: it would be for ever."""
+        """Try until the store takes it. A batch that it calls malformed is dropped, because it would stay malformed."""
         assert self._url
         body = orjson.dumps({"streams": _streams(batch)})
         pause_s = _BACKOFF_S[0]

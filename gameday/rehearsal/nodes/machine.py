@@ -1,7 +1,7 @@
-"""A virtual machine: power, boot, kernel log, services, and the hardware events that happen to its GPUs.
+"""A virtual machine: power, boot, kernel log, services, and the hardware events of its GPUs.
 
-It knows nothing of Kubernetes; the kubelet that runs on it listens to its
-power and its GPUs through `MachineListener`, as do others.
+It knows nothing of Kubernetes; the kubelet that runs on it listens to its power and its GPUs through
+`MachineListener`, and so do others.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ _ENGINE_PID = 1190
 
 
 class MachineListener:
-    """Base of whatever runs on a machine and is called when its power, its GPUs or its kernel log change."""
+    """Base of everything on a machine that is told when its power, its GPUs or its kernel log change."""
 
     async def going_down(self) -> None:
-        """Services are asked to end; the power goes when this returns."""
+        """Services have to end now; the power goes when this returns."""
 
     def down(self) -> None:
         """The power is off."""
@@ -115,14 +115,14 @@ class Machine:
         self._in_cluster = True
         self.log = KernelLog(self._logged)
         self.components = Components(self._component_changed)
-        self.away: set[Component] = set()  # components whose pod does not run here, where a pod is needed
-        self.hold_log_store: Callable[[bool], None] = lambda _: None  # set where a log store can be reached
-        self.lab_control: Path | None = None  # the lab's control socket, where the node is one of a lab's
+        self.away: set[Component] = set()  # components with no pod here, if they need one
+        self.hold_log_store: Callable[[bool], None] = lambda _: None  # set if a log store can be reached
+        self.lab_control: Path | None = None  # the lab's control socket, if the node is one of a lab's
         self.extra_files: dict[str, str] = {}
         self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
-        self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units whose Requires= names it
+        self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units that name it in Requires=
         self.pod_of: dict[int, str] = {}  # pid -> UID of its pod
-        self.works: dict[int, Work] = {}  # what agents have going on, by GPU
+        self.works: dict[int, Work] = {}  # what agents are working on, by GPU
         self.listeners: list[MachineListener] = []
         self._boot_s = boot_s
         self._rebooting: asyncio.Task[None] | None = None
@@ -131,11 +131,11 @@ class Machine:
         self.wake_at: float | None = None  # the real-time clock's alarm, epoch seconds
         self.powered = True
         self._boot()
-        # A machine that has been up for days, as most have when something breaks.
+        # A machine that has been up for days, like most when something breaks.
         self.log.boot_was(seeded(name, "uptime").uniform(1 * _DAY_S, 40 * _DAY_S))
 
     def cell(self, gpu: int) -> Cell:
-        """Return the GPU's cell; raises HostError for a GPU that the driver does not know."""
+        """Return the GPU's cell. Raises HostError for a GPU that the driver does not know."""
         if not 0 <= gpu < len(self.gpus) or self.fleet.removed[self.index, gpu]:
             raise HostError(f"{self.name} has no GPU {gpu}; the driver knows {self.known_gpus()}")
         return (self.index, gpu)
@@ -156,14 +156,14 @@ class Machine:
             listener.logged(record)
 
     def beat(self) -> None:
-        """The shipper's sign of life, which it prints beside the kernel log and not into it."""
+        """Print the shipper's sign of life, which goes beside the kernel log and not into it."""
         if self._ships:
             self._ship(self.name, KernelRecord(self.log.uptime_s, time.time_ns(), 1, 6, BEAT))
 
     def set_in_cluster(self, *, present: bool) -> None:
-        """Lose the pods of every DaemonSet with the Node object, the shipper's among them, or get them back.
+        """Lose the pods of every DaemonSet with the Node object, the shipper's included, or get them back.
 
-        The shipper that comes back beats first, and prints what the kernel has logged meanwhile.
+        A shipper that comes back beats first, and prints what the kernel has logged meanwhile.
         """
         if present == self._in_cluster:
             return
@@ -185,12 +185,12 @@ class Machine:
 
     @property
     def _exporter_answers(self) -> bool:
-        """A unit here, a pod in most clusters, either of which may be stopped; and it waits for its host engine."""
+        """Return True if the exporter and its host engine answer: units here or pods, any of which may be stopped."""
         needed = (Component.EXPORTER, Component.HOST_ENGINE)
         return self.units[EXPORTER] and not any(self.components.frozen(one) or one in self.away for one in needed)
 
     def set_away(self, away: Iterable[Component]) -> None:
-        """Note the components whose pod does not run; a host engine that comes back begins with an empty cache."""
+        """Note the components that have no running pod. A host engine that comes back has an empty cache."""
         before, self.away = self.away, set(away)
         if Component.HOST_ENGINE in before - self.away:
             self.cache.restart(self.index)
@@ -207,7 +207,7 @@ class Machine:
                 self._ship_kept(stamped_late=component is Component.SHIPPER)
 
     def _read_by_dcgm(self, record: KernelRecord) -> None:
-        """DCGM's own kernel-log reader, which takes a user's line for the driver's."""
+        """Play DCGM's own kernel-log reader, which takes a user's line for the driver's."""
         found = _READ_BY_DCGM.match(record.text)
         gpu = next((gpu.index for gpu in self.gpus if found and gpu.pci == found["pci"].lower()), None)
         if found and gpu is not None and self.cache.running[self.index]:
@@ -242,12 +242,12 @@ class Machine:
         return self.powered and self._rebooting is not None and not self._rebooting.done()
 
     def reboot(self, after_s: float = 0.2) -> None:
-        """Go down in a moment, and come back `boot_s` later; a second call while going is the same reboot."""
+        """Go down in a moment and come back `boot_s` later. A second call meanwhile is the same reboot."""
         if self._rebooting is None or self._rebooting.done():
             self._rebooting = asyncio.create_task(self._reboot(after_s))
 
     def power_off(self, after_s: float = 0.2) -> None:
-        """Go down in a moment and stay down until the clock's alarm; for ever without one."""
+        """Go down in a moment and stay down until the clock's alarm, or forever without one."""
         if self._rebooting is None or self._rebooting.done():
             self._rebooting = asyncio.create_task(self._reboot(after_s, off=True))
 
@@ -296,10 +296,10 @@ class Machine:
         self.log.driver(f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {DRIVER_VERSION}  Release Build", 5)
         self.log.driver("nvidia-uvm: Loaded the UVM driver, major device number 511.")
 
-    # What happens to the hardware: the driver logs it, NVML and DCGM see it.
+    # Hardware events: the driver logs them, and NVML and DCGM see them.
 
     def record_xid(self, gpu: int, code: int, text: str) -> None:
-        """A real Xid of the driver's: a kernel line and an NVML event, unlike one written from user space."""
+        """Record a real Xid of the driver: a kernel line and an NVML event, unlike one written from user space."""
         identity = self.gpus[gpu]
         if gpu not in self._greeted:
             self._greeted.add(gpu)
@@ -309,7 +309,7 @@ class Machine:
         self.cache.nvml_xid((self.index, gpu))
 
     def lose_gpu(self, gpu: int) -> None:
-        """The GPU falls off the bus: Xid 79, and nothing but a reboot brings it back."""
+        """Let the GPU fall off the bus: Xid 79, and only a reboot brings it back."""
         self.fleet.advance()
         self.record_xid(gpu, 79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
         self.log.driver(f"NVRM: GPU {self.gpus[gpu].sysfs_name}: GPU has fallen off the bus.", 3)
@@ -317,7 +317,7 @@ class Machine:
         self._gpus_changed()
 
     def double_bit_error(self, gpu: int) -> None:
-        """An uncorrectable ECC error: Xid 48, a row marked for remapping (Xid 63), active after a reset."""
+        """Cause an uncorrectable ECC error: Xid 48, and a row marked for remapping (Xid 63), active after a reset."""
         cell = self.cell(gpu)
         self.fleet.dbe_volatile[cell] += 1
         self.fleet.dbe_aggregate[cell] += 1
@@ -330,7 +330,7 @@ class Machine:
         )
 
     def pci_remove(self, gpu: int) -> None:
-        """`echo 1 > …/remove`. Raises HostError where the real write would hang: the GPU is in use."""
+        """Do `echo 1 > …/remove`. Raises HostError if the real write would hang because the GPU is in use."""
         if self.gpu_users(gpu):
             name = self.gpus[gpu].sysfs_name
             self.log.driver(f"NVRM: Attempting to remove device {name} with non-zero usage count!", 3)
@@ -340,7 +340,7 @@ class Machine:
         self._gpus_changed()
 
     def pci_rescan(self) -> None:
-        """`echo 1 > /sys/bus/pci/rescan`: what was removed is enumerated and initialised anew."""
+        """Do `echo 1 > /sys/bus/pci/rescan`: what was removed is enumerated and initialised again."""
         for gpu in self.gpus:
             if self.fleet.removed[self.index, gpu.index]:
                 self.log.driver(f"pci {gpu.sysfs_name}: [10de:2330] type 00 class 0x030200")
@@ -426,7 +426,7 @@ class Machine:
         )
 
     async def measure_load(self, gpu: int, seconds: float) -> LoadResult:
-        """Occupy the GPU for `seconds` and say what a GEMM and a copy reached meanwhile. Raises HostError."""
+        """Load the GPU for `seconds` and return what a GEMM and a copy reached meanwhile. Raises HostError."""
         cell = self.cell(gpu)
         if self.fleet.lost[cell]:
             return LoadResult(gpu=gpu, gemm_tflops=None, memory_bandwidth_gbs=None, detail="GPU is lost")

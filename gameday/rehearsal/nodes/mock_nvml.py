@@ -1,8 +1,8 @@
 """A machine's GPUs as configuration of NVIDIA's mock NVML library, for detectors that ask NVML.
 
-The library (NVIDIA/k8s-test-infra, pkg/gpu/mocknvml, read at 3b2b865) reads the file of `MOCK_NVML_CONFIG` once for
-each process. Its newer releases also read `overrides.yaml` beside that file, anew each second. Both are JSON, which is
-YAML, too; only keys that the library reads are written. It can show an Xid only of a GPU that is lost.
+The library (NVIDIA/k8s-test-infra, pkg/gpu/mocknvml, read at 3b2b865) reads the file of `MOCK_NVML_CONFIG` once per
+process. Its newer releases also read `overrides.yaml` beside that file, every second. Both are JSON, which is also
+YAML; only keys that the library reads are written. It can show an Xid only of a lost GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gameday.rehearsal.nodes.machine import Machine
 
 CONFIG = "nvml.yaml"
 OVERRIDES = "overrides.yaml"
-_FALLEN_OFF = 79  # the Xid of a GPU that is lost
+_FALLEN_OFF = 79  # the Xid of a lost GPU
 _SWITCHES = ("0000:05:00.0", "0000:06:00.0", "0000:07:00.0", "0000:08:00.0")  # of an HGX H100 board
 _REASONS = {
     "gpu_idle": clock_reasons.IDLE,
@@ -33,7 +33,7 @@ _REASONS = {
 
 
 class MockNvml:
-    """The two files of one machine, written whenever what they say has changed."""
+    """The two files of one machine, written whenever their content changes."""
 
     def __init__(self, folder: Path, machine: Machine) -> None:
         self._files = (folder / CONFIG, folder / OVERRIDES)
@@ -43,7 +43,7 @@ class MockNvml:
     def write(self) -> None:
         """Write the GPUs as they are; a reader sees the old file or the new one. Raises OSError."""
         samples = {sample.index: sample for sample in self._machine.samples()}
-        # One that was removed is lost: the library cannot take it away.
+        # A removed GPU is shown as lost: the library cannot take it away.
         states = {gpu.index: _state(samples.get(gpu.index)) for gpu in self._machine.gpus}
         documents = (self._config(states, _nvlink(samples.values())), _overrides(states))
         texts = [json.dumps(document, indent=1) + "\n" for document in documents]

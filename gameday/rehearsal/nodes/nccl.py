@@ -1,11 +1,9 @@
-"""The speed at which a virtual machine's GPUs reduce among each other: NCCL's path, and its yield.
+"""The speed of an all-reduce among a virtual machine's GPUs: NCCL's path, and its bandwidth.
 
-NCCL's own order is followed: the environment before /etc/nccl.conf; peer to
-peer over NVLink, else shared memory, else the network, and there InfiniBand
-before sockets. Every communicator begins with a socket, whatever carries the
-data. Ranks of one node that use sockets talk to an address of their own, which
-Linux carries over `lo`: no queue of a real interface is on that way, so netem
-does not slow it, here as there.
+It follows NCCL's own order: the environment before /etc/nccl.conf; peer to peer over NVLink, else shared memory, else
+the network, and there InfiniBand before sockets. Every communicator begins with a socket, also if the data take
+another way. Ranks of one node that use sockets talk to their own address, which Linux carries over `lo`. No queue of
+a real interface is on that way, so netem does not slow it, here or on a real node.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ _TREE = 0.8
 _CHANNELS = 16
 _IB_WAIT_US = 4.096
 _IB_ROUND_TRIP_US = 100.0
-"""Time that a loaded adapter needs at times before it acknowledges; our choice."""
+"""Time that a loaded adapter may need before it acknowledges; our choice."""
 _GIDS = 4
 _SMALLEST_RING = 2
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """`gbs`: bus bandwidth, GB/s; `path` in NCCL's own words. `error`: it came to nothing, and why."""
+    """A result: `gbs` is the bus bandwidth, GB/s; `path` in NCCL's own words. `error` says why there is none."""
 
     gbs: float = 0.0
     path: str = ""
@@ -59,7 +57,7 @@ def all_reduce(machine: Machine, gpus: list[int], environment: dict[str, str]) -
 
 
 def _conf(text: str) -> dict[str, str]:
-    """NCCL takes the first line of a variable: it sets what is not set yet."""
+    """Parse the file. NCCL takes the first line of a variable: it sets only what is not set yet."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -97,7 +95,7 @@ def infiniband_error(settings: dict[str, str]) -> str:
 
 
 def narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
-    """Return the path's result as algorithm, protocol and channels narrow it."""
+    """Return the path's result as algorithm, protocol and channels limit it."""
     share = 1.0
     if settings.get("NCCL_PROTO", "").upper() == "LL":
         share *= _HALF
@@ -108,7 +106,7 @@ def narrowed(reduced: Reduced, settings: dict[str, str]) -> Reduced:
 
 
 def adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
-    """InfiniBand adapters that NCCL may use: one a rail, whose port is up whatever IP over it does."""
+    """Return the InfiniBand adapters that NCCL may use: one per rail with its port up, regardless of IP over it."""
     if settings.get("NCCL_IB_DISABLE") == "1":
         return []
     names = [f"mlx5_{name.removeprefix('ib')}" for name in machine.network.interfaces if name.startswith("ib")]
@@ -116,14 +114,14 @@ def adapters(machine: Machine, settings: dict[str, str]) -> list[str]:
 
 
 def socket_interface(machine: Machine, settings: dict[str, str]) -> str | None:
-    """NCCL takes only interfaces that are up and have an address; `lo` and docker* where there is no other."""
+    """Return NCCL's interface: one that is up and has an address; `lo` and docker* only if there is no other."""
     wanted = settings.get("NCCL_SOCKET_IFNAME", "")
     up = [one.name for one in machine.network.interfaces.values() if one.up]
     return next((name for name in (*up, "lo") if _chosen(name, wanted)), None)
 
 
 def _chosen(name: str, wanted: str) -> bool:
-    """NCCL's lists: `a,b` are prefixes, `=a` is exact, `^a` is anything but; a port behind `:` is not looked at."""
+    """Match NCCL's lists: `a,b` are prefixes, `=a` is exact, `^a` is anything but; a port behind `:` is ignored."""
     if not wanted:
         return True
     without, exact = wanted.startswith("^"), wanted.lstrip("^").startswith("=")

@@ -1,7 +1,8 @@
 """A communicator of NCCL over several virtual machines: who has joined, and what the network between them carries.
 
-One GPU of each machine, so a ring over the network. Sockets are TCP over an interface, and feel its queue; RDMA passes
-the queues and IP by. What carries nothing hangs, as NCCL does. The agent's container has no /etc/nccl.conf of the node.
+Each machine has one GPU in it, so it is a ring over the network. Sockets are TCP over an interface, and feel its
+queue; RDMA bypasses queues and IP. A path that carries nothing hangs, as in NCCL. The agent's container does not have
+the node's /etc/nccl.conf.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ class Communicator:
     members: dict[int, tuple[Machine, AllReduceOverNodes]] = field(default_factory=dict)
     has_lost_one: bool = False
     figures: dict[str, Any] = field(default_factory=dict)
-    """The last report's fields, once there is one: what happens later changes nothing."""
+    """The last report's fields, once there is one; what happens later changes nothing."""
 
 
 _ALL: WeakKeyDictionary[GpuFleet, dict[str, Communicator]] = WeakKeyDictionary()
-"""Each fleet's communicators by their unique id: machines of one fleet reach one another."""
+"""Each fleet's communicators by their unique id. Machines of one fleet reach one another."""
 
 
 def joined(machine: Machine, order: AllReduceOverNodes) -> tuple[str, Communicator]:
-    """Return the id and the communicator, with this machine in it; of an unknown id, one that nobody else joins."""
+    """Return the id and the communicator, with this machine in it; for an unknown id, one that nobody else joins."""
     unique_id = order.unique_id or secrets.token_hex(128)
     communicator = _ALL.setdefault(machine.fleet, {}).setdefault(unique_id, Communicator(order.ranks))
     communicator.members[order.rank] = (machine, order)
@@ -57,7 +58,7 @@ def joined(machine: Machine, order: AllReduceOverNodes) -> tuple[str, Communicat
 
 
 def leave(machine: Machine, unique_id: str, rank: int) -> None:
-    """Leave a communicator, which is gone with its last rank. Idempotent."""
+    """Leave a communicator, which ends with its last rank. Idempotent."""
     communicators = _ALL.get(machine.fleet, {})
     communicator = communicators.get(unique_id)
     if communicator and communicator.members.pop(rank, None):
@@ -67,7 +68,7 @@ def leave(machine: Machine, unique_id: str, rank: int) -> None:
 
 
 def start_error(machine: Machine, order: AllReduceOverNodes) -> str:
-    """Return NCCL's words where it finds no interface or no adapter on this machine; empty where it begins."""
+    """Return NCCL's error if it finds no interface or no adapter on this machine; empty if it can begin."""
     settings = variables(order)
     if socket_interface(machine, settings) is None:
         return _error("NCCL_ERROR_INVALID_USAGE: invalid usage", "Bootstrap : no socket interface found")
@@ -77,7 +78,7 @@ def start_error(machine: Machine, order: AllReduceOverNodes) -> str:
 
 
 def progress(communicator: Communicator) -> tuple[dict[str, Any], str]:
-    """Return the fields of a report that there are so far, and NCCL's error; empty where it goes on, or waits."""
+    """Return the fields of a report so far, and NCCL's error; empty if it goes on, or waits."""
     if communicator.figures or (len(communicator.members) < communicator.ranks and not communicator.has_lost_one):
         return communicator.figures, ""
     if communicator.has_lost_one:
@@ -112,7 +113,7 @@ def _figures(order: AllReduceOverNodes, gbs: float, latency_s: float) -> dict[st
 
 
 def _over_sockets(machines: list[Machine], settings: list[dict[str, str]]) -> tuple[float, float]:
-    """Return what the slowest connection of the ring carries, GB/s, and the latency in seconds."""
+    """Return the rate of the ring's slowest connection, GB/s, and the latency in seconds."""
     names = [socket_interface(machine, own) for machine, own in zip(machines, settings, strict=True)]
     ends = [machine.network.interfaces[name] for machine, name in zip(machines, names, strict=True) if name]
     if len(ends) < len(machines) or not all(end.up and lost_share(end) < 1 for end in ends):

@@ -1,9 +1,8 @@
-"""The network of a virtual machine: interfaces, their queues and routes, and what a packet meets on its way.
+"""The network of a virtual machine: interfaces, their queues and routes, and what happens to a packet on its way.
 
-One Ethernet interface that the node lives by, and an InfiniBand rail for each
-GPU with IP over it, as an HGX host has them. Only what traffic control and
-links do to the IP stack is modelled: RDMA does not pass here, and the virtual
-kubelet itself does not use this network, so a slow `eth0` does not slow it.
+It has one Ethernet interface for the node, and an InfiniBand rail for each GPU with IP over it, like an HGX host. Only
+the effects of traffic control and links on the IP stack are modelled. RDMA does not pass here, and the virtual
+kubelet does not use this network, so a slow `eth0` does not slow it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _GATEWAY = "10.64.255.254"
 WIRE_S = 0.00008
 """Round trip to a neighbour: our choice, of the order of an idle data-centre network."""
 WINDOW_BYTES = 6 << 20
-"""Bytes of a TCP connection that are on the way at once."""
+"""Bytes of a TCP connection that are under way at once."""
 _FQ_CODEL = {
     "limit": 10240,
     "flows": 1024,
@@ -39,7 +38,7 @@ _UPLINK_QUEUES = 4
 
 @dataclass
 class Qdisc:
-    """A root qdisc somebody set; `options` in the form of `tc -j`: seconds, shares of one, bytes a second."""
+    """A root qdisc that somebody set; `options` in the form of `tc -j`: seconds, shares of one, bytes a second."""
 
     kind: str
     handle: str
@@ -48,7 +47,7 @@ class Qdisc:
 
 @dataclass(frozen=True, order=True)
 class Route:
-    """`source` is set on the kernel's own route to the interface's network; `table`: empty for the main one."""
+    """A route. `source` is set on the kernel's own route to the interface's network; `table` is empty for main."""
 
     destination: str
     device: str
@@ -71,7 +70,7 @@ class Interface:
     qdisc: Qdisc | None = None  # None: the kernel's own default
     carrier_changes: int = 1
     packets: int = 1_000_000
-    busy_until: float = 0.0  # monotonic seconds: when the queue has sent the last byte of the connections through it
+    busy_until: float = 0.0  # monotonic seconds at which the queue has sent the last byte of the connections through it
 
     @property
     def operstate(self) -> str:
@@ -108,7 +107,7 @@ class Network:
 
     @classmethod
     def booted(cls, machine: int, gpus: int) -> Network:
-        """`machine` numbers the addresses: 10.64.x.y for Ethernet, 10.(128+rail).x.y for the rails."""
+        """Return it after a boot; `machine` gives the addresses: 10.64.x.y (Ethernet), 10.(128+rail).x.y (rails)."""
         high, low = divmod(machine, 250)
         host = f"{high}.{low + 1}"
         mac = f"{high:02x}:{low + 1:02x}"
@@ -126,8 +125,8 @@ class Network:
             )
             for rail in range(gpus)
         ]
-        # Routes that go when the link does, and do not come back with it: storage behind the first rail, and what
-        # leaves from a rail's own address, by a table of its own, as hosts of several rails are set up.
+        # Routes that go with the link and do not come back with it: storage behind the first rail, and what leaves from
+        # a rail's own address, by a table of its own, as hosts with several rails are set up.
         storage = [Route("10.200.0.0/16", rails[0].name, "10.128.255.254")] if rails else []
         own = [
             Route("default", one.name, f"10.{128 + rail}.255.254", table=f"{100 + rail}")
@@ -136,7 +135,7 @@ class Network:
         return cls({one.name: one for one in (uplink, *rails)}, sorted([*storage, *own]))
 
     def routes(self, device: str) -> list[Route]:
-        """Return the IPv4 routes of every table but `local`, the interface's own first; none while it is down."""
+        """Return the IPv4 routes of every table except `local`, the interface's own first; none while it is down."""
         interface = self.interfaces[device]
         if not interface.up:
             return []
@@ -145,22 +144,22 @@ class Network:
         return [*default, own, *(route for route in self.static if route.device == device)]
 
     def route_to(self, address: str) -> Route | None:
-        """The most specific one; None: the network is unreachable."""
+        """Return the most specific route, or None if the network is unreachable."""
         routes = [route for name in self.interfaces for route in self.routes(name) if not route.table]
         fitting = [route for route in routes if route.destination == "default" or _within(address, route.destination)]
         return max(fitting, key=lambda route: route.destination != "default", default=None)
 
     def replace_route(self, route: Route) -> None:
-        """A table has an order of its own, whichever of its routes came first."""
+        """Replace a route; each table keeps its own order."""
         self.static = sorted({*self.static, route})
 
     def neighbour(self, device: str) -> str:
-        """An address next to ours that answers."""
+        """Return an address next to ours that answers."""
         head, low = self.interfaces[device].address.rsplit(".", 1)
         return f"{head}.{int(low) + 1}"
 
     def set_link(self, device: str, *, up: bool) -> None:
-        """Down: routes that somebody added and IPv6 addresses are gone, as on a real kernel, and stay so."""
+        """Set the link; down removes added routes and IPv6 addresses for good, as on a real kernel."""
         interface = self.interfaces[device]
         if interface.up == up:
             return
@@ -172,7 +171,7 @@ class Network:
 
 
 def address_of(network: Network, interface: str) -> str:
-    """Return an interface's address. Raises HostError where there is no such interface."""
+    """Return an interface's address. Raises HostError if there is no such interface."""
     if interface not in network.interfaces:
         raise HostError(f"no socket can be bound to the interface {interface}: No such device")
     return network.interfaces[interface].address
@@ -185,7 +184,7 @@ def one_way_delay(interface: Interface) -> tuple[float, float]:
 
 
 def lost_share(interface: Interface) -> float:
-    """Return the share of the packets that leave through the interface and do not arrive whole."""
+    """Return the share of packets that leave through the interface and do not arrive intact."""
     options = interface.qdisc.options if interface.qdisc else {}
     lost = float(options.get("loss-random", {}).get("loss", 0.0))
     broken = float(options.get("corrupt", {}).get("corrupt", 0.0))
@@ -193,12 +192,12 @@ def lost_share(interface: Interface) -> float:
 
 
 def limited_rate(interface: Interface) -> float:
-    """Return the rate that the interface's queue is held to, bytes a second; infinite where it is not."""
+    """Return the interface's rate limit, bytes a second; infinite without one."""
     return _shaping(interface, interface.mtu)[0] or math.inf
 
 
 def tcp_rate(sender: Interface, receiver: Interface) -> float:
-    """Return the most that one TCP connection sends, bytes a second: Mathis' formula and the window bound it.
+    """Return the highest rate of one TCP connection, bytes a second: Mathis' formula and the window bound it.
 
     The window is 6 MiB, the default of the largest receive buffer (tcp_rmem, Linux' ip-sysctl).
     """
@@ -209,7 +208,7 @@ def tcp_rate(sender: Interface, receiver: Interface) -> float:
 
 
 def round_trips(interface: Interface, count: int, every_s: float, size: int) -> Iterator[float | None]:
-    """Milliseconds of each ping through the interface's queue; None where it is lost. Only the way out is queued."""
+    """Yield the milliseconds of each ping through the interface's queue, or None if lost; only the way out queues."""
     options = interface.qdisc.options if interface.qdisc else {}
     dice = random.Random(f"{interface.mac}/{interface.packets}")  # noqa: S311 - a model's noise, not a secret
     interface.packets += count
@@ -237,7 +236,7 @@ def round_trips(interface: Interface, count: int, every_s: float, size: int) -> 
 
 
 def _shaping(interface: Interface, size: int) -> tuple[float, float, float]:
-    """(bytes a second, seconds that a burst may go ahead, longest wait before a packet is dropped)."""
+    """Return bytes a second, seconds that a burst may be ahead, and the longest wait before a packet is dropped."""
     qdisc = interface.qdisc
     if qdisc and qdisc.kind == "tbf":
         rate = float(qdisc.options["rate"])
@@ -249,5 +248,5 @@ def _shaping(interface: Interface, size: int) -> tuple[float, float, float]:
 
 
 def _within(address: str, network: str) -> bool:
-    """All networks here are /16."""
+    """Return True if the address is in the network; all networks here are /16."""
     return address.split(".")[:2] == network.split(".")[:2]

@@ -1,7 +1,7 @@
-"""node_exporter's metrics of the network interfaces that the shipped rules read, for all nodes together.
+"""node_exporter's metrics of network interfaces that the shipped rules read, for all nodes together.
 
-One server stands for the exporters of all nodes, so each series names its node
-itself, as relabelling does in a real cluster's scrape configuration.
+One server stands for the exporters of all nodes, so each series names its node itself. In a real cluster the scrape
+configuration does that by relabelling.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class NodeFacts:
     name: str
     gpus: int  # 0: a node for API clients
     port: int | None  # the kubelet endpoint's
-    version: str  # the kubelet's: that of the control plane it joins, as kubeadm keeps them
+    version: str  # the kubelet's: the same as the control plane's, as kubeadm keeps them
     gpu_operator: bool = False  # NVIDIA's operator places its operands by labels
     hold_out: bool = False  # a spare, which registers with the taint that keeps work off
 
@@ -44,7 +44,7 @@ def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
 
     They are reconciled at every registration.
 
-    `booted_s`, seconds since 1970: GPU feature discovery starts with the machine, and says when it did.
+    `booted_s`, seconds since 1970: GPU feature discovery starts with the machine, and labels its start.
     """
     rack = facts.index // NODES_PER_RACK
     of_any = {
@@ -75,10 +75,10 @@ def _gpu_labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
 
 
 def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
-    """Return a new Node. The labels of its use and of its operands are given only here: who changes them, changes them.
+    """Return a new Node. The labels of its use and of its operands are given only here, so that later changes stay.
 
-    Spares and nodes for API clients come with a taint of the same key, which keeps ordinary work off. As a kubelet's,
-    the Node comes with its whole status: one request to be there and ready.
+    Spares and nodes for API clients have a taint of the same key, which keeps ordinary work off. Like a kubelet's, the
+    Node has its whole status at once: a single request makes it exist and Ready.
     """
     use = OPT_IN_LABEL if facts.gpus else API_CLIENTS_LABEL
     if facts.hold_out:
@@ -98,7 +98,7 @@ def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
 
 
 def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Object:
-    """The part of a Node's status that changes only with the machine."""
+    """Return the part of a Node's status that changes only with the machine."""
     capacity = {
         "cpu": "192",
         "memory": "2113367040Ki",
@@ -130,7 +130,7 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
 
 
 def _addresses(facts: NodeFacts) -> list[Object]:
-    """Return the node's addresses; none without a kubelet endpoint.
+    """Return the node's addresses, or none without a kubelet endpoint.
 
     An API server asks port 10250 of any address that it finds, and on 127.0.0.1 that may be another kubelet's.
     """
@@ -148,7 +148,7 @@ class Conditions:
         self._sent: dict[str, str] = {}
 
     def shown_by(self, node: Object) -> bool:
-        """Return whether the Node, as the server has it, says what the last document said.
+        """Return True if the Node, as the server has it, has the conditions of the last document.
 
         Node lifecycle writes Unknown over the conditions of a kubelet that has been silent for a while.
         """
@@ -156,7 +156,7 @@ class Conditions:
         return all(shown.get(kind) == status for kind, status in self._sent.items())
 
     def begin_again(self) -> None:
-        """Somebody wrote another state: the next document's is a new one, with a new time of transition."""
+        """Treat the next document's state as new, with a new time of transition, because somebody wrote another one."""
         self._ready, self._since = None, rfc3339(now_utc())
 
     def document(self, not_ready_because: str | None) -> list[Object]:

@@ -1,7 +1,7 @@
 """The NUMA nodes of a virtual machine: two sockets of 56 cores with two threads each, half the GPUs at each.
 
-That is an HGX H100's usual host; CPU numbers as the kernel gives them out, all
-first threads before the second ones. Distances are ACPI's for two sockets.
+That is an HGX H100's usual host. CPUs are numbered as by the kernel, all first threads before the second ones.
+Distances are ACPI's for two sockets.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from kubesim.client import Object
 
 POLICY_ANNOTATION = "virtual-node.gameday.dev/topology-manager-policy"
-"""The annotation of a Node with the virtual kubelet's topologyManagerPolicy. A real kubelet has it from its
-configuration. With single-numa-node its CPU Manager is static, too; anything else is `none`, the kubelet's default."""
+"""The annotation of a Node with the virtual kubelet's topologyManagerPolicy; a real kubelet has it in its
+configuration. With single-numa-node its CPU Manager is static, too; anything else means `none`, the kubelet's
+default.
+"""
 SINGLE_NUMA_NODE = "single-numa-node"
 CPUS_OF_NODE = {0: "0-55,112-167", 1: "56-111,168-223"}
 _NODES = "/sys/devices/system/node"
@@ -28,11 +30,10 @@ def numa_node(gpu: int, gpus: int) -> int:
 
 
 def exclusive_cpus(spec: Object) -> dict[str, int]:
-    """Return the CPUs that a static CPU Manager gives each container alone.
+    """Return the CPUs that a static CPU Manager gives to each container alone.
 
-    Whole ones, in a pod of QoS Guaranteed.
-
-    Every container has to name limits for CPU and memory; requests that are left out are the limits (API server).
+    These are whole CPUs in a pod of QoS Guaranteed. Every container has to name limits for CPU and memory; requests
+    that are left out equal the limits (API server).
     """
     found: dict[str, int] = {}
     for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:

@@ -1,8 +1,7 @@
 """A pod's life on a virtual node: admit, create, run, restart, stop, and report to the API server.
 
-What must happen by the clock (the active deadline, the grace period) never
-waits for the API server: the status is written by a task of its own, so that
-the agent's dead-man's switch works while the control plane is away.
+What must happen by the clock (the active deadline, the grace period) never waits for the API server. A task of its
+own writes the status, so that the agent's dead-man's switch works while the control plane is away.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE, 
 from gameday.rehearsal.nodes.api_account import ApiAccount, ApiAddress, token_volume
 from gameday.rehearsal.nodes.containers import ContainerProcess, is_agent, start_container
 from gameday.rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
-from gameday.rehearsal.nodes.dra import DraDriver
+from gameday.rehearsal.nodes.dra import DraDriver, PreparedGpu
 from gameday.rehearsal.nodes.numa import exclusive_cpus
 from gameday.rehearsal.nodes.pod_status import Container, PodState
 from gameday.rehearsal.nodes.probes import follow_readiness
@@ -63,15 +62,15 @@ class KubeletServices(Protocol):
 
     @property
     def dra(self) -> DraDriver | None:
-        """The node's DRA driver; None where it has none."""
+        """The node's DRA driver; None if it has none."""
 
     @property
     def topology(self) -> TopologyUpdater | None:
-        """The node's topology updater; None where it has none."""
+        """The node's topology updater; None if it has none."""
 
     @property
     def state_dir(self) -> Path:
-        """The folder in which each pod gets a folder of its own."""
+        """The folder with a folder for each pod."""
 
     @property
     def aligns(self) -> bool:
@@ -84,7 +83,7 @@ class KubeletServices(Protocol):
         """Return the variables that the node itself gives a container."""
 
     def occupy(self, uid: str, container: str, process: ContainerProcess) -> list[int]:
-        """Put a container's process on the GPUs it was given, and return them."""
+        """Put a container's process on the GPUs that it was given, and return them."""
 
     def vacate(self, gpus: list[int], process: ContainerProcess) -> None:
         """Take the process off these GPUs."""
@@ -97,7 +96,7 @@ class KubeletServices(Protocol):
 
 
 class PodRunner:
-    """Drives one pod (one UID). `start` begins, `update` brings a newer object, `crash` is the power going off."""
+    """Drives one pod (one UID). `start` begins, `update` brings a newer object, `crash` is a power failure."""
 
     def __init__(self, pod: Object, kubelet: KubeletServices) -> None:
         self.pod = pod
@@ -123,6 +122,7 @@ class PodRunner:
         self._to_write = asyncio.Event()
         self._writing = asyncio.Lock()
         self._written: Object | None = None
+        self._given: list[PreparedGpu] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.update(pod)
 
@@ -148,7 +148,7 @@ class PodRunner:
             self._wake.set()
 
     def crash(self) -> None:
-        """End every process in this instant, because the machine lost its power; nothing is reported."""
+        """End every process at once, because the machine lost its power. Nothing is reported."""
         for task in self._tasks:
             task.cancel()
         for container in self._containers:
@@ -158,7 +158,7 @@ class PodRunner:
         self._tasks = []
 
     def forget(self) -> None:
-        """The object is gone from the API server: kill what runs, keep nothing."""
+        """Kill what runs and keep nothing, because the object is gone from the API server."""
         self.crash()
         self._release()
         self._sandbox.remove()
@@ -234,10 +234,10 @@ class PodRunner:
             raise failure
 
     async def _plugin_answers(self) -> bool:
-        """Wait with a pod that wants GPUs while the device plugin is frozen; False if it is deleted meanwhile.
+        """Make a pod that wants GPUs wait while the device plugin is frozen; return False if it is deleted meanwhile.
 
-        The kubelet's call of Allocate has no deadline (cm/devicemanager/endpoint.go), and its open connection says
-        nothing of a plugin that is frozen, so that allocatable stays what it was.
+        The kubelet's call of Allocate has no deadline (cm/devicemanager/endpoint.go). Its open connection does not show
+        that a plugin is frozen, so allocatable stays the same.
         """
         if not self._wanted_gpus():
             return True
@@ -254,9 +254,9 @@ class PodRunner:
         return True
 
     async def _prepare_claims(self) -> bool:
-        """Hold the GPUs of the pod's claims; a claim that cannot be prepared is tried again, as a kubelet does.
+        """Hold the GPUs of the pod's claims. A claim that cannot be prepared is tried again, as by a kubelet.
 
-        False if the pod is deleted meanwhile.
+        Returns False if the pod is deleted meanwhile.
         """
         driver = self._kubelet.dra
         if driver is None or not self.pod["spec"].get("resourceClaims") or self._kubelet.devices.held_by(self.uid):
@@ -265,8 +265,11 @@ class PodRunner:
         while not self._deleted.is_set():
             await self._kubelet.may_write()
             try:
-                given = await driver.prepare(self.pod)
-                self._kubelet.devices.give([(self._holder(container), gpus) for container, gpus in given.items()])
+                self._given = await driver.prepare(self.pod)
+                by_container: dict[str, list[int]] = {}
+                for one in self._given:
+                    by_container.setdefault(one.container, []).append(one.gpu)
+                self._kubelet.devices.give([(self._holder(name), gpus) for name, gpus in by_container.items()])
                 return True
             except (ClaimError, ApiError) as error:
                 why = f"Failed to prepare dynamic resources: {error}"
@@ -279,15 +282,15 @@ class PodRunner:
         return False
 
     def _bury_interrupted(self) -> None:
-        """Containers that ran when the machine or the kubelet's process went down are over; some may run again."""
+        """End the containers that ran when the machine or the kubelet's process went down; some may run again."""
         for container in self._containers:
             if container.started and not container.ended:
                 message = self._sandbox.termination_message(container.spec, container.restarts, failed=True)
-                # What containerd reports of a task that it finds gone.
+                # What containerd reports for a task that is gone.
                 container.end(255, "Unknown", message)
 
     async def _until_over(self, work: asyncio.Task[None]) -> bool:
-        """Wait until the work is done or has to stop; True when the active deadline ends it."""
+        """Wait until the work is done or has to stop; return True if the active deadline ends it."""
         while not work.done() and not self._deleted.is_set():
             deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
             end = self.state.start_time + timedelta(seconds=deadline_s) if deadline_s is not None else None
@@ -304,7 +307,7 @@ class PodRunner:
         return False
 
     async def _stop(self, work: asyncio.Task[None]) -> None:
-        """SIGTERM, the grace period, SIGKILL."""
+        """Stop it by SIGTERM, the grace period, and SIGKILL."""
         meta, spec = self.pod["metadata"], self.pod["spec"]
         grace_s = meta.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
         self._stopping.set()
@@ -333,7 +336,7 @@ class PodRunner:
 
     @asynccontextmanager
     async def _mounted_account(self) -> AsyncIterator[None]:
-        """Hold the API account's files for the length of the block; without an account there is nothing to hold."""
+        """Hold the API account's files for the length of the block; without an account, do nothing."""
         if self._account is None:
             yield
             return
@@ -350,7 +353,7 @@ class PodRunner:
             self._account.remove()
 
     async def _mount(self, account: ApiAccount) -> bool:
-        """Write the account's files once the server grants a token; False where the pod is to stop before."""
+        """Write the account's files once the server grants a token; return False if the pod has to stop before that."""
         pause_s = _MOUNT_BACKOFF_S[0]
         while not self._stopping.is_set():
             await self._kubelet.may_write()
@@ -365,7 +368,7 @@ class PodRunner:
         return False
 
     def _api_account(self) -> ApiAccount | None:
-        """Return the account of a pod with a token volume and a process that may read it."""
+        """Return the account of a pod that has a token volume and a process to read it."""
         volume = token_volume(self.pod)
         if volume is None or not any(is_agent(container.spec) for container in self._containers):
             return None
@@ -373,14 +376,14 @@ class PodRunner:
         return ApiAccount(self.pod, folder, self._kubelet.api, self._kubelet.api_address)
 
     def _account_environment(self, container: Object) -> dict[str, str]:
-        """Return the variables that tell a container's process of the account, where the container mounts it."""
+        """Return the variables that tell a container's process about the account, if the container mounts it."""
         mounted = self._sandbox.rewritten(container, f"/{IN_CLUSTER_FOLDER}")
         if self._account is None or mounted == f"/{IN_CLUSTER_FOLDER}":
             return {}
         return {API_SERVER_VARIABLE: self._account.url, API_ACCOUNT_VARIABLE: mounted}
 
     async def _initialise(self, container: Container) -> bool:
-        """Run one init container until it succeeds; False where it will not."""
+        """Run one init container until it succeeds; return False if it will not."""
         if container.ended and container.ended.exit_code == 0:
             return True
         await self._supervise(container, policy="Never" if self.state.policy == "Never" else "OnFailure")
@@ -406,7 +409,7 @@ class PodRunner:
             await self._run_once(container)
 
     async def _run_once(self, container: Container) -> None:
-        """Run one instance from start to end. One that cannot be configured waits until the pod is deleted."""
+        """Run one instance from start to end. An instance that cannot be configured waits until the pod is deleted."""
         try:
             process = await start_container(
                 self.pod,
@@ -448,7 +451,7 @@ class PodRunner:
         await follow_readiness(container.spec, self._sandbox, real=real, on_change=note_readiness)
 
     async def _pause(self, seconds: float) -> None:
-        """Sleep, but not beyond the order to stop."""
+        """Sleep, but end at the order to stop."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -478,6 +481,11 @@ class PodRunner:
 
     # Status reports
 
+    def devices_changed(self) -> None:
+        """Report the health of the pod's devices, if it is another than before."""
+        if self._given:
+            self._say()
+
     def _say(self) -> None:
         self._to_write.set()
 
@@ -487,33 +495,40 @@ class PodRunner:
             self._to_write.clear()
             await self._write_now()
 
+    def _status(self) -> Object:
+        status, driver = self.state.document(), self._kubelet.dra
+        if driver and self._given:
+            for container in status.get("containerStatuses", ()):
+                container["allocatedResourcesStatus"] = driver.allocated_status(self._given, container["name"])
+        return status
+
     async def _write_now(self) -> None:
-        """Write the status until the server has what is true now, or the pod is no more."""
+        """Write the status until the server has the present one, or the pod is gone."""
         async with self._writing:
             pause_s = _WRITE_BACKOFF_S[0]
             while True:
                 await self._kubelet.may_write()
-                status = self.state.document()
+                status = self._status()
                 if status == self._written:
                     return
                 try:
-                    # The UID makes the server refuse when another pod has taken the name (kubelet's own guard).
+                    # The UID makes the server refuse if another pod has taken the name (kubelet's own guard).
                     body = {"metadata": {"uid": self.uid}, "status": status}
                     await self._kubelet.api.patch(f"{self._path}/status", body, STRATEGIC_MERGE_PATCH)
                     self._written = status
                 except ApiError as error:
                     if error.not_found:
                         return
-                    if error.status in (400, 422):  # what it sent is wrong, and stays wrong
+                    if error.status in (400, 422):  # what we sent is wrong, and stays wrong
                         log.error("pod %s: status refused: %s", self.key, error)
                         return
-                    # Anything else passes: also 403, which an API server says until it has read its own RBAC rules,
-                    # and 409, which the watch ends where another pod has taken the name.
+                    # Anything else passes, even 403, which an API server answers until it has read its own RBAC rules,
+                    # and 409, which the watch ends if another pod has taken the name.
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _WRITE_BACKOFF_S[1])
 
     async def _delete(self) -> None:
-        """Remove the object: the kubelet's last word on a pod that was deleted gracefully."""
+        """Remove the object: the kubelet's last act for a pod that was deleted gracefully."""
         pause_s = _WRITE_BACKOFF_S[0]
         while True:
             await self._kubelet.may_write()

@@ -1,4 +1,4 @@
-"""A pod's status as a kubelet writes it: phase, conditions and container states, from what the containers do."""
+"""A pod's status as a kubelet writes it: phase, conditions and container states, from the state of the containers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ended:
 
 @dataclass
 class Container:
-    """A container of a pod and its state. Running while `process` is there."""
+    """A container of a pod and its state; it runs while it has a `process`."""
 
     spec: Object
     restarts: int = 0
@@ -49,14 +49,14 @@ class Container:
         self.process, self.ready = None, False
 
     def begin_again(self) -> None:
-        """Forget the last end, which becomes lastState, and wait to be created."""
+        """Move the last end into lastState, and wait to be created again."""
         self.last, self.ended = self.ended, None
         self.restarts += 1
         self.previous_log = self.log
         self.waiting = ("ContainerCreating", "")
 
     def restored(self, status: Object) -> None:
-        """Take over what an earlier kubelet process wrote; what ran then is lost now."""
+        """Take over what an earlier kubelet process wrote; what ran then is lost."""
         self.restarts = int(status.get("restartCount", 0))
         state = status.get("state") or {}
         if "terminated" in state:
@@ -110,7 +110,7 @@ def _ended(terminated: Object) -> Ended:
 
 @dataclass
 class PodState:
-    """Everything a pod's status is made of; `final` is the phase and reason that the kubelet itself has decided."""
+    """Everything in a pod's status; `final` is the phase and reason that the kubelet itself has decided."""
 
     uid: str
     policy: str
@@ -124,7 +124,7 @@ class PodState:
     _since: dict[str, tuple[bool, str, datetime]] = field(default_factory=dict)
 
     def observe(self, pod: Object) -> bool:
-        """Take the object, and return whether its specification is newer than that of the status so far."""
+        """Take the object; return True if its specification is newer than that of the status."""
         before, self.generation = self.generation, pod["metadata"].get("generation")
         return before != self.generation
 
@@ -139,7 +139,7 @@ class PodState:
         return "Running" if begun else "Pending"
 
     def document(self) -> Object:
-        """The status to write. Conditions keep their transition times while they do not change."""
+        """Return the status to write. Conditions keep their transition times while they do not change."""
         phase = self.phase
         status: Object = {
             "phase": phase,
@@ -184,7 +184,7 @@ class PodState:
             "lastProbeTime": None,
             "lastTransitionTime": rfc3339(self._since[kind][2]),
         }
-        # Written even when empty: a strategic merge would keep an old reason otherwise.
+        # Written even if empty: otherwise a strategic merge would keep an old reason.
         return {**condition, "reason": reason or None, "message": message or None, **self._observed()}
 
     def _observed(self) -> Object:

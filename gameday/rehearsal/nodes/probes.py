@@ -1,7 +1,7 @@
 """Readiness probes: exec of `cat` and `test`, httpGet on the machine's loopback.
 
-Only those programs, and only inside the pod's own folder: a probe's command
-comes from anybody who may create pods, and there is no container to shut it in.
+Only those programs, and only inside the pod's own folder: anybody who may create pods chooses a probe's command, and
+there is no container to confine it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PERIOD_S, _TIMEOUT_S = 10.0, 1.0  # the API's defaults (core/v1 Probe)
 async def follow_readiness(
     container: Object, sandbox: Sandbox, *, real: bool, on_change: Callable[[bool], None]
 ) -> None:
-    """Probe until cancelled and report every change. Without a probe or a real process, it is ready immediately."""
+    """Probe until cancelled and report every change. Without a probe or a real process, be ready immediately."""
     probe = container.get("readinessProbe")
     if not probe or not real:
         on_change(True)

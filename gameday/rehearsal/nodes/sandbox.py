@@ -1,10 +1,9 @@
 """A pod's folder on the machine that plays its node: volumes, termination messages, logs.
 
-A container's paths mean nothing outside a container, so every argument,
-environment value and probe path that begins with the mount path of an emptyDir,
-of the downward API or of the API account is rewritten to that volume's folder
-in here. A volume of the downward API has the pod's labels and annotations, and
-is written anew when they change: at once, where a kubelet takes up to a minute.
+A container's paths mean nothing outside a container. So every argument, environment value and probe path that begins
+with the mount path of an emptyDir, of the downward API or of the API account is rewritten to that volume's folder in
+here. A volume of the downward API has the pod's labels and annotations. It is updated as soon as they change; a
+kubelet takes up to a minute.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kubesim.client import Object
 
 TERMINATION_MESSAGE_BYTES = 4096  # kubecontainer.MaxContainerTerminationMessageLength
 _FALLBACK_BYTES, _FALLBACK_LINES = 2048, 80  # MaxContainerTerminationMessageLogLength, …LogLines
-# What could make the container's own process load foreign code; a container image would shut it in, we cannot.
+# Variables that could make the container's own process load foreign code; an image would confine it, we cannot.
 _WITHHELD = ("LD_", "PYTHON")
 _METADATA = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]")
 
@@ -43,7 +42,7 @@ class Sandbox:
         self.project(pod)
 
     def project(self, pod: Object) -> bool:
-        """Write the pod's labels and annotations into its volumes, and return whether a file changed. Raises OSError.
+        """Write the pod's labels and annotations into its volumes; return True if a file changed. Raises OSError.
 
         A reader sees the old file or the new one.
         """
@@ -66,7 +65,7 @@ class Sandbox:
         return self.root / "volumes" / name
 
     def rewritten(self, container: Object, text: str) -> str:
-        """`text` with a leading volume's mount path, the longest that fits, turned into the volume's folder."""
+        """Return `text` with a leading mount path (the longest that fits) replaced by the volume's folder."""
         mounts = [m for m in container.get("volumeMounts") or () if m["name"] in self._volumes]
         for mount in sorted(mounts, key=lambda m: len(m["mountPath"]), reverse=True):
             base = mount["mountPath"].rstrip("/")
@@ -75,12 +74,12 @@ class Sandbox:
         return text
 
     def holds(self, path: str) -> Path | None:
-        """The path, if it lies in this sandbox once every link and `..` is followed."""
+        """Return the path if it is in this sandbox once every link and `..` is followed."""
         found = Path(path).resolve()
         return found if found.is_relative_to(self.root.resolve()) else None
 
     def environment(self, container: Object, own: dict[str, str]) -> dict[str, str]:
-        """The container's environment and ours on top. Raises PodConfigError for what only a cluster can resolve."""
+        """Return the container's environment, with ours on top. Raises PodConfigError for what needs a real cluster."""
         variables = {}
         for variable in container.get("env") or ():
             name = variable["name"]
@@ -116,7 +115,7 @@ class Sandbox:
         return self.root / f"{container['name']}-{restarts}.log"
 
     def termination_message(self, container: Object, restarts: int, *, failed: bool) -> str:
-        """The termination file's text, else the end of a failed container's log where its policy asks for it."""
+        """Return the termination file's text, else the end of a failed container's log if its policy asks for it."""
         message = _tail(self.termination_log(container, restarts), TERMINATION_MESSAGE_BYTES, from_start=True)
         if message or not failed or container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
             return message
@@ -128,7 +127,7 @@ class Sandbox:
 
 
 def _metadata(path: str, meta: Object) -> str | None:
-    """Return what a field path like `metadata.annotations['key']` names; empty where it is not set, None for others."""
+    """Return the value of a field path like `metadata.annotations['key']`; empty if it is not set, None for others."""
     found = _METADATA.fullmatch(path)
     return str((meta.get(found["kind"]) or {}).get(found["key"]) or "") if found else None
 

@@ -36,7 +36,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(nodes: VirtualNodes, hosts: str = "/hosts") -> web.Application:
-    """Return the server of the nodes; the virtual hosts are below the path `hosts`."""
+    """Return the nodes' server; the virtual hosts are below the path `hosts`."""
     app = web.Application(middlewares=[_errors])
     app[NODES] = nodes
     app[WAYS] = ways = Ways(nodes.machines)
@@ -61,7 +61,7 @@ def application(nodes: VirtualNodes, hosts: str = "/hosts") -> web.Application:
 
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The host protocol's errors: {"error": what and why}."""
+    """Return errors in the host protocol's form: {"error": what and why}."""
     try:
         return await handler(request)
     except MachineDownError as error:
@@ -77,7 +77,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _machine(request: web.Request) -> Machine:
-    """Return the machine; raises MachineDownError while it is off, HTTPNotFound for no such node."""
+    """Return the machine. Raises MachineDownError while it is off, and HTTPNotFound if there is no such node."""
     name = request.match_info["node"]
     machine = request.app[NODES].machines.get(name)
     if machine is None:
@@ -136,7 +136,7 @@ async def _kernel_log(request: web.Request) -> web.Response:
 
 
 async def _snapshot(request: web.Request) -> web.Response:
-    """Serve the machine's snapshot, also while it is off: a fault's traces would be there."""
+    """Serve the machine's snapshot, even while it is off, because a fault's traces would be there."""
     machine = request.app[NODES].machines.get(request.match_info["node"])
     if machine is None:
         raise web.HTTPNotFound
@@ -148,7 +148,7 @@ async def _guests(request: web.Request) -> web.Response:
 
 
 async def _guest_output(request: web.Request) -> web.Response:
-    """Serve whole lines of a process's output from the byte ?from= on; X-Next is the byte after them."""
+    """Serve whole lines of a process's output from the byte ?from= on; X-Next is the position after them."""
     instance = _guests_of(request).instances.get(request.match_info["instance"])
     if instance is None:
         raise web.HTTPNotFound(text='{"error": "the guest has no such process"}', content_type="application/json")
@@ -170,7 +170,7 @@ def _guests_of(request: web.Request) -> Guests:
 
 
 async def _metrics(request: web.Request) -> web.StreamResponse:
-    """Serve the metrics of all nodes; ?node= and ?name= (each may be repeated) narrow them for large rehearsals."""
+    """Serve the metrics of all nodes; ?node= and ?name= (both repeatable) narrow them for large rehearsals."""
     return await _exposed(request, request.query.getall("node", None))
 
 
@@ -180,9 +180,9 @@ async def _metrics_of_worked_on(request: web.Request) -> web.StreamResponse:
 
 
 async def _targets_of_worked_on(request: web.Request) -> web.Response:
-    """Answer Prometheus' discovery by HTTP: the page of the nodes that game-days work on, at a pace for their number.
+    """Answer Prometheus' discovery by HTTP: the page of the nodes of game-days, at a pace for their number.
 
-    The samples have the labels of the job for all nodes, of which they are the same series.
+    The samples have the labels of the job for all nodes, because they are the same series.
     """
     every = f"{scrape_every_s(len(request.app[NODES].worked_on)):g}s"
     labels = {"job": "dcgm-exporter", "__scrape_interval__": every, "__scrape_timeout__": every}
@@ -191,17 +191,17 @@ async def _targets_of_worked_on(request: web.Request) -> web.Response:
 
 async def _exposed(request: web.Request, nodes: list[str] | None) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-    with suppress(ConnectionResetError):  # a Prometheus that gave up waits for no page
+    with suppress(ConnectionResetError):  # a Prometheus that gave up does not wait for the page
         await response.prepare(request)
         for piece in request.app[NODES].exposition.render(nodes, request.query.getall("name", None)):
             await response.write(piece)
-            await asyncio.sleep(0)  # heartbeats and hosts go on between two metrics of 8,000 GPUs
+            await asyncio.sleep(0)  # heartbeats and hosts continue between two metrics of 8,000 GPUs
         await response.write_eof()
     return response
 
 
 async def _dcgm(request: web.Request) -> web.Response:
-    """Serve the fields of each ?name= (may be repeated) as the nodes' host engines answer their own clients."""
+    """Serve the fields of each ?name= (repeatable) as the nodes' host engines give them to their clients."""
     nodes = request.app[NODES]
     names = [machine.name for machine in nodes.with_gpus]
     body = host_engines.render(nodes.cache, names, request.query.getall("name", []))

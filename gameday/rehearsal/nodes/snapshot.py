@@ -1,9 +1,8 @@
-"""The state of a virtual machine that faults may change, as plain data: equal snapshots prove a full undo.
+"""Everything on a virtual machine that faults may change, as plain data: equal snapshots prove a full undo.
 
-Real hosts have no such page, and our own code never asks for it: it is for
-proofs that a fault left nothing behind. Left out is what moves by
-itself (temperatures, counters of work done, the log's lines) and what a
-remediation changes for good (the boot id, the last Xid that a driver reported).
+Real hosts have no such page, and our own code never asks for it: it is for proofs that a fault left nothing behind.
+Left out is what moves by itself (temperatures, counters of work done, the log's lines) and what a remediation changes
+for good (the boot id, the last Xid that a driver reported).
 """
 
 from __future__ import annotations

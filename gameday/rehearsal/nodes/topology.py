@@ -1,11 +1,11 @@
-"""The topology updater's part of a virtual node: its free GPUs by NUMA zone, in an object NodeResourceTopology.
+"""The topology updater's part of a virtual node: its free GPUs by NUMA zone, in a NodeResourceTopology object.
 
-After NFD's updater (kubernetes-sigs/node-feature-discovery, pkg/nfd-topology-updater): it reads and writes its node's
-object whenever the kubelet's checkpoint of devices changes, which is at each allocation to a pod, and at an interval.
-The kubelet does not write that checkpoint when a pod ends (cm/devicemanager, UpdateAllocatedDevices): a GPU that became
-free is in the object only after the next allocation or the interval. Zones have GPUs only, no CPUs and no memory, and
-there is no fingerprint of the pods, without which the scheduler's cache of reservations (`cacheResyncPeriodSeconds`)
-cannot be used.
+It follows NFD's updater (kubernetes-sigs/node-feature-discovery, pkg/nfd-topology-updater): it reads and writes its
+node's object at an interval, and whenever the kubelet's checkpoint of devices changes, which is at each allocation to
+a pod. The kubelet does not write that checkpoint when a pod ends (cm/devicemanager, UpdateAllocatedDevices). So a GPU
+that became free is in the object only after the next allocation or the interval. Zones have only GPUs, no CPUs and
+no memory. There is no fingerprint of the pods, without which the scheduler's cache of reservations
+(`cacheResyncPeriodSeconds`) cannot be used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TRY_AGAIN_S = 1.0
 def definition() -> Object:
     """Return the CustomResourceDefinition, with the fields that updater and scheduler use.
 
-    The annotation is what the API server asks of every group of k8s.io (KEP-2337, api-approved).
+    The API server requires the annotation of every group of k8s.io (KEP-2337, api-approved).
     """
     quantity = {"x-kubernetes-int-or-string": True}
     attributes = _list_of({"name": {"type": "string"}, "value": {"type": "string"}})
@@ -78,13 +78,13 @@ def _list_of(properties: Object) -> Object:
 
 
 def is_served(found: Object) -> bool:
-    """Return whether the API server serves objects of a definition."""
+    """Return True if the API server serves objects of a definition."""
     conditions = (found.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def topology(node: str, devices: GpuDevices) -> Object:
-    """Return a node's object: the GPUs of each NUMA node, those that work, and those of them that no pod has."""
+    """Return a node's object: for each NUMA node all GPUs, the working ones, and those of them that no pod has."""
     zones = sorted(CPUS_OF_NODE)
     all_gpus = range(devices.count)
     capacity = Counter(numa_node(gpu, devices.count) for gpu in all_gpus)
@@ -133,19 +133,19 @@ class TopologyUpdater:
         may_write: Callable[[], Awaitable[None]],
         interval_s: float,
     ) -> None:
-        """Prepare the updater; `may_write` returns as soon as the node may speak."""
+        """Prepare the updater; `may_write` returns once the node may write."""
         self._node = node
         self._devices = devices
         self._api = api
         self._may_write = may_write
         self._interval_s = interval_s
         self._on = asyncio.Event()
-        # As inotify's queue has them: an event for each allocation, none of which is lost or joined with another.
+        # Like inotify's queue: an event for each allocation, none lost or joined with another.
         self._allocations: asyncio.Queue[None] = asyncio.Queue()
 
     @property
     def runs(self) -> bool:
-        """True while the updater is on; the kubelet's policy is single-numa-node then."""
+        """True while the updater is on; the kubelet's policy is then single-numa-node."""
         return self._on.is_set()
 
     def switch(self, *, on: bool) -> None:
@@ -178,7 +178,7 @@ class TopologyUpdater:
                 await asyncio.sleep(_TRY_AGAIN_S)
 
     async def _write(self) -> None:
-        """Read the object and write it anew, as NFD's updater does, or create it. Raises ApiError."""
+        """Read the object and rewrite it, as NFD's updater does, or create it. Raises ApiError."""
         wanted, path = topology(self._node, self._devices), f"{TOPOLOGIES}/{self._node}"
         try:
             found = await self._api.get(path)

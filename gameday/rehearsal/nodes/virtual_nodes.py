@@ -48,13 +48,12 @@ _LOG_STORE = b"gameday.rehearsal.logstore"
 class Settings:
     """The command line's settings.
 
-    `boot_s`: seconds a reboot takes; `log_store_pid`: the file with its process id; `hold_outs`: how many of the last
-    nodes are spares; `weakly_cooled`: the node whose last GPU gets too little air; `slow_gpus`: those that
-    compute more slowly than their clocks say; `client_nodes`: how many nodes
-    without GPUs there are besides, for API clients; `dra`: a DRA driver publishes the GPUs, too; `lab_control`: the
-    control socket of the lab that the nodes belong to; `topology_interval_s`: the interval of the nodes' topology
-    updaters; None: there are none; `exporter`: the release of dcgm-exporter that the metrics are written like;
-    `gpu_operator`: how containers come by GPUs.
+    `boot_s`: seconds of a reboot. `log_store_pid`: the file with the log store's process id. `hold_outs`: number of the
+    last nodes that are spares. `weakly_cooled`: the node with a poorly cooled last GPU. `slow_gpus`: GPUs that
+    compute more slowly than their clocks say. `client_nodes`: number of further nodes without GPUs, for API clients.
+    `dra`: a DRA driver publishes the GPUs, too. `lab_control`: control socket of the nodes' lab.
+    `topology_interval_s`: interval of the nodes' topology updaters; None without updaters. `exporter`: the release of
+    dcgm-exporter that the metrics follow. `gpu_operator`: how containers get GPUs.
     """
 
     nodes: int
@@ -111,8 +110,8 @@ class VirtualNodes:
         self.exposition = Exposition(self.cache, names, identities, settings.exporter)
         self.kubelets: dict[str, Kubelet] = {}
         self.worked_on: set[str] = set()
-        """Names of the nodes on which a game-day has had a pod."""
-        self.guests: Guests | None = None  # set where a guest watches
+        """Names of the nodes that have had a game-day's pod."""
+        self.guests: Guests | None = None  # set if a guest watches
 
     @asynccontextmanager
     async def joined(
@@ -121,9 +120,8 @@ class VirtualNodes:
         """Register every node; heartbeats and pods go on inside the block.
 
         `api_address` is the API server's for pods that have an account there, `hosts_url` where agents reach the hosts,
-        `kubelet_port` the kubelet port of the Nodes, if there is one.
-        Raises ApiError where the cluster does not say its version, ExceptionGroup where a background task fails,
-        which is a bug.
+        `kubelet_port` the kubelet port of the Nodes, if there is one. Raises ApiError if the cluster does not tell its
+        version, and ExceptionGroup if a background task fails, which is a bug.
         """
         events = EventRecorder(api, "kubelet")
         registering = asyncio.Semaphore(_REGISTER_AT_ONCE)
@@ -194,7 +192,7 @@ class VirtualNodes:
         return found[-1] if found else None
 
     def _hold_log_store(self, frozen: bool) -> None:
-        """Stop the log store's process, or let it go on: what freezing its pod's cgroup is for it."""
+        """Stop the log store's process or let it go on, which is the effect of freezing its pod's cgroup."""
         if (pid := _log_store(self._settings.log_store_pid)) is not None:
             os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
         else:
@@ -204,7 +202,7 @@ class VirtualNodes:
         return lambda gpu, holder: self.exposition.hold((node, gpu), holder)
 
     def _slices(self, api: ApiClient) -> Reflector:
-        """Return the watch by which the drivers learn that somebody changed or removed a slice of theirs."""
+        """Return the watch that tells the drivers when somebody changed or removed one of their slices."""
 
         def seen(found: Object, *, there: bool = True) -> None:
             kubelet = self.kubelets.get(found["spec"].get("nodeName", ""))
@@ -216,7 +214,7 @@ class VirtualNodes:
         return slices
 
     def _topology_definition(self, api: ApiClient) -> Reflector:
-        """Return the watch by which the topology updaters run as long as the cluster serves their objects."""
+        """Return the watch that runs the topology updaters while the cluster serves their objects."""
 
         def switch(*, on: bool) -> None:
             for kubelet in self.kubelets.values():
@@ -252,7 +250,7 @@ class VirtualNodes:
 
 
 def _client_machines(settings: Settings) -> dict[str, Machine]:
-    """Return the machines without GPUs; no dmesg shipper runs on them, as its DaemonSet wants GPUs."""
+    """Return the machines without GPUs. No dmesg shipper runs on them, because its DaemonSet wants GPUs."""
     fleet = GpuFleet(settings.client_names, 0)
     cache = DcgmCache(fleet)
     return {
@@ -262,7 +260,7 @@ def _client_machines(settings: Settings) -> dict[str, Machine]:
 
 
 def _log_store(file: Path | None) -> int | None:
-    """The process that its own file names, if it is one still: numbers are given out again."""
+    """Return the process that the file names, if it still is that one: process numbers are reused."""
     try:
         pid = int(file.read_text()) if file else 0
         command = Path(f"/proc/{pid}/cmdline").read_bytes() if pid > 1 else b""
@@ -272,7 +270,7 @@ def _log_store(file: Path | None) -> int | None:
 
 
 async def _server_version(api: ApiClient) -> str:
-    """Waits for a server that is not there yet. Raises ApiError when it refuses."""
+    """Return the server's version; wait while it is not there yet. Raises ApiError when it refuses."""
     while True:
         try:
             return str((await api.get("/version"))["gitVersion"])

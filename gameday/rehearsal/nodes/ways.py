@@ -1,10 +1,8 @@
-"""Ways through the model's network: real bytes between two agents, as the interfaces on the way let them pass.
+"""Ways through the model's network: real bytes between two agents, as the interfaces in between let them pass.
 
-A connection is relayed in this process. In each direction the bytes leave at
-the rate of the sender's interface, arrive after its delay, and wait while one
-of the two interfaces is down, as TCP tries again then. A loss costs what
-Mathis' formula says of TCP (docs/sources.md, Networks), as a relay cannot
-lose bytes itself.
+A connection is relayed in this process. In each direction the bytes leave at the rate of the sender's interface and
+arrive after its delay. While one of the two interfaces is down they wait, because TCP would try again. A loss costs
+what Mathis' formula says of TCP (docs/sources.md, Networks), because a relay cannot lose bytes itself.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ from gameday.rehearsal.nodes.network import (
 
 _LOOPBACK = "127.0.0.1"
 _WIRE_BYTES_PER_S = 50e6
-"""Rate of every interface here, our choice: what a busy laptop relays in real time, a hundredth of a real one."""
+"""Rate of every interface here, our choice: as much as a busy laptop relays in real time, a hundredth of a real one."""
 _CHUNK = 16 << 10
 _AHEAD_S = 0.005
-"""A late relay makes up for so much; our choice, beyond the pauses of a busy event loop."""
+"""Seconds that a late relay can make up for; our choice, more than the pauses of a busy event loop."""
 _RETRY_S = 0.2
 """Linux' shortest retransmission timeout (TCP_RTO_MIN)."""
 _USED_WITHIN_S = 10.0
@@ -41,7 +39,7 @@ _USED_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class _End:
-    """An end of a way: a machine and the name of its interface, which a reboot makes anew."""
+    """An end of a way: a machine and the name of its interface, which a reboot replaces."""
 
     machine: Machine
     name: str
@@ -52,12 +50,12 @@ class _End:
 
     @property
     def passes(self) -> bool:
-        """Return whether anything leaves or arrives."""
+        """Return True if anything leaves or arrives."""
         return self.machine.powered and self.interface.up
 
 
 class Ways:
-    """All ways that are open; each ends with either of its connections."""
+    """All open ways; each one ends with either of its connections."""
 
     def __init__(self, machines: Mapping[str, Machine]) -> None:
         self._machines = machines
@@ -70,7 +68,7 @@ class Ways:
             machine: The machine that connects.
             interface: Its interface.
             address: Address of another machine's interface.
-            port: The real port on the loopback device where that one's agent listens.
+            port: The real port on the loopback device where the other machine's agent listens.
 
         Returns:
             The port on the loopback device at which the way begins.
@@ -138,7 +136,7 @@ async def _carry(
             group.create_task(_pass_on(near_reader, far_writer, begin, end))
             group.create_task(_pass_on(far_reader, near_writer, end, begin))
     except* ConnectionError:
-        pass  # one end is gone; so is the other in a moment
+        pass  # one end is gone, and the other soon will be
     finally:
         for writer in (near_writer, far_writer):
             writer.close()
@@ -170,7 +168,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, s
 async def _arrive(
     waiting: asyncio.Queue[tuple[float, bytes]], window: asyncio.Semaphore, writer: asyncio.StreamWriter
 ) -> None:
-    """Write what has left when it arrives, in its order; an empty chunk is the end."""
+    """Write what has left once it arrives, in order; an empty chunk is the end."""
     while True:
         at, chunk = await waiting.get()
         await _until(at)
@@ -184,14 +182,14 @@ async def _arrive(
 
 
 def _leaves_at(interface: Interface, far: Interface, size: int) -> float:
-    """Return when so many bytes have left, behind those of all connections through the interface."""
+    """Return when this many bytes have left, behind those of all connections through the interface."""
     rate = min(_WIRE_BYTES_PER_S, tcp_rate(interface, far))
     interface.busy_until = max(interface.busy_until, time.monotonic() - _AHEAD_S) + size / rate
     return interface.busy_until
 
 
 async def _until(at: float) -> None:
-    """Wait until a moment of the monotonic clock; not for less than the event loop can time."""
+    """Wait until a moment of the monotonic clock, but not for less than the event loop can time."""
     left = at - time.monotonic()
     if left > 0.001:
         await asyncio.sleep(left)

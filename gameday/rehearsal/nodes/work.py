@@ -1,7 +1,7 @@
-"""Work that goes on, on the model: the virtual counterpart of gameday.host.worker, with the same reports.
+"""Continuous work on the model: the virtual counterpart of gameday.host.worker, with the same reports.
 
-A request that is answered line by line is the work's process: it begins with
-the request and ends with the connection, whichever side drops that.
+A request that is answered line by line is the work's process: it begins with the request and ends with the
+connection, when either side closes it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ModelWork:
             self._machine.fleet.set_work_load(self._cell, load)
 
     def stop(self) -> None:
-        """Idempotent. After a reboot there is nothing left of it but its name."""
+        """Stop the work. Idempotent; after a reboot only its name is left."""
         if self._machine.works.get(self._gpu) is not self:
             return
         del self._machine.works[self._gpu]
@@ -90,14 +90,14 @@ class ModelWork:
             self._machine.fleet.held_mib[self._cell] -= self._pool.total_mib()
 
     def steer(self, utilization: float) -> None:
-        """Change the burn's load; raises HostError for work that is no burn."""
+        """Change the burn's load. Raises HostError for work that is not a burn."""
         if not isinstance(self._order, Burn):
             raise HostError(f"the work on GPU {self._gpu} is no burn: its load cannot be changed")
         self._watched_at = self._now()
         self._machine.fleet.set_work_load(self._cell, utilization)
 
     def report(self) -> WorkReport:  # noqa: PLR0911 - one for each kind of order
-        """Return a report; it has an `error` where the work cannot go on."""
+        """Return a report; it has an `error` if the work cannot go on."""
         seconds = round(self._now() - self._began, 3)
         if why := self._why_over():
             return WorkReport(seconds=seconds, error=why)
@@ -119,7 +119,7 @@ class ModelWork:
             case CopyToGpu(cpus=cpus, memory_node=node):
                 own = numa_node(self._gpu, len(self._machine.gpus))
                 near = parse_cpus(CPUS_OF_NODE[own])
-                # The link carries what the memory gives, whichever CPU starts the copy; unbound pages are the CPUs'.
+                # The link carries what the memory gives, for any CPU that starts the copy; unbound pages are the CPUs'.
                 by_cpus = sum(1.0 if cpu in near else FAR_SHARE for cpu in cpus) / len(cpus)
                 share = by_cpus if node is None else 1.0 if node == own else FAR_SHARE
                 copied = fleet.link_gbs(self._cell) * share
@@ -136,7 +136,7 @@ class ModelWork:
                 return self._all_reduce_over_nodes(seconds, self._order)
 
     def _all_reduce(self, seconds: float, gpus: tuple[int, ...]) -> WorkReport:
-        """Let the GPU whose links carry least set the pace; one that computes wrongly adds wrongly, too."""
+        """Let the GPU with the weakest links set the pace; one that computes wrongly also adds wrongly."""
         fleet, cells = self._machine.fleet, [self._machine.cell(gpu) for gpu in gpus]
         gbs = _ALL_REDUCE_SHARE * min(fleet.nvlinks_gbs(cell) for cell in cells) or WITHOUT_NVLINK_GBS
         wrong = sum(int(fleet.wrong_results[cell]) for cell in cells)
@@ -160,7 +160,7 @@ class ModelWork:
         return "" if self._machine.gpu_serves(self._gpu) else "CUDARuntimeError: cudaErrorDevicesUnavailable"
 
     def _wrong_bits(self) -> int:
-        """Count the wrong bits up to now: those of each so many products, and those of products on a hot GPU."""
+        """Count the wrong bits so far: by the rate of wrong products, and on a hot GPU one for each product."""
         fleet, now = self._machine.fleet, self._now()
         products, self._checked_at = (now - self._checked_at) * _PRODUCTS_PER_S, now
         if fleet.wrong_every[self._cell]:
@@ -194,15 +194,15 @@ class ModelWork:
 
 
 _ALL_REDUCE_SHARE = 0.98
-"""Share of the links' rate: 470 GB/s of eight H100, amid what was measured (docs/sources.md, H100 figures)."""
+"""Share of the links' rate: 470 GB/s with eight H100, within the measured range (docs/sources.md, H100 figures)."""
 WITHOUT_NVLINK_GBS = 40.0
-"""Bus bandwidth over PCIe, amid what was measured without NVSwitch (docs/sources.md, H100 figures)."""
+"""Bus bandwidth over PCIe, within the range measured without NVSwitch (docs/sources.md, H100 figures)."""
 _SINGLE_SHARE = 67 / 989
 """FP32 without tensor cores to dense BF16: the H100 SXM data sheet's 67 and 989 TFLOP/s."""
 
 
 async def run_work(machine: Machine, gpu: int, order: WorkOrder) -> AsyncGenerator[WorkReport, None]:
-    """Reports until the work ends by itself, or the generator is closed. Raises HostError where it cannot begin."""
+    """Yield reports until the work ends by itself, or the generator is closed. Raises HostError if it cannot begin."""
     if gpu in machine.works:
         raise HostError(f"GPU {gpu} of {machine.name} has work already")
     if machine.fleet.lost[machine.cell(gpu)]:
@@ -229,6 +229,6 @@ async def _pause(work: ModelWork) -> None:
 
 
 def end_work(machine: Machine, gpu: int) -> None:
-    """End the GPU's work, of whatever caller. Idempotent."""
+    """End the GPU's work, for any caller. Idempotent."""
     if work := machine.works.get(gpu):
         work.stop()

@@ -1,4 +1,4 @@
-"""The figures of a run, a module each: `figures(plan, history, frames) -> list[Figure]`, pure.
+"""The figures of a run, one module each: `figures(plan, history, frames) -> list[Figure]`, pure.
 
 `gameday.report.figure` finds them.
 """

@@ -71,7 +71,7 @@ def _wait(plan: Plan, history: History, frames: Frames) -> Iterator[Figure]:
     if window is None or wanted is None:
         return
     rows = frames.api_server[frames.api_server.priority_level == wanted.name]
-    # A request that was refused waited, too, under execute=false; the level is new, so that it began at nothing.
+    # A refused request waited, too, under execute=false; the level is new, so its counter began at 0.
     rows = rows[(rows.time >= pd.Timestamp(window.begin)) & (rows.labels == "execute=true")]
     waited, count = (
         rows[rows.metric == f"{_WAIT}_{part}"].groupby(["server", "flow_schema"]).value.max().sum()
@@ -99,7 +99,7 @@ def _slope(history: History, frames: Frames) -> Iterator[Figure]:
         if slope:
             size = staged.list_bytes / 2**20
             yield Figure(name="one LIST as JSON", unit="MiB", value=size)
-            # Without a line through the peaks these are the most that they can be.
+            # Without a line through the peaks, these are upper bounds.
             yield Figure(name="k: memory by bytes of concurrent LISTs", unit="", value=slope.k)
             yield Figure(name="memory by concurrent LIST", unit="MiB", value=slope.k * size)
             heap = memory_slope(frames.api_server, staged, HEAP)

@@ -1,4 +1,4 @@
-"""A program of the control plane that was paused or restarted: for how long, and what it cost its clients."""
+"""A program of the control plane that was paused or restarted: for how long, and the cost to its clients."""
 
 from __future__ import annotations
 

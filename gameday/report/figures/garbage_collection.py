@@ -1,6 +1,6 @@
 """Go's garbage collector in the API servers under load: how often it ran, what it kept, what it cost.
 
-Of several servers each figure is the median of theirs.
+With several servers, each figure is their median.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gameday.history.journal import History
 from gameday.plan.models import Plan
 from gameday.report.figure import Figure
 
-# The names of `gameday/observe/api_server_metrics.py`, which says what each means.
+# Names from `gameday/observe/api_server_metrics.py`, which explains them.
 _CYCLES = "go_gc_cycles_total_gc_cycles_total"
 _ALLOCATED = "go_gc_heap_allocs_bytes_total"
 # "This metric is an overestimate, and not directly comparable to system CPU time measurements. Compare only with other
@@ -27,14 +27,15 @@ _ALLOCATED = "go_gc_heap_allocs_bytes_total"
 _ALL_CPU, _IDLE = "go_cpu_classes_total_cpu_seconds_total", "go_cpu_classes_idle_cpu_seconds_total"
 _GC_CPU = "go_cpu_classes_gc_total_cpu_seconds_total"
 _GC_IDLE = "go_cpu_classes_gc_mark_idle_cpu_seconds_total"
-"""Marking on processors that had nothing else to do, which gives way to any request. Go's own GCCPUFraction (package
-runtime, MemStats) leaves it out, too."""
+"""Marking on idle processors, which gives way to any request. Go's own GCCPUFraction (package runtime, MemStats) leaves
+it out, too.
+"""
 _LIVE = "go_gc_heap_live_bytes"
 _GOAL = "go_gc_heap_goal_bytes"
 _PERCENT = "go_gc_gogc_percent"
 _LIMIT = "go_gc_gomemlimit_bytes"
 _NO_LIMIT = float(2**62)
-"""A memory limit above it is none: Go's runtime shows 2^63 - 1 where none is set."""
+"""A higher memory limit means none: Go's runtime shows 2^63 - 1 if none is set."""
 _MIB = 2**20
 
 
@@ -51,7 +52,7 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
 def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
     cycles, allocated = _rates(_of(rows, _CYCLES)), _rates(_of(rows, _ALLOCATED))
     yield from _figure("collections in a second", "", cycles)
-    # By what was allocated, two runs compare even where a busy machine served one of them fewer requests.
+    # Counted by allocated bytes, two runs compare even if a busy machine served one of them fewer requests.
     yield from _figure("collections for each GiB allocated", "", cycles / (allocated[allocated > 0] / 2**30))
     yield from _figure("share of CPU spent on collections", "%", 100 * _gc_share(rows))
     yield from _figure("live heap under load", "MiB", _by_server(rows, _LIVE, "median") / _MIB)
@@ -63,7 +64,7 @@ def _figures(rows: pd.DataFrame) -> Iterator[Figure]:
 
 
 def _gc_share(rows: pd.DataFrame) -> pd.Series[float]:
-    """Return by server the part of its busy CPU time that collections took from its own work, by Go's estimates."""
+    """Return by server the share of its busy CPU time that collections took from its own work, by Go's estimates."""
     given, idle, collecting, spare = (_rates(_of(rows, name)) for name in (_ALL_CPU, _IDLE, _GC_CPU, _GC_IDLE))
     busy = given - idle
     return (collecting - spare) / busy[busy > 0]
@@ -78,7 +79,7 @@ def _by_server(rows: pd.DataFrame, metric: str, how: Literal["last", "max", "med
 
 
 def _rates(counter: pd.DataFrame) -> pd.Series[float]:
-    """Return a counter's increase per second by server: a restart begins again at 0."""
+    """Return a counter's increase per second by server; a restart begins again at 0."""
     found = {}
     for server, rows in counter.groupby("server"):
         seconds = (rows.time.iloc[-1] - rows.time.iloc[0]).total_seconds()

@@ -1,4 +1,4 @@
-"""The cost of following many objects: the client's requests, bytes, CPU and freshness, and the API server's CPU."""
+"""The cost of following many objects: the client's requests, bytes, CPU and delay, and the API server's CPU."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cores_used(api_server: pd.DataFrame, begin: datetime, end: datetime) -> dict
         end: The window's end.
 
     Returns:
-        Server to cores; without a server that has fewer than two samples in it, or started again.
+        Cores by server, without servers that have fewer than two samples in it or started again.
     """
     rows = api_server[api_server.metric == _CPU]
     rows = rows[(rows.time >= pd.Timestamp(begin)) & (rows.time <= pd.Timestamp(end))].sort_values("time")

@@ -1,4 +1,4 @@
-"""The API servers' memory before and after a restart of the run's own. Of several servers each figure is the median."""
+"""The API servers' memory before and after a restart by the run. With several servers, each figure is the median."""
 
 from __future__ import annotations
 

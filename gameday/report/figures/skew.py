@@ -1,4 +1,4 @@
-"""The skew of a steady load over several API servers: how uneven it is, and how soon it heals."""
+"""The skew of a steady load over several API servers: how uneven it is, and how soon it evens out."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def figures(plan: Plan, history: History, frames: Frames) -> list[Figure]:
             if value is not None:
                 found.append(Figure(name=f"skew: {name}", unit="s", value=value))
     if moves := _moves_per_second(plan, load):
-        # Each client's connection moves to a server at random after 1 / moves seconds on average, so that the excess
+        # On average, each client's connection moves to a random server after 1 / moves seconds, so that the excess
         # over an even share falls by exp(-moves * t).
         found.append(Figure(name="skew: half-life by the model", unit="s", value=math.log(2) / moves))
     return found
 
 
 def _moves_per_second(plan: Plan, load: SteadyLoad) -> float:
-    """Return how often a client's connection moves each second, by the flag of the plan's own lab."""
+    """Return how often a client's connection moves per second, by the flag of the plan's own lab."""
     flag = plan.rehearsal.flags.get(LabComponent.API_SERVER, {}).get("goaway-chance", "0")
     try:
         chance = float(flag)

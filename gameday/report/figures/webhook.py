@@ -1,4 +1,4 @@
-"""A webhook without an endpoint: what its matched writes came to, what they cost, and the way out."""
+"""A webhook without an endpoint: the outcome of its matched writes, their cost, and the way out."""
 
 from __future__ import annotations
 

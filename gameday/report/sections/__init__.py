@@ -1,5 +1,5 @@
-"""The report's sections, a module each: `ORDER`, `TITLE` and `build(run) -> model`, drawn by its template.
+"""The report's sections, one module each: `ORDER`, `TITLE` and `build(run) -> model`, drawn by its template.
 
-The template has the module's name and is in `templates/report/`; it sees
-the model as `data`. What the model holds is also what report.json says.
+The template has the module's name and is in `templates/report/`; it sees the model as `data`. report.json has the same
+content as the model.
 """

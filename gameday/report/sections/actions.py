@@ -13,7 +13,7 @@ OPEN = True
 
 
 class ActionRow(BaseModel):
-    """Dates are held against the day this run began."""
+    """An action; its dates are compared with the day on which this run began."""
 
     action: ActionItem
     run_id: str | None = Field(description="the earlier run that left it open; None: this run's own")
@@ -29,7 +29,7 @@ class ActionsSection(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows or self.proposed else "nobody has written down yet what is to be done"
 
 

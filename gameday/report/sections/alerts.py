@@ -1,4 +1,4 @@
-"""The alert matrix: what was to fire and how it went, what else fired, what was there before, what was silenced."""
+"""The alert matrix: what should have fired and did or did not, what else fired, was there before, or was silenced."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from gameday.checks.alerts import endings, label_gaps
 from gameday.checks.facts import first_fault, target_nodes
+from gameday.expect.alerts import ExpectedAlert
 from gameday.history.events import AlertSeen, StepStarted
-from gameday.plan.expectations import ExpectedAlert
 from gameday.report.lanes import distinguishing_labels
 from gameday.report.run_folder import RunFolder
 from gameday.values.results import Step

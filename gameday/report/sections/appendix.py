@@ -15,7 +15,7 @@ TITLE = "Appendix: kernel log and Kubernetes events"
 GROUP = "The run and its files"
 
 MOST_LINES = 200
-"""Kernel-log lines shown, half from the start and half from the end; frames/logs.parquet has all of them."""
+"""Kernel-log lines shown, half from the beginning and half from the end; frames/logs.parquet has all."""
 
 
 class KernelLogRow(BaseModel):
@@ -33,7 +33,7 @@ class Appendix(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             ""
             if self.lines or self.events or self.guest

@@ -39,7 +39,7 @@ PRODUCT_LABELS = {
 
 
 class BoundedRow(BaseModel):
-    """`planned` is the most the plan allows; empty where it sets no limit. `over` None: not measured."""
+    """`planned` is the most that the plan allows; empty if it sets no limit. `over` None: not measured."""
 
     what: str
     planned: str
@@ -94,7 +94,7 @@ def _nodes(run: RunFolder) -> BoundedRow:
 
 
 def _gpus(run: RunFolder) -> BoundedRow:
-    """A quarantine takes all of a node's GPUs out of work, whatever was broken."""
+    """Count the GPUs: a quarantine takes all of a node's GPUs out of work, even if only one was broken."""
     limit = run.plan.guardrails.max_gpus if run.plan else None
     out = [(node, gpus) for node in _quarantined(run) if (gpus := _offered(run, node)) is not None]
     count = sum(gpus for _, gpus in out)
@@ -123,7 +123,7 @@ def _duration(run: RunFolder) -> BoundedRow:
 
 
 def _so_far(run: RunFolder, count: str) -> str | None:
-    """A run without a start knows nothing, and one that was cut off, or did not hear of its fault, what it had seen."""
+    """Return a note for an incomplete count: the run has no start, was cut off, or did not hear of its fault."""
     if run.started is None:
         return None
     return (
@@ -134,7 +134,7 @@ def _so_far(run: RunFolder, count: str) -> str | None:
 
 
 def _pods(run: RunFolder) -> BoundedRow:
-    """Workload of others on the targets: what of it the plan wants kept, and what became of it."""
+    """Return the other workload on the targets: what the plan wants kept of it, and what happened to it."""
     running = [seen for seen in run.history.of(WorkloadSeen) if seen.purpose == "running"]
     wanted = run.plan.expect.workloads.running_pods if run.plan else ""
     kept = sum(seen.phase == "Running" for seen in running)
@@ -149,7 +149,7 @@ def _pods(run: RunFolder) -> BoundedRow:
 
 
 def _quarantined(run: RunFolder) -> dict[str, datetime]:
-    """Targets that got a taint of somebody's own, and since when."""
+    """Return the targets that got somebody's taint, and since when."""
     since: dict[str, datetime] = {}
     for seen in run.history.of(TaintSeen):
         lifecycle = seen.taint.key.startswith(NODE_LIFECYCLE_DOMAIN)
@@ -176,7 +176,7 @@ def _hardware(run: RunFolder, node: str) -> Hardware:
 
 
 def _collateral(run: RunFolder) -> tuple[Collateral, ...]:
-    """Nodes that were no target and still showed something new while the run lasted."""
+    """Return the nodes that were no target but showed something new during the run."""
     found: dict[str, dict[str, None]] = {}
 
     def note(node: str | None, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The canary job's figures before, during and after the fault: the only signal of a fault that only slows down."""
+"""The canary job's figures before, during and after the fault: the only signal of a fault that merely slows down."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Canaries(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows else "no canary job ran beside this fault"
 
 

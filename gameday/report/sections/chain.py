@@ -30,7 +30,7 @@ CAUSES: dict[Hop, tuple[Hop, ...]] = {
     Hop.NOTIFIED: (Hop.RULE_FIRING, Hop.WRITTEN),
     Hop.TAINTED: (Hop.DECIDED, Hop.NOTIFIED, Hop.RULE_FIRING, Hop.IN_LOG_STORE, Hop.WRITTEN),
 }
-"""The causes that each hop can have: logs and metrics branch, so a hop's cause is not always the row above."""
+"""The possible causes of each hop: logs and metrics branch, so a hop's cause is not always the row above."""
 
 
 _LEAST_AXIS_S = 0.001
@@ -60,7 +60,7 @@ class Break(BaseModel):
 
 
 class HopRow(BaseModel):
-    """`start_s` to `end_s` after the fault is the time this hop took; None where it was not seen."""
+    """`start_s` to `end_s` after the fault is the time of this hop; None if it was not seen."""
 
     hop: str
     at: datetime | None
@@ -84,7 +84,7 @@ class Chain(BaseModel):
 
 class Chains(BaseModel):
     chains: tuple[Chain, ...]
-    doctor: DoctorsWord | None = Field(description="why it breaks; None where no chain does, or nobody was asked")
+    doctor: DoctorsWord | None = Field(description="why it breaks; None if no chain does, or nobody was asked")
 
 
 def build(run: RunFolder) -> Chains:
@@ -102,11 +102,11 @@ def _chain(run: RunFolder, node: str | None) -> Chain:
     rows = [_row(hop, seen, zero) for hop in Hop]
     took = {row.hop: row.took_s for row in rows if row.took_s is not None and row.hop != Hop.WRITTEN}
     breaks = _breaks(run, node, seen) if zero else ()
-    # The slowest of the hops that came is no news where others did not come.
+    # The slowest of the hops that came means nothing if others did not come.
     slowest = max(took, key=lambda hop: took[hop]) if took and not breaks else None
     rows = [row.model_copy(update={"slowest": row.hop == slowest}) for row in rows]
     ends = [row.end_s for row in rows if row.end_s is not None]
-    # An unseen hop is shown as such; but where nothing was seen at all there is no chain to draw.
+    # An unseen hop is shown as such; but if nothing was seen at all, there is no chain to draw.
     total_s = max(ends, default=None)
     return Chain(
         node=node,
@@ -134,9 +134,9 @@ def _breaks(run: RunFolder, node: str | None, seen: Collection[Hop]) -> tuple[Br
 
 
 def _with_pods(run: RunFolder, chain: Chain) -> Chain:
-    """The chain with what pods did about it, where any did: the first GPU pod that left between taint and recovery.
+    """Return the chain with the pods' reaction, if there was any: the first GPU pod that left before the recovery.
 
-    Not counted into the chain's length: how long a pod takes to go is the pod's own affair.
+    It does not count for the chain's length: how long a pod takes to go is its own affair.
     """
     tainted = next((row for row in chain.rows if row.hop == Hop.TAINTED and row.at), None)
     if tainted is None or tainted.at is None or tainted.end_s is None:
@@ -164,7 +164,7 @@ def _with_pods(run: RunFolder, chain: Chain) -> Chain:
 
 
 def _hops_by_other_events(run: RunFolder, node: str | None) -> dict[Hop, HopSeen]:
-    """Return the hops that other events show as well, each by its first sighting, for hops that have no record."""
+    """Return hops that have no record of their own, by the first sighting in other events."""
     fault = first_fault(run.history, node)
     if fault is None or node is None:
         return {}
@@ -201,7 +201,7 @@ def _row(hop: Hop, seen: dict[Hop, HopSeen], zero: datetime | None) -> HopRow:
         at=event.at,
         start_s=(begin - zero).total_seconds(),
         end_s=(event.at - zero).total_seconds(),
-        # No duration for a hop that is dated before every cause of it: the clocks disagree.
+        # No duration for a hop that is dated before all its causes: the clocks disagree.
         took_s=(event.at - begin).total_seconds() if cause or hop is Hop.WRITTEN else None,
         since=str(cause) if cause else "",
         source=event.source,

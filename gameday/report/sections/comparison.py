@@ -1,4 +1,4 @@
-"""This run beside the last ones of its plan: what got slower, and what held before and does not now."""
+"""This run beside the last ones of its plan: what became slower, and what held before and does not now."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TITLE = "Comparison"
 GROUP = "People and earlier runs"
 
 MOST_PLAN_LINES = 600
-"""The most lines of a plan that is compared with another: the time of that grows with the product of their lines."""
+"""The most lines of a plan for a comparison: its time grows with the product of the lines."""
 
 
 class Changed(BaseModel):
-    """A check whose verdict is another one than in the previous run; None: it was not judged there, or is not here."""
+    """A check with another verdict than in the previous run; None: it was not judged there, or is missing here."""
 
     check: str
     before: Status | None
@@ -30,7 +30,7 @@ class Changed(BaseModel):
 
 
 class Comparison(BaseModel):
-    """`runs` are the earlier ones, oldest first, and this one last."""
+    """`runs` has the earlier ones, oldest first, and this one last."""
 
     runs: tuple[Summary, ...]
     trends: tuple[Trend, ...]
@@ -43,7 +43,7 @@ class Comparison(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             "" if len(self.runs) > 1 else "no earlier run of this plan has a readable report beside this run's folder"
         )
@@ -62,7 +62,7 @@ def build(run: RunFolder) -> Comparison:
 
 
 def _plan_diff(before: str, now: str) -> tuple[str, ...]:
-    """Return the difference of two plans; empty where one is unknown, or longer than any a person wrote."""
+    """Return the difference of two plans; empty if one is unknown, or longer than a person would write."""
     if not before or not now or max(before.count("\n"), now.count("\n")) > MOST_PLAN_LINES:
         return ()
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "previous run", "this run", lineterm="", n=2)

@@ -1,4 +1,4 @@
-"""The control plane under load: the answers an ordinary client got, those of the load, and the servers' figures."""
+"""The control plane under load: an ordinary client's answers, those of the load, and the servers' figures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _CALLS = {"readyz": "GET /readyz", "get": "GET a ConfigMap", "put": "PUT a Lease
 
 
 class Latency(BaseModel):
-    """Seconds of the requests of one phase."""
+    """Latencies of the requests of one phase, seconds."""
 
     requests: int
     failed: int
@@ -66,7 +66,7 @@ class CallRow(BaseModel):
 
 
 class Load(BaseModel):
-    """The load's requests, by its clients' own log."""
+    """The load's requests, from its clients' own log."""
 
     node: str
     clients: int
@@ -78,7 +78,7 @@ class Load(BaseModel):
 
 
 class ServerRow(BaseModel):
-    """An API server; bytes. None: not measured."""
+    """An API server, in bytes; None if not measured."""
 
     server: str
     memory_before: float | None
@@ -87,7 +87,7 @@ class ServerRow(BaseModel):
 
 
 class Slope(BaseModel):
-    """The memory of all API servers by the stages of a load, and what each byte of concurrent LISTs cost."""
+    """The memory of all API servers by the stages of a load, and the cost of each byte of concurrent LISTs."""
 
     list_bytes: int
     form: str
@@ -95,7 +95,7 @@ class Slope(BaseModel):
 
 
 class Outage(BaseModel):
-    """The writes that a webhook without an endpoint matched, by the log of the client that sent them; seconds."""
+    """The writes that a webhook without an endpoint matched, from the log of the client that sent them; seconds."""
 
     failure_policy: str
     lasted: float
@@ -118,7 +118,7 @@ class Return(BaseModel):
 
 
 class SchedulingSteps(BaseModel):
-    """Pods in steps, what each step cost, and the writes by pod."""
+    """Pods in steps, the cost of each step, and the writes by pod."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -152,7 +152,7 @@ class ControlPlane(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             ""
             if self.calls or self.loads or self.servers or self.pauses or self.returns or self.scheduling
@@ -163,7 +163,7 @@ class ControlPlane(BaseModel):
 def build(run: RunFolder) -> ControlPlane:
     samples = [sample for event in run.history.of(ApiCanarySampled) for sample in event.samples]
     restarts = run.history.of(ApiServersRestarted)
-    # Nobody is served while the only API server restarts, which says nothing of the time after the load.
+    # While the only API server restarts nobody is served, which says nothing about the time after the load.
     judged = [s for s in samples if not any(s.ended_at > r.asked_at and s.sent_at < r.ready_at for r in restarts)]
     measured = [event.measured for event in run.history.of(LoadMeasured)]
     node = target_nodes(run.history)[0]
@@ -346,7 +346,7 @@ def _offsets(run: RunFolder, rows: pd.DataFrame) -> pd.Series:
 
 
 def _rate(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the growth per second of each curve from sample to sample; a counter that starts anew has none."""
+    """Return each curve's growth per second between samples; a restarted counter has none."""
     curves = rows.groupby("gpu")
     rate = rows.assign(value=curves.value.diff() / curves.t.diff())
     return rate[rate.value >= 0]

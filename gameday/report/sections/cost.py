@@ -1,4 +1,4 @@
-"""The cost of watching and breaking to the cluster's servers: our own requests and bytes."""
+"""The cost of the run to the cluster's servers: our own requests and bytes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ GROUP = "The run and its files"
 
 
 class Costs(BaseModel):
-    """The newest (cumulated) count per server; a server nobody counted is absent, not 0."""
+    """The newest (cumulative) count per server; a server without a count is absent, not 0."""
 
     servers: tuple[ApiCost, ...]
-    queries: int | None = Field(description="queries to Prometheus; None where nobody counted")
+    queries: int | None = Field(description="queries to Prometheus; None if nobody counted")
     watches: int | None = Field(description="watches opened at the API server, re-opened ones included")
     made: tuple[str, ...] = Field(description="pods and jobs the run made")
     own: OwnCost | None

@@ -32,9 +32,9 @@ class ExpectationsSection(BaseModel):
     on_timeline: frozenset[int] = Field(exclude=True)
     """Records that have a row in the timeline, so that evidence links lead somewhere."""
     detector: DetectorConsulted | None
-    """The profile the plan was completed with; None where the plan names no detector."""
+    """The profile the plan was completed with; None if the plan names no detector."""
     from_profile: tuple[str, ...]
-    """Checks whose expectations are the profile's and not the plan's own."""
+    """Checks with expectations from the profile and not from the plan."""
 
 
 def build(run: RunFolder) -> ExpectationsSection:

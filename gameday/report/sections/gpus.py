@@ -1,4 +1,4 @@
-"""The target node's GPUs before, during and after the fault: what moved at a glance, the curves, the statistics."""
+"""The target node's GPUs before, during and after the fault: a map of what moved, the curves, the statistics."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ GROUP = "GPUs, node and pods"
 
 MOST_CHARTS = 12
 MOST_NODES = 6
-"""Nodes whose curves are drawn; the statistics in report.json are those nodes' too."""
+"""Nodes with curves; the statistics in report.json are of the same nodes."""
 MOST_GPUS = 32
-"""Curves in one chart: twice the GPUs of the largest node there is."""
+"""Curves in one chart: twice the GPUs of the largest existing node."""
 
 KNOWN: dict[str, tuple[str, str]] = {
     "DCGM_FI_DEV_GPU_TEMP": ("Temperature", "°C"),
@@ -60,7 +60,7 @@ KNOWN: dict[str, tuple[str, str]] = {
 """dcgm-exporter's names and the units its HELP texts give."""
 
 CODES = {"DCGM_FI_DEV_XID_ERRORS": ("Last Xid", "Xid ")}
-"""Gauges whose value is a code, not an amount: drawn as strips."""
+"""Gauges with a code as value, not an amount: drawn as strips."""
 
 
 HEAT_LEVELS = (2.0, 4.0, 8.0)
@@ -68,9 +68,9 @@ HEAT_LEVELS = (2.0, 4.0, 8.0)
 
 
 class HeatCell(BaseModel):
-    """The median during the fault, the median before it, and how far that is: 0 usual, ±1 to ±3.
+    """The median during the fault, the median before it, and the distance: 0 usual, ±1 to ±3.
 
-    None: not measured, or too few scrapes before to say what is usual.
+    None: not measured, or too few scrapes before the fault to say what is usual.
     """
 
     during: float | None
@@ -92,7 +92,7 @@ class HeatMap(BaseModel):
 
 
 class GpuChart(BaseModel):
-    """Spreads are of `of`: p5, median and p95 before the fault; lowest, median and highest during and after."""
+    """Spreads are of `of`: p5, median and p95 before the fault; lowest, median and highest during and after it."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -132,7 +132,7 @@ class NodeCharts(BaseModel):
 
 
 class GpusSection(BaseModel):
-    """`step_s` None: every sample Prometheus stored; else the newest at or before each of such steps."""
+    """`step_s` None: every stored sample; else the newest sample at or before each step."""
 
     step_s: float | None
     fewest_before: int = Field(description="scrapes before the fault below which no usual spread is given")
@@ -184,7 +184,7 @@ def _node(run: RunFolder, node: str | None, samples: NodeSamples, buckets: int) 
 
 
 def _most_gpus(rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, int]:
-    """The target and the first others, and how many GPUs that leaves out."""
+    """Return the target and the first others, and how many GPUs are left out."""
     gpus = sorted(rows["gpu"].unique(), key=lambda gpu: (gpu != target, len(gpu), gpu))
     if len(gpus) <= MOST_GPUS:
         return rows, 0
@@ -210,7 +210,7 @@ def scene_of(
 
 
 def _split(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Return the names worth a chart (known ones first), and phrases for those that never moved."""
+    """Return the metrics worth a chart (known ones first), and phrases for those that never moved."""
     varying, constant = [], []
     for name, of_metric in rows.groupby("metric", sort=True):
         if of_metric["value"].nunique() == 1 and len(of_metric) > 1:
@@ -222,7 +222,7 @@ def _split(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 
 def _named(metric: str) -> tuple[str, str]:
-    """Title and unit."""
+    """Return title and unit."""
     return (CODES[metric][0], "code") if metric in CODES else KNOWN.get(metric, (metric, ""))
 
 
@@ -259,7 +259,7 @@ def _drawn(name: str, rows: pd.DataFrame, scene: Scene, before: Spread | None) -
 
 
 def _statistics(rows: pd.DataFrame, gpu: str | None, window: tuple[float, float] | None) -> list[Statistics]:
-    """Return the statistics of the target GPU, or of every GPU where the fault has none; codes have no mean."""
+    """Return the statistics of the target GPU, or of every GPU if the fault has none; codes have no mean."""
     followed = rows if gpu is None else rows[rows["gpu"] == gpu]
     amounts = followed[~followed["metric"].isin(CODES)]
     return [
@@ -289,7 +289,7 @@ def _cell(rows: pd.DataFrame | None, code: bool, window: tuple[float, float] | N
     if rows is None:
         return HeatCell(during=None, before=None, level=None)
     before, during, _ = parts(rows, window)
-    if code:  # a code has no median: the newest one during the fault, and any but 0 is news
+    if code:  # a code has no median: take the newest during the fault; any but 0 is news
         shown = float(during.iloc[-1]) if len(during) else None
         return HeatCell(during=shown, before=float(before.iloc[-1]) if len(before) else None, level=3 if shown else 0)
     has_baseline = scrapes_before(rows, window) >= FEWEST_BASELINE_SCRAPES
@@ -310,7 +310,7 @@ def _level(z: float | None, before: pd.Series, during: pd.Series) -> int | None:
 
 
 def moments_of(run: RunFolder, node: str | None) -> list[Marker]:
-    """The first of each kind of moment that people look for in a curve."""
+    """Return the first of each kind of moment that people look for in a curve."""
     history = run.history
     intents = {event.intent for event in history.of(FaultInjected) if event.target.node == node}
     undone = [record.at for record, event in history.with_times(FaultUndone) if event.intent in intents]

@@ -28,7 +28,7 @@ GROUP = "Safety"
 
 
 class WorstLook(BaseModel):
-    """A guardrail's worst finding in one phase, and of equals the last; `at` is its time."""
+    """A guardrail's worst finding in one phase (among equals the last); `at` is its time."""
 
     measured: str
     ok: bool | None
@@ -38,7 +38,7 @@ class WorstLook(BaseModel):
 
 
 class GuardrailRow(BaseModel):
-    """`during` is None where the guardrail is not looked at again once the fault is in."""
+    """`during` is None if the guardrail is not looked at again once the fault is in."""
 
     guardrail: str
     limit: str
@@ -84,13 +84,13 @@ def build(run: RunFolder) -> GuardrailsSection:
 
 
 def _proved(past: Summary) -> bool:
-    """Return whether the run put something in and took it out again: a refused run proves nothing."""
+    """Return True if the run put something in and took it out again; a refused run proves nothing."""
     broke = past.outcome is not RunOutcome.REFUSED and past.noticed is not Noticed.UNKNOWN
     return broke and past.cleanliness is Cleanliness.CLEAN
 
 
 def _lock(run: RunFolder) -> str:
-    """A run whose first step began holds the cluster's lease, or its season does; empty where neither is known."""
+    """Return how run or season held the cluster's lease, once the first step began; empty if that is unknown."""
     if refused := run.history.last(Refused):
         return f"refused: {refused.why}"
     started = next(iter(run.history.with_times(RunStarted)), None)
@@ -122,7 +122,7 @@ def _rows(run: RunFolder) -> list[GuardrailRow]:
 
 
 def _worse(earlier: WorstLook | None, found: WorstLook) -> WorstLook:
-    """Return the worse finding, and of equals the later: a guardrail that tripped once stays tripped."""
+    """Return the worse finding, or the later of equals: a guardrail that tripped once stays tripped."""
     badness = {True: 0, None: 1, False: 2}
     if earlier is None or badness[found.ok] >= badness[earlier.ok]:
         return found

@@ -1,4 +1,4 @@
-"""The lessons that people took away from it, in their own words."""
+"""The lessons that people took from the run, in their own words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Learned(BaseModel):
 
 
 class Learning(BaseModel):
-    """`parts` holds every heading, also those under which nobody wrote anything."""
+    """`parts` has every heading, even those under which nobody wrote anything."""
 
     problem: str
     said: bool
@@ -25,7 +25,7 @@ class Learning(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.said else "nobody has written down yet what went well, what went wrong and what surprised"
 
 

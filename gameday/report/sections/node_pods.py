@@ -1,4 +1,4 @@
-"""The target node over time: whether it was Ready, how many GPUs it offered, and which pods it had in which state."""
+"""The target node over time: its readiness, the GPUs that it offered, and its pods with their states."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PodRow(BaseModel):
 
 
 class Count(BaseModel):
-    """Something counted over time; `changes` are (seconds since T+0, how many from then on) per name."""
+    """A count over time; `changes` are (seconds since T+0, count from then on) per name."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -50,7 +50,7 @@ class Count(BaseModel):
 
 
 class NodePods(BaseModel):
-    """`not_ready` are stretches in seconds since T+0, the last to the run's end where it never was Ready again."""
+    """`not_ready` has stretches in seconds since T+0, the last one to the run's end if it never was Ready again."""
 
     node: str
     ready_known: bool
@@ -67,7 +67,7 @@ class NodesPods(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.nodes else "no target was chosen"
 
 
@@ -106,7 +106,7 @@ def _node(run: RunFolder, node: str) -> NodePods:
 
 
 def _named(name: str, steps: tuple[tuple[float, float], ...]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Return the steps by name, or nothing where nothing was seen, which is not the same as none."""
+    """Return the steps by name, or nothing if nothing was seen, which is not the same as none."""
     return {name: steps} if steps else {}
 
 
@@ -124,7 +124,7 @@ def _pods(run: RunFolder, node: str) -> list[PodRow]:
 
 
 def _by_phase(pods: Iterable[PodRow]) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Return the count of pods in each phase worth counting at each change; empty where no pod was seen."""
+    """Return the count of pods in each phase worth counting at each change; empty if no pod was seen."""
     moves = sorted((state.offset_s, pod.pod, state.phase) for pod in pods for state in pod.states)
     phase_of: dict[str, str] = {}
     steps: dict[str, dict[float, float]] = {phase: {} for phase in _COUNTED}
@@ -137,7 +137,7 @@ def _by_phase(pods: Iterable[PodRow]) -> dict[str, tuple[tuple[float, float], ..
 
 
 def _in_use(pods: Iterable[PodRow]) -> tuple[tuple[float, float], ...]:
-    """GPUs of pods that are running, whenever that changes."""
+    """Return the GPUs of running pods, at each change."""
     moves = sorted((state.offset_s, pod.pod, pod.gpus or 0, state.phase) for pod in pods for state in pod.states)
     held: dict[str, int] = {}
     steps: dict[float, float] = {}

@@ -21,7 +21,7 @@ _NO_RESIDUE = {
 
 
 class StateRow(BaseModel):
-    """`values` holds before, during, after; None where no snapshot was taken."""
+    """`values` holds before, during, after; None if no snapshot was taken."""
 
     what: str
     values: tuple[str | None, str | None, str | None]

@@ -1,8 +1,8 @@
-"""dcgm-exporter's figures against the agent's own readings of NVML, GPU by GPU: where they differ, and by how much.
+"""dcgm-exporter's figures against the agent's own readings of NVML: where they differ, GPU by GPU, and how much.
 
-A scrape shows a value that dcgm-exporter read some time before (docs/sources.md, dcgm-exporter). So a scrape agrees
-where its value, within the tolerance, lies between the lowest and the highest that NVML showed since the third scrape
-interval before it. A scrape for which NVML was not read all that time is not compared.
+A scrape shows a value that dcgm-exporter read some time before (docs/sources.md, dcgm-exporter). So a scrape agrees if
+its value, within the tolerance, is between the lowest and the highest that NVML showed since the third scrape interval
+before it. A scrape is not compared unless NVML was read all that time.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ EXPORTER, NVML = "dcgm-exporter", "NVML"
 
 
 class Pair(BaseModel):
-    """A figure under both names. A scrape may be off by `absolute`, or by `share` of its value where that is more.
+    """A figure under both names. A scrape may be off by `absolute`, or by `share` of its value if that is more.
 
-    Both read the driver's same value, but in different moments. The tolerances are our own choice: counters and codes
-    are equal or wrong, a temperature is a whole number that moves by one or two between two readings, power and clock
-    jump with the load.
+    Both read the same value of the driver, but at different moments. The tolerances are our own choice: counters and
+    codes are equal or wrong, a temperature is a whole number that moves by one or two between two readings, power and
+    clock jump with the load.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,7 +64,7 @@ PAIRS = (
 
 
 class Difference(BaseModel):
-    """The scrapes of one GPU that differ; `exporter`, `low` and `high` are of the one that is furthest off."""
+    """The scrapes of one GPU that differ; `exporter`, `low` and `high` are those of the one that is furthest off."""
 
     pair: Pair
     gpu: str
@@ -89,7 +89,7 @@ class BothCurves(BaseModel):
 
 
 class NodeComparison(BaseModel):
-    """`every_s` is NVML's usual pause, `scraped_every_s` Prometheus'; None: fewer than two samples."""
+    """`every_s` is NVML's usual pause, `scraped_every_s` is Prometheus'; None if there are fewer than two samples."""
 
     node: str
     readings: int = Field(description="instants at which NVML was read")
@@ -110,7 +110,7 @@ class NvmlSection(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.nodes else "the agent took no NVML samples of its own"
 
 
@@ -129,7 +129,7 @@ class _Series:
 
 @dataclass(frozen=True)
 class _Scrape:
-    """A value that dcgm-exporter showed, beside the lowest and the highest that NVML showed until then."""
+    """A value that dcgm-exporter showed, with the lowest and the highest that NVML showed until then."""
 
     t: float
     value: float

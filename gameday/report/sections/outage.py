@@ -1,4 +1,4 @@
-"""The cost of the game-day: GPU-hours out of work, and money where the cluster's profile has a price."""
+"""The cost of the game-day: GPU-hours out of work, and money if the cluster's profile has a price."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = "The run and its files"
 
 
 class NodeCost(BaseModel):
-    """A target; `gpu_hours` None where unknown, with the reason in `why`."""
+    """A target; `gpu_hours` None if unknown, with the reason in `why`."""
 
     node: str
     gpus: int | None
@@ -30,12 +30,12 @@ class Outage(BaseModel):
     rule: str
     virtual: bool
     total: OutOfWork
-    money: float | None = Field(description="None without a price, and where the time is unknown")
+    money: float | None = Field(description="None without a price, or if the time is unknown")
     nodes: tuple[NodeCost, ...]
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.nodes or self.total.why else "no GPU was out of work"
 
 

@@ -1,4 +1,4 @@
-"""The people in it: who had which part, when somebody took the alert and acted, how far the runbook was followed."""
+"""The people: who had which part, when somebody took the alert and acted, and how far the runbook was followed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ GROUP = "People and earlier runs"
 
 
 class PeopleSection(BaseModel):
-    """Seconds are None where one of the two instants is not known, or the clocks plainly disagree (`doubt`)."""
+    """Seconds are None if one of the two instants is unknown, or if the clocks clearly disagree (`doubt`)."""
 
     problem: str
-    said: bool = Field(description="whether anybody wrote anything here")
+    said: bool = Field(description="true if anybody wrote anything here")
     summary: str | None
     impact: str | None
     authors: tuple[str, ...]
@@ -39,7 +39,7 @@ class PeopleSection(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return (
             ""
             if self.said or self.problem
@@ -74,7 +74,7 @@ def build(run: RunFolder) -> PeopleSection:
 
 
 def _first_alert(run: RunFolder) -> AlertSeen | None:
-    """Return the first alert that people could have seen; the plan's own before others."""
+    """Return the first alert that people could have seen, the plan's own before others."""
     fired = [alert for alert in run.history.of(AlertSeen) if alert.state == "firing" and not alert.at_baseline]
     return min(fired, key=lambda alert: (not alert.expected, alert.at), default=None)
 

@@ -1,4 +1,4 @@
-"""The plan's probes: how often each was asked, and what it answered before, during and after the fault."""
+"""The plan's probes: how often each was asked, and its answers before, during and after the fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "Fault and signals"
 
 
 class Phase(BaseModel):
-    """The answers of one phase; `detail` is that of the last one that did not hold, or else of the last."""
+    """The answers of one phase; `detail` is from the last one that did not hold, else from the last one."""
 
     held: int
     failed: int
@@ -35,7 +35,7 @@ class Probes(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows else "the plan asks no questions of its own"
 
 

@@ -1,4 +1,4 @@
-"""The expectations that did not hold, why, and what to do; the troubles of the run and of its files."""
+"""The expectations that did not hold, why, and what to do; and problems of the run and of its files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Problems(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.not_held or self.next or self.in_run or self.in_files else "none on record"
 
 

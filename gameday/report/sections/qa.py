@@ -13,7 +13,7 @@ GROUP = "GPUs, node and pods"
 
 
 class QaRow(BaseModel):
-    """`cells` follow the table's GPUs; None where that GPU has no result for the check."""
+    """`cells` follow the table's GPUs; None if that GPU has no result for the check."""
 
     check: str
     unit: str
@@ -37,7 +37,7 @@ class QaTables(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.tables else "QA was not reached or left no result"
 
 

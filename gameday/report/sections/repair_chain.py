@@ -1,4 +1,4 @@
-"""The repair chain: which hops of its own repair the cluster took, who took each, when, and how long it took."""
+"""The repair chain: the hops of its own repair that the cluster took, by whom, when, and how long each took."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = "Fault and signals"
 
 
 class RepairRow(BaseModel):
-    """A hop; `at` and what follows are None or empty where the cluster did not take it."""
+    """A hop; `at` and the fields after it are None or empty if the cluster did not take it."""
 
     hop: str
     by: str
@@ -50,13 +50,13 @@ class RepairStory(BaseModel):
 
 
 class RepairStories(BaseModel):
-    """A story per target; none where the game-day itself repairs."""
+    """A story per target; none if the game-day itself repairs."""
 
     stories: tuple[RepairStory, ...]
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.stories else "the game-day itself repairs in this plan, or the plan cannot be read"
 
 

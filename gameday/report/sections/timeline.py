@@ -31,17 +31,17 @@ TITLE = "Timeline"
 GROUP = "Fault and signals"
 
 MOST_ROWS = 400
-"""Rows shown; a longer run is cut in the middle, and a row reports that. history.jsonl has all of them."""
+"""Rows shown. A longer run is cut in the middle, where a row says so; history.jsonl has all of them."""
 
 
 class TimelineRow(BaseModel):
-    """`seq` is the record's in history.jsonl; None: a person's note."""
+    """`seq` is the record's in history.jsonl; None for a person's note."""
 
     seq: int | None
     at: datetime
     offset_s: float
     until_s: float | None = None
-    """The latest moment, in seconds since T+0, that a stamp of whole seconds allows; None where the stamp is finer."""
+    """The latest moment that a stamp of whole seconds allows, in seconds since T+0; None for a finer stamp."""
     actor: str
     text: str
     tone: str
@@ -59,12 +59,12 @@ class StepBar(BaseModel):
 class Timeline(BaseModel):
     zero: datetime | None
     went_in: FaultState
-    """T+0 is the moment of a fault that went in, else the first record."""
+    """T+0 is the moment of the first fault if one went in, else the first record."""
     first_s: float
     last_s: float
     ticks: tuple[Tick, ...]
     fault_s: tuple[float, float] | None
-    """The fault window, seconds since T+0; to the last record where no undo is on record."""
+    """The fault window, seconds since T+0; to the last record if no undo is on record."""
     steps: tuple[StepBar, ...]
     signals: Lanes
     lines: tuple[TimelineRow, ...]
@@ -103,7 +103,7 @@ def _shown(run: RunFolder) -> _Cut:
 
 
 def _in_order(run: RunFolder, lines: Iterable[TimelineRow]) -> list[TimelineRow]:
-    """Return the rows by time; one whose stamp has whole seconds comes after the last fault that can be its cause."""
+    """Return the rows by time; one with a stamp of whole seconds comes after the last fault that may be its cause."""
     went_in = [event.written_at for event in run.history.of(FaultInjected)]
     went_in += [event.written_at for event in run.history.of(RecoveryDisturbed) if event.written_at]
     faults = [run.offset_s(at) for at in went_in]
@@ -129,7 +129,7 @@ def _cut(lines: list[TimelineRow]) -> _Cut:
 
 
 def _noted(run: RunFolder) -> Iterator[TimelineRow]:
-    """Yield people's notes, cut by themselves, so that a long run does not lose them."""
+    """Yield people's notes, cut separately, so that a long run does not lose them."""
     for moment in run.notes.moments():
         offset_s, who = run.offset_s(moment.at), moment.who or "somebody"
         yield TimelineRow(seq=None, at=moment.at, offset_s=offset_s, actor=who, text=moment.what, tone="human")
@@ -140,7 +140,7 @@ def _line(run: RunFolder, record: Record) -> TimelineRow | None:
     if said is None:
         return None
     at = said.at or record.at
-    # It happened before it was written down, whatever the rest of its second.
+    # It happened before it was written down, at any point of its second.
     latest = min(at + timedelta(seconds=1), max(at, record.at)) if said.whole_second else None
     return TimelineRow(
         seq=record.seq,
@@ -175,7 +175,7 @@ def _undo_lines(run: RunFolder) -> Iterator[TimelineRow]:
 
 
 def _qa_lines(run: RunFolder) -> list[TimelineRow]:
-    """Return a line per node for its many QA results, at the last of them."""
+    """Return a line per node for its many QA results, at the time of the last one."""
     results: dict[str, list[tuple[Record, QaChecked]]] = {}
     for record, event in run.history.with_times(QaChecked):
         results.setdefault(event.node, []).append((record, event))

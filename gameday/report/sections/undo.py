@@ -1,4 +1,4 @@
-"""The undo proof: every change announced, done, undone and read back."""
+"""The undo proof: every change that was announced, done, undone and read back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UndoProof(BaseModel):
 
     @property
     def absent(self) -> str:
-        """The reason why there is nothing to show; empty where there is something."""
+        """The reason why there is nothing to show; empty if there is something."""
         return "" if self.rows else "the run announced no change, so there was nothing to undo"
 
 
@@ -67,7 +67,7 @@ def _row(run: RunFolder, record: Record, intent: IntentRecorded) -> UndoRow:
 
 
 def _orphan(run: RunFolder, event: FaultUndone) -> UndoRow:
-    """An undo whose announcement is not in the history (a damaged line): shown, since it happened."""
+    """Return an undo without its announcement (a damaged line); it is shown because it happened."""
     at = next(record.at for record, undone in run.history.with_times(FaultUndone) if undone is event)
     return UndoRow(
         intent=event.intent, act="(not on record)", undo="(not on record)", object=event.node or "(not on record)",

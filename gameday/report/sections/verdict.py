@@ -1,4 +1,4 @@
-"""The first screen: the outcome, one sentence why, whether the cluster noticed, the durations, the run as lanes."""
+"""The first screen: the outcome, why in one sentence, whether the cluster noticed, the durations, the run as lanes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BigNumber(BaseModel):
 class VerdictStrip(BaseModel):
     result: RunResult
     trigger: str
-    virtual: str = Field(description="that GPUs of its targets are virtual; empty where none are")
+    virtual: str = Field(description="that GPUs of its targets are virtual; empty if none are")
     noticed: Noticed
     noticed_how: str
     held: int
@@ -43,7 +43,7 @@ class VerdictStrip(BaseModel):
     numbers: tuple[BigNumber, ...]
     story: Lanes
     problems: int
-    doctor: str = Field(description="doctor's first finding with its next step; empty where it was not asked")
+    doctor: str = Field(description="doctor's first finding with its next step; empty if it was not asked")
     next: NextCommand | None
     domain: StruckDomain | None = Field(description="None: the plan breaks a number of nodes")
     targets: int
@@ -91,7 +91,7 @@ def _virtual(run: RunFolder) -> str:
 
 
 def _taints_all_the_same(run: RunFolder) -> list[str]:
-    """Return a phrase for each target that was tainted although no taint was asked for."""
+    """Return a phrase for each target that was tainted although no taint was expected."""
     found = [(node, taint) for node in run.target_names if (taint := first_taint(run, node))]
     return [f"{node} was tainted all the same: {taint.taint}, {_after_fault(run, taint)}" for node, taint in found]
 
@@ -102,7 +102,7 @@ def _after_fault(run: RunFolder, taint: TaintSeen) -> str:
 
 
 def _how(run: RunFolder, seen: Noticed) -> str:
-    """The signals one by one, since 'in part' alone says nothing; the slowest of each kind."""
+    """Return the signals one by one, because 'in part' alone says nothing; the slowest of each kind."""
     if seen is Noticed.NOT_ASKED:
         return "; ".join(
             [
@@ -131,7 +131,7 @@ def _how(run: RunFolder, seen: Noticed) -> str:
 
 
 def _why_not_seen(run: RunFolder) -> str:
-    """Return why a signal that was expected has no time, in as few words as the first screen has room for."""
+    """Return why an expected signal has no time, in as few words as the first screen allows."""
     if run.history.is_running:
         return "not seen so far"
     if run.history.last(Aborted):
@@ -140,7 +140,7 @@ def _why_not_seen(run: RunFolder) -> str:
 
 
 def _came_all_the_same(run: RunFolder) -> list[str]:
-    """Return a phrase for each alert that fired, and each target that was tainted, where nobody can say by what."""
+    """Return a phrase for each alert that fired and each target that was tainted, if nobody can say by what."""
     firing = [one for one in run.history.of(AlertSeen) if one.expected and one.state == "firing"]
     alerts = [f"alert {one.alert} fired for {one.node or 'no node'}" for one in firing if not one.at_baseline]
     taints = [one for one in run.history.of(TaintSeen) if one.present and not one.at_baseline]

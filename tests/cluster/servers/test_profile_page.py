@@ -9,8 +9,7 @@ import pytest
 
 from gameday.cluster.docs import EXAMPLE, page
 from gameday.cluster.profile import ClusterGuardrails, ClusterProfile, Endpoint, Freeze, load_profile
-from gameday.plan.limits import TimeWindow
-from gameday.plan.models import Approval
+from gameday.plan.limits import Approval, TimeWindow
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "profile.md"
 

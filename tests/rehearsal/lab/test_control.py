@@ -207,7 +207,7 @@ def test_what_is_no_request_changes_nothing_and_holds_nobody_up(lab: Supervised,
             client.connect(f"/proc/self/fd/{directory}/{SOCKET}")
             client.sendall(line)
             client.shutdown(socket.SHUT_WR)
-            assert "is no request" in json.loads(client.recv(65536))["error"]
+            assert "is not a request" in json.loads(client.recv(65536))["error"]
     finally:
         os.close(directory)
     assert lab.ask(Verb.RESUME, "etcd") == before

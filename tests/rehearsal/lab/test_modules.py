@@ -167,7 +167,7 @@ def test_a_download_that_breaks_off_is_named_and_leaves_nothing_half_made(tmp_pa
     done = _build_lab("build", path=tmp_path, root=clone)
     assert done.returncode == 1
     assert said in done.stderr
-    assert "a second try goes on where this one stopped" in done.stderr
+    assert "a second try goes on from there" in done.stderr
     assert list((clone / ".tools" / "bin").iterdir()) == []
 
 

@@ -13,7 +13,15 @@ from gameday.errors import ClaimError
 from gameday.plan.rehearsal import DraXidEffect
 from gameday.rehearsal.nodes.dcgm import DcgmCache
 from gameday.rehearsal.nodes.devices import GpuDevices, GpuHolder
-from gameday.rehearsal.nodes.dra import DRIVER, SLICES, DraDriver, claims_of, container_of, devices_for
+from gameday.rehearsal.nodes.dra import (
+    DRIVER,
+    SLICES,
+    DraDriver,
+    PreparedGpu,
+    claims_of,
+    container_of,
+    devices_for,
+)
 from gameday.rehearsal.nodes.gpus import GpuFleet
 from gameday.rehearsal.nodes.kernel_log import KernelRecord
 from gameday.rehearsal.nodes.machine import Machine
@@ -226,7 +234,7 @@ def test_what_somebody_wrote_over_or_removed_is_published_again(node: Node) -> N
 
 
 def test_a_pods_gpus_are_those_of_its_claim(node: Node) -> None:
-    assert asyncio.run(node.driver.prepare(POD)) == {"trainer": [3]}
+    assert asyncio.run(node.driver.prepare(POD)) == [PreparedGpu("trainer", "claim:gpus", 3)]
 
 
 def test_a_claim_for_a_gpu_that_is_lost_is_not_prepared(node: Node) -> None:
@@ -270,8 +278,8 @@ def test_a_template_whose_claim_is_not_made_yet_is_waited_for() -> None:
 def test_a_container_gets_only_the_request_that_it_names() -> None:
     pod = deepcopy(POD)
     pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpus", "request": "small"}]}
-    assert container_of(pod, "gpus", "small") == "sidecar"
-    assert container_of(pod, "gpus", "large") == "trainer"
+    assert container_of(pod, "gpus", "small") == ("sidecar", "claim:gpus/small")
+    assert container_of(pod, "gpus", "large") == ("trainer", "claim:gpus")
     assert container_of(pod, "other", "large") is None
 
 

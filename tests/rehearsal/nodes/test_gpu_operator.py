@@ -14,7 +14,6 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.errors import HostError
 from gameday.faults.component_pods import Component
 from gameday.host.virtual import VirtualHost
-from gameday.plan.canary import Measure
 from gameday.plan.qa import QaFloors
 from gameday.rehearsal.nodes.gpu_operator import (
     AWAY_AT_FIRST,
@@ -24,6 +23,7 @@ from gameday.rehearsal.nodes.gpu_operator import (
     operand_of,
 )
 from gameday.rehearsal.nodes.machine import EXPORTER, Machine
+from gameday.values.measures import Measure
 from tests.guard.observations import SERVER
 
 PROOF = Proof(floors=QaFloors(), burn_in_s=None, virtual_burn_in_s=1)

@@ -183,7 +183,7 @@ def test_nvml_shows_a_lost_gpu_and_its_return(rack: Rack, tmp_path: Path) -> Non
 def test_what_is_no_pipe_is_not_removed(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "kmsg").write_text("mine")
-    with pytest.raises(FileExistsError, match="is no pipe"):
+    with pytest.raises(FileExistsError, match="is not a pipe"):
         on_files(machine, tmp_path, lambda _: asyncio.sleep(0))
     assert (tmp_path / "a" / "kmsg").read_text() == "mine"
 

@@ -249,4 +249,4 @@ async def test_what_a_fault_must_not_ask_of_a_lab_is_refused(machine: Machine, a
 async def test_a_node_of_no_lab_says_so(machine: Machine) -> None:
     refused = await run(machine, "gameday-lab", "look", "etcd")
     assert (refused.exit_status, refused.stdout) == (1, "")
-    assert "is no node of a lab" in refused.stderr
+    assert "is not a node of a lab" in refused.stderr

@@ -1,1 +1,1 @@
-"""The programs a virtual machine has: what the agent runs on the host, acting on the model instead of the metal."""
+"""The programs of a virtual machine: what the agent runs on the host, acting on the model instead of the hardware."""

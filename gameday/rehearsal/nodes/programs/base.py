@@ -1,4 +1,4 @@
-"""The parts that every virtual program shares: its result, and options with the real tool's complaints."""
+"""The parts that all virtual programs share: their result, and options with the real tool's complaints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 @dataclass(frozen=True)
 class Printed:
-    """A program's end. `stdout` and `stderr` as the real one would leave them."""
+    """A program's end, with `stdout` and `stderr` like the real one's."""
 
     stdout: str = ""
     stderr: str = ""
@@ -17,7 +17,7 @@ class Printed:
 
 
 class Refused(Exception):
-    """The program ends early with this."""
+    """Ends the program early with this result."""
 
     def __init__(self, printed: Printed) -> None:
         super().__init__(printed.stderr or printed.stdout)
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 class Options(argparse.ArgumentParser):
-    """argparse that neither prints nor exits: a bad option is `Refused` with the program's own exit status."""
+    """An argparse that neither prints nor exits: a bad option is `Refused` with the program's own exit status."""
 
     def __init__(self, program: str, bad_usage: int) -> None:
         super().__init__(prog=program, add_help=False, allow_abbrev=False)

@@ -51,7 +51,7 @@ def _inspect_container(machine: Machine, wanted: str) -> Printed:
 
 
 async def _exec(container: str, command: list[str], machine: Machine) -> Printed:
-    """Run dcgmi, and nothing else, in the pod of the host engine, which is the machine's own in this model."""
+    """Run dcgmi, and nothing else, in the host engine's pod, which is the machine's own in this model."""
     for sandbox, one in _all_containers(machine):
         engine = component_of(sandbox.labels) is Component.HOST_ENGINE
         if _id(sandbox, one) == container and engine and command[:1] == ["dcgmi"]:

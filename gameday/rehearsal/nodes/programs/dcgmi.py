@@ -1,11 +1,9 @@
 """`dcgmi` on the model: `test` (inject, introspect, pause, resume), `dmon`, `modules -l`, `diag`, and its traps.
 
-Words and exit statuses are dcgmi's own (DCGM 4.6: dcgmi/DcgmiTest.cpp,
-DeviceMonitor.cpp, Module.cpp, Command.cpp); a status is DCGM's negative return
-code, cut to a byte. The traps (docs/sources.md, DCGM injection): --gpuid
-defaults to 1; a field's name or a hexadecimal number is read by atoi and atol and becomes
-0; a group is refused with --inject; --introspect shows when and how often a
-field was sampled, and never its value: only `dmon` shows that.
+Messages and exit statuses are dcgmi's own (DCGM 4.6: dcgmi/DcgmiTest.cpp, DeviceMonitor.cpp, Module.cpp, Command.cpp);
+a status is DCGM's negative return code, cut to a byte. The traps (docs/sources.md, DCGM injection): --gpuid defaults
+to 1; a field's name or a hexadecimal number is read by atoi and atol and becomes 0; a group is refused with --inject;
+--introspect shows when and how often a field was sampled, and never its value: only `dmon` shows that.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from gameday.rehearsal.nodes.programs.base import Options, Printed, Refused
 from gameday.rehearsal.nodes.programs.dcgmi_diag import run_tests
 
 _BAD_PARAMETER = 255  # DCGM_ST_BADPARAM -1
-_BAD_USAGE = 254  # what main() makes of a command line that cannot be parsed: -2
+_BAD_USAGE = 254  # main()'s status for a command line that cannot be parsed: -2
 _NOT_WATCHED = 240  # DCGM_ST_NOT_WATCHED -16
 _NO_CONNECTION = 235  # DCGM_ST_CONNECTION_NOT_VALID -21
 _INTEGER = re.compile(r"\s*([+-]?\d+)")
@@ -114,7 +112,7 @@ def _introspect(machine: Machine, gpu: int, field: int) -> Printed:
 
 
 async def _dmon(args: list[str], machine: Machine) -> Printed:
-    """Short names and units are left out of the header; its rows are the real ones."""
+    """Run dmon; short names and units are left out of the header, its rows are the real ones."""
     parser = _parser("dmon")
     parser.add_argument("-i", "--entity-id", default="")
     parser.add_argument("-e", "--field-id", required=True)
@@ -206,7 +204,7 @@ def _unreachable(host: str) -> Printed:
 
 
 def _atoi(text: str) -> int:
-    """C's: the leading decimal number, or 0."""
+    """Return C's atoi: the leading decimal number, or 0."""
     found = _INTEGER.match(text)
     return int(found[1]) if found else 0
 

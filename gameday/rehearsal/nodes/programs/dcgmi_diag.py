@@ -1,7 +1,7 @@
 """`dcgmi diag -r LEVEL -j` on the model: the form of DCGM 4.6's JSON, and a few of its tests.
 
 The model has one test of each category. Names, categories and keys are DCGM's (docs/sources.md, DCGM diag), and so are
-the floors of the tests; the words of the warnings are ours.
+the floors of the tests; the texts of the warnings are ours.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from gameday.rehearsal.nodes.programs.base import Printed
 
 VERSION = "4.6.0"
 _ERROR = 226
-"""Exit status for a test that failed: DCGM_ST_NVVS_ERROR, -30, cut to a byte."""
+"""Exit status for a failed test: DCGM_ST_NVVS_ERROR, -30, cut to a byte."""
 _PCIE_GENERATION, _PCIE_LANES, _MEMORY_GBS = 3, 16, 1905
 _LOAD_S = 0.2
 
 
 @dataclass(frozen=True)
 class _Test:
-    """A test of the model: from a sample, and a load where the level has one, to a warning; empty for a pass."""
+    """A test of the model: from a sample, and a load if the level has one, to a warning; empty for a pass."""
 
     level: int
     name: str
@@ -89,7 +89,7 @@ async def run_tests(machine: Machine, level: int) -> Printed:
 
 
 def _refused(why: str) -> Printed:
-    """Return the print of a diagnosis that did not run."""
+    """Return the output of a diagnosis that did not run."""
     body = {"DCGM Diagnostic": {"runtime_error": why, "version": VERSION}}
     return Printed(json.dumps(body, indent=3) + "\n", exit_status=_ERROR)
 

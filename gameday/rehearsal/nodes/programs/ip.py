@@ -33,7 +33,7 @@ async def ip(args: list[str], machine: Machine) -> Printed:
 
 
 async def ss(args: list[str], machine: Machine) -> Printed:
-    """`ss -Htnp state established`: the kubelet's connection alone."""
+    """Run `ss -Htnp state established`, which shows only the kubelet's connection."""
     if not machine.is_active(KUBELET):
         return Printed()
     own = machine.network.interfaces[UPLINK].address

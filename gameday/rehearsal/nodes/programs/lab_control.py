@@ -1,7 +1,7 @@
 """`gameday-lab VERB COMPONENT [SECONDS]`: a fault's way from a node of the lab to the lab's control socket.
 
-It asks for what faults do, and no more: look, pause for a bounded time, resume, restart. It prints the component's
-process id and whether it is paused, as JSON.
+It takes only the orders of faults: look, pause for a bounded time, resume, restart. It prints the component's process
+id and its pause, as JSON.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ async def lab_control(args: list[str], machine: Machine) -> Printed:
     if (options.verb == Verb.PAUSE) != (options.seconds is not None):
         parser.error("a pause needs its seconds, and nothing else has any")
     if machine.lab_control is None:
-        return Printed(stderr=f"{LAB_PROGRAM}: {machine.name} is no node of a lab\n", exit_status=_FAILED)
+        return Printed(stderr=f"{LAB_PROGRAM}: {machine.name} is not a node of a lab\n", exit_status=_FAILED)
     try:
-        # In a thread: a restart takes up to two seconds, and the other nodes go on.
+        # In a thread: a restart takes up to two seconds, and the other nodes must go on.
         state = await asyncio.to_thread(_asked, machine.lab_control, options.verb, options.component, options.seconds)
     except ControlError as error:
         return Printed(stderr=f"{LAB_PROGRAM}: {error}\n", exit_status=_FAILED)

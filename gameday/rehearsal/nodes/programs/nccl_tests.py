@@ -1,4 +1,4 @@
-"""nccl-tests' `all_reduce_perf` on the model, and the `env` in front of it that gives it its environment."""
+"""nccl-tests' `all_reduce_perf` on the model, and the `env` in front of it that sets its environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gameday.rehearsal.nodes.programs.base import Options, Printed, Refused
 
 _FAILED, _NOT_FOUND = 1, 127
 _TAKES_S = 0.2
-"""The real one needs some seconds, most of them to begin."""
+"""Seconds; the real one needs some, most of them for its start."""
 _COLUMNS = """#
 #                                                              out-of-place                       in-place          
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
@@ -23,7 +23,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 async def env(args: list[str], machine: Machine) -> Printed:
-    """`env NAME=VALUE … PROGRAM …`: of the programs only all_reduce_perf reads its environment."""
+    """Run `env NAME=VALUE … PROGRAM …`; only all_reduce_perf reads its environment."""
     count = next((number for number, word in enumerate(args) if "=" not in word), len(args))
     environment = dict(word.split("=", 1) for word in args[:count])
     match args[count:]:
@@ -68,7 +68,7 @@ def _head(options: argparse.Namespace, machine: Machine, gpus: list[int]) -> str
 
 
 def _visible(machine: Machine, environment: dict[str, str]) -> list[int]:
-    """CUDA_VISIBLE_DEVICES by UUID or index, up to the first it does not know; without it all that answer."""
+    """Return the GPUs of CUDA_VISIBLE_DEVICES, by UUID or index, up to the first unknown; by default all."""
     known = {name: gpu.index for gpu in machine.gpus for name in (gpu.uuid, str(gpu.index))}
     answering = [gpu for gpu in machine.known_gpus() if machine.gpu_serves(gpu)]
     wanted = environment.get("CUDA_VISIBLE_DEVICES")
@@ -97,4 +97,4 @@ def _size(text: str) -> int:
     try:
         return int(text.rstrip("KMG")) * _UNITS.get(text[-1:], 1)
     except ValueError:
-        raise HostError(f"all_reduce_perf: {text[:20]!r} is no size") from None
+        raise HostError(f"all_reduce_perf: {text[:20]!r} is not a size") from None

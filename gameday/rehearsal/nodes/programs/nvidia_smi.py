@@ -1,7 +1,7 @@
 """`nvidia-smi` on the model: list, query, reset, power cap, clock lock, persistence, ECC mode.
 
-Messages and exit statuses are the real tool's where they are publicly
-documented in reports; exit 15 is NVML_ERROR_GPU_IS_LOST, 2 an invalid argument.
+Messages and exit statuses are the real tool's where public reports show them; exit 15 is NVML_ERROR_GPU_IS_LOST, 2 an
+invalid argument.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _chosen(machine: Machine, wanted: str | None) -> list[GpuIdentity]:
 
 
 def _is_called(gpu: GpuIdentity, name: str) -> bool:
-    """Return whether the name is the GPU's index, UUID, or PCI address in any of its spellings."""
+    """Return True if the name is the GPU's index, UUID, or PCI address in any of its forms."""
     address = name.lower().removeprefix("0000").removeprefix("0000:").removeprefix(":")
     own = gpu.pci.removeprefix("0000:")
     return name in (str(gpu.index), gpu.uuid) or address in (own, f"{own}.0")
@@ -106,7 +106,7 @@ def _samples(machine: Machine, gpus: list[GpuIdentity]) -> list[GpuSample]:
 
 
 async def _reset(machine: Machine, gpus: list[GpuIdentity]) -> Printed:
-    # Persistence mode keeps a GPU open, by the daemon's hand or by the driver's own.
+    # Persistence mode keeps a GPU open, by the daemon or by the driver itself.
     persistent = machine.fleet.persistence[machine.index]
     busy = [gpu for gpu in gpus if persistent[gpu.index] or machine.gpu_users(gpu.index)]
     if busy:

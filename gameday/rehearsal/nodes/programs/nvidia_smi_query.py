@@ -1,4 +1,4 @@
-"""`nvidia-smi --query-gpu` and `--query-compute-apps`: the columns, their units, and the CSV around them."""
+"""`nvidia-smi --query-gpu` and `--query-compute-apps`: the columns, their units, and the CSV form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _mib(read: Callable[[GpuSample], int]) -> _Column:
 
 
 def _of(name: str, unit: str = "") -> _Column:
-    """A sample's own number, whole as the tool prints it."""
+    """Return the column of a sample's own number, whole as the tool prints it."""
     return _Column(unit, lambda gpu, _: round(float(getattr(gpu, name))))
 
 

@@ -1,4 +1,4 @@
-"""Run one program on a virtual machine: found by name, bounded in time; unknown ones as a shell reports them."""
+"""Run one program on a virtual machine, found by name and bounded in time; report unknown ones like a shell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOT_FOUND = 127
 
 
 async def run_program(machine: Machine, argv: list[str], timeout_s: float) -> ProgramResult:
-    """Run the program; raises HostError without an answer: out of time, or the machine went down meanwhile."""
+    """Run the program. Raises HostError if there is no answer: it took too long, or the machine went down meanwhile."""
     command = _without_nsenter(argv)
     name = PurePosixPath(command[0]).name if command else ""
     boot_id = machine.boot_id
@@ -66,7 +66,7 @@ def _unknown(name: str) -> Printed:
 
 
 def _without_nsenter(argv: list[str]) -> list[str]:
-    """The program behind `nsenter -t 1 -m … [--]`: the virtual host is already the host's namespaces."""
+    """Return the program behind `nsenter -t 1 -m … [--]`: the virtual host is already in the host's namespaces."""
     if not argv or PurePosixPath(argv[0]).name != "nsenter":
         return argv
     rest = argv[1:]

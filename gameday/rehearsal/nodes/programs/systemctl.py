@@ -71,7 +71,7 @@ def _printed(verb: str, active: bool, required_by: str = "") -> Printed:
 
 
 def _not_there(verb: str, unit: str) -> Printed:
-    if verb == "show":  # it prints units that are not there, too, and calls that success
+    if verb == "show":  # it also prints units that do not exist, and calls that success
         return Printed("LoadState=not-found\nActiveState=inactive\n")
     if verb == "is-active":
         return Printed("inactive\n", exit_status=_NO_SUCH_UNIT_STATUS)

@@ -39,5 +39,5 @@ async def systemd_run(args: list[str], machine: Machine) -> Printed:
 
 
 def _seconds(text: str) -> float:
-    """`5s`, as the faults write it."""
+    """Return the seconds of `5s`, as the faults write it."""
     return float(text.removesuffix("s"))

@@ -84,7 +84,7 @@ def _share(text: str) -> float:
 
 
 def _rate(text: str) -> int:
-    """Bytes a second."""
+    """Return a rate in bytes a second."""
     return round(_measure(text, _RATES) / 8)
 
 

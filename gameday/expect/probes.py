@@ -7,6 +7,7 @@ construction, and then again and again.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
@@ -17,6 +18,7 @@ from pydantic.functional_validators import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, Duration, LabelKey, LabelValue, conflict
+from gameday.expect.base import Expectation, Path
 from gameday.values.patterns import why_no_pattern
 
 TARGETS = "$targets"
@@ -191,3 +193,22 @@ class ExpectedProbe(DocumentModel):
 
 
 _KINDS = ("promql", "http", "exec", "job")
+
+
+class Probes(Expectation):
+    probes: tuple[ExpectedProbe, ...] = Field(default=(), max_length=20)
+    """Questions of your own: queries, requests, commands in pods, and jobs (docs/probes.md)."""
+
+    @classmethod
+    def bounds(cls, expect: Self) -> Iterator[tuple[Path, timedelta]]:
+        for place, probe in enumerate(expect.probes):
+            for key, bound in (("within", probe.within), ("stays_for", probe.stays_for)):
+                if bound:
+                    yield ("probes", place, key), bound
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [probe.name for probe in self.probes]
+        if twice := next((index for index, name in enumerate(names) if name in names[:index]), None):
+            raise conflict(("probes", twice, "name"), "another probe of this plan has this name")
+        return self

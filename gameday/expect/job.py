@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, model_validator
 
 from gameday.documents.fields import PLAN_NAME, Bound, DocumentModel, LabelKey, LabelValue, conflict
-from gameday.plan.canary import PartPercent
-from gameday.plan.probes import Pattern
+from gameday.documents.percent import PartPercent
+from gameday.expect.base import Expectation
+from gameday.expect.probes import Pattern
+from gameday.values.nodes import NodeRole
 from gameday.values.patterns import STEP_GROUP, steps_in
 
 
@@ -41,3 +45,10 @@ class ExpectedJob(DocumentModel):
         if not has_group:
             raise conflict(("step",), "write the number as (?P<step>[0-9]+), and every other group as (?:...)")
         return self
+
+
+class Job(Expectation):
+    needs: ClassVar = NodeRole.GPU
+
+    job: ExpectedJob | None = None
+    """Recovery of a job that runs on the target (docs/job-recovery.md)."""

@@ -1,7 +1,7 @@
 """Step 4 sends a gang of GPU pods, and notes whether the scheduler gives them nodes with fast GPUs.
 
-The plan's bound is in gameday/plan/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict is
-gameday/checks/placement.py. Where the fast nodes have no room for the whole gang no pod is sent: a preference could
+The plan's bound is in gameday/expect/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict
+is gameday/checks/placement.py. Where the fast nodes have no room for the whole gang no pod is sent: a preference could
 not hold.
 """
 
@@ -14,19 +14,20 @@ from gameday.checks.verdict import Status
 from gameday.cluster.manifests import gang_pod
 from gameday.cluster.nodes import snapshot
 from gameday.errors import KubernetesError
+from gameday.expect.scheduling import ExpectedPlacement
 from gameday.history.events import GangPlaced, GangPod
 from gameday.ledger.entries import DeletePod, Entry
-from gameday.plan.scheduling import ExpectedPlacement
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import pool_labels, why_unfit
 from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
 
+ORDER = 6
 _MOST_LOOKED_AT = 20
-"""Fast nodes whose free GPUs are counted: each costs two requests."""
+"""Fast nodes for which free GPUs are counted; each costs two requests."""
 
 
-def check_gang_placement(run: Run, result: StepResult) -> None:
+def contained(run: Run, result: StepResult) -> None:
     """Send the plan's gang where there is room for it on fast nodes, and note where its pods land."""
     wanted = run.plan.expect.placement
     if wanted is None:
@@ -42,7 +43,7 @@ def check_gang_placement(run: Run, result: StepResult) -> None:
 
 
 def _why_no_room(run: Run, pods: int) -> str:
-    """Return why the fast nodes cannot take the whole gang; empty where they can. Raises KubernetesError."""
+    """Return why the fast nodes cannot take the whole gang; empty if they can. Raises KubernetesError."""
     pool = pool_labels(run)
     fast = run.kubernetes.candidates(pool | {GPU_CLASS_LABEL: str(GpuClass.FAST)})[:_MOST_LOOKED_AT]
     if not fast:

@@ -9,93 +9,16 @@ of the value before, so that one plan fits every machine.
 from __future__ import annotations
 
 import ipaddress
-import re
-from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 from pydantic.functional_validators import AfterValidator
-from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import DocumentModel, conflict
-
-INTERFACE_NAME = r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,14}$"
-"""The kernel takes up to 15 bytes; a name that begins with `-` would be an option to every tool."""
-HCA_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
-"""The kernel takes up to 63 bytes (IB_DEVICE_NAME_MAX). `^`, `=`, `,` and `:` are NCCL's syntax, and in no name."""
-_PERCENT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%")
-
-
-def _parse_percent(value: object) -> object:
-    """Return `50%` as 0.5; every other text is an error that says how to write a share."""
-    if isinstance(value, float):  # a share already: read back from JSON, or given in Python
-        return value
-    found = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
-        raise PydanticCustomError("percent", "a share is written in percent, like 50% or 0.5%")
-    return float(found[1]) / 100
-
-
-def format_percent(share: float) -> str:
-    """Return a share as `50%` or `0.5%`, as short as `Percent` can read back."""
-    return f"{share * 100:.6f}".rstrip("0").rstrip(".") + "%"
-
-
-Percent = Annotated[
-    float,
-    BeforeValidator(_parse_percent),
-    Field(ge=0, allow_inf_nan=False),
-    PlainSerializer(format_percent, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,6})?\s*%$", "examples": ["50%", "0.5%"]}),
-]
-"""A share, written `50%` and kept as 0.5; it may be above 100%."""
-
-
-def _at_most_all(value: float) -> float:
-    if value > 1:
-        raise PydanticCustomError("percent", "must be at most 100%")
-    return value
-
-
-PartPercent = Annotated[Percent, AfterValidator(_at_most_all)]
-"""A share of at most 100%."""
-
-
-class Measure(StrEnum):
-    """The quantities that a canary can measure."""
-
-    ALL_REDUCE = "all-reduce bus bandwidth"
-    COPY = "copy to the GPU"
-    ROUND_TRIP = "round-trip time"
-    ANSWERED = "answered pings"
-    ALL_REDUCE_NODES = "all-reduce over nodes"
-    LARGEST_BLOCK = "largest block of free memory"
-
-    @property
-    def unit(self) -> str:
-        """The unit of the values."""
-        return _UNITS[self]
-
-    @property
-    def uses_ping(self) -> bool:
-        """Return whether the canary sends pings."""
-        return self in (Measure.ROUND_TRIP, Measure.ANSWERED)
-
-    @property
-    def owns_gpus(self) -> bool:
-        """Return whether the canary's pod asks for GPUs, as a job does."""
-        return self in (Measure.ALL_REDUCE, Measure.COPY)
-
-
-_UNITS = {
-    Measure.ALL_REDUCE: "GB/s",
-    Measure.COPY: "GB/s",
-    Measure.ROUND_TRIP: "ms",
-    Measure.ANSWERED: "%",
-    Measure.ALL_REDUCE_NODES: "GB/s",
-    Measure.LARGEST_BLOCK: "%",
-}
-
+from gameday.documents.percent import Percent, format_percent
+from gameday.expect.base import Expectation
+from gameday.values.measures import HCA_NAME, INTERFACE_NAME, Backend, Measure
+from gameday.values.nodes import NodeRole
 
 _BOUNDS = {
     "falls_below": ("<", "falls below"),
@@ -216,13 +139,6 @@ class ExpectedCanary(ExpectedMeasurement):
         return self.measure
 
 
-class Backend(StrEnum):
-    """The library that carries an all-reduce over nodes, by torch.distributed's word for it."""
-
-    TCP = "tcp"
-    NCCL = "nccl"
-
-
 class ExpectedAllReduce(ExpectedMeasurement):
     """The bus bandwidth of an all-reduce of the target and other nodes while the fault is in, compared with before."""
 
@@ -255,3 +171,17 @@ class ExpectedAllReduce(ExpectedMeasurement):
     def quantity(self) -> Measure:
         """The quantity that is measured."""
         return Measure.ALL_REDUCE_NODES
+
+
+class Measurements(Expectation):
+    needs: ClassVar = NodeRole.GPU
+
+    canary: ExpectedCanary | None = None
+    """Measurement of a job of ours on the target, for faults that slow work down and break nothing."""
+    all_reduce: ExpectedAllReduce | None = None
+    """Measurement of an all-reduce over the target and other nodes, for faults of the network between them."""
+
+    @property
+    def measurements(self) -> tuple[ExpectedMeasurement, ...]:
+        """The measurements before, during and after the fault, in their order."""
+        return tuple(one for one in (self.canary, self.all_reduce) if one is not None)

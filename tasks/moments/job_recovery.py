@@ -1,6 +1,6 @@
-"""A job's own recovery as parts of steps 1 and 6: follow its steps, and wait until it has resumed.
+"""A job's own recovery, for steps 1 and 6: follow its steps, and wait until it has resumed.
 
-The plan's keys are gameday/plan/job.py, the watch gameday/observe/job_steps.py, the verdicts
+The plan's keys are gameday/expect/job.py, the watch gameday/observe/job_steps.py, the verdicts
 gameday/checks/job_recovery.py. It is waited for when the nodes are back: only then may the job have a place again.
 """
 
@@ -18,18 +18,19 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget, Targets
 
+ORDER = 8
 _POLL_S = 0.5
 # From a line in the log to the look that sees it.
 _LATEST_SIGHT = timedelta(seconds=6)
 
 
-def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPodsNote]]) -> None:
+def before_fault(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPodsNote]]) -> None:
     """Follow the steps of the plan's job from now on.
 
     Args:
         run: The run.
         targets: Its targets.
-        gpu_pods: By node: the pods that have its GPUs open, where the plan's fault must slow the job down.
+        gpu_pods: By node: the pods that have its GPUs open, if the plan's fault must slow down the job.
 
     Raises:
         RefusedError: No pod of the job on a target prints a step.
@@ -46,7 +47,7 @@ def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPo
     def seen() -> bool | None:
         return (watch.has_steps if expected.slows_below is None else watch.has_pace) or None
 
-    # A job that has just begun prints its first steps soon.
+    # A job that has just begun soon prints its first steps.
     run.wait("the job's first steps", run.plan.baseline.window, seen, every_s=_POLL_S)
     if not watch.has_steps:
         raise RefusedError(
@@ -60,9 +61,9 @@ def follow_job(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPo
 def _note_gpu_of_others(
     run: Run, target: ChosenTarget, job: Mapping[str, str], gpu_pods: Sequence[GpuPodsNote]
 ) -> None:
-    """Note a problem where the job's pods use other GPUs than the one that is to slow the job down.
+    """Note a problem if the job's pods use other GPUs than the one that is to slow the job down.
 
-    It is no refusal: another pod may hold up the one that is followed.
+    This is not a refusal: another pod may hold up the followed one.
     """
     used = [note.gpu for note in gpu_pods if not job.keys().isdisjoint(note.pods)]
     if used and target.gpu not in used:
@@ -74,7 +75,7 @@ def _note_gpu_of_others(
         )
 
 
-def await_job(run: Run, result: StepResult) -> None:
+def returned(run: Run, result: StepResult) -> None:
     """Wait until the job goes on, and take the verdicts over into the step."""
     expected = run.plan.expect.job
     if expected is None:

@@ -1,6 +1,6 @@
-"""An all-reduce over several nodes, sent and awaited: one pod for each node, none of which stays.
+"""An all-reduce over several nodes, sent and awaited: one pod for each node, and all are deleted again.
 
-The plan's bound is gameday/plan/canary.py, the orders gameday/run/all_reduce.py, the measurement in the pods
+The plan's bound is gameday/expect/canary.py, the orders gameday/run/all_reduce.py, the measurement in the pods
 gameday/agent/all_reduce.py. tasks/canary.py says when it is measured, and judges.
 """
 
@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 from gameday.agent.task import AllReduceNote, RendezvousNote, notes_in
 from gameday.errors import AdapterError, StepFailedError
+from gameday.expect.canary import ExpectedAllReduce
 from gameday.ledger.termination_message import termination_message
-from gameday.plan.canary import ExpectedAllReduce
 from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
 from gameday.run.all_reduce import ALL_REDUCE_TIMEOUT, all_reduce_task
 from gameday.run.canary import CanaryPhase
@@ -30,7 +30,7 @@ def measure_all_reduce(
     phase: CanaryPhase,
     size: int,
 ) -> AllReduceNote:
-    """Measure once, and take every pod away again; an error of the cluster or an agent becomes the note's detail.
+    """Measure once, and delete every pod again; an error of the cluster or an agent becomes the note's detail.
 
     Args:
         run: The run.
@@ -56,7 +56,10 @@ def _measured(
     size: int,
     pods: ExitStack,
 ) -> AllReduceNote:
-    """Send rank 0, then the others with its address, and return its note. Raises AdapterError and StepFailedError."""
+    """Send rank 0, then the others with its address, and return its note.
+
+    Raises AdapterError and StepFailedError.
+    """
     nodes, secret = (target.node, *peers), secrets.token_hex(_SECRET_BYTES)
     lead = run.record.object_name(f"all-reduce-{phase}", target.index)
     task = all_reduce_task(run, expected, nodes, 0, phase, secret, size)

@@ -13,14 +13,16 @@ from gameday.ledger.entries import DeleteFlowControl
 from gameday.observe.api_server_load import nominal_seats
 from gameday.plan.settings import FlowControl
 from gameday.run.run import Run
+from gameday.run.targets import Targets
 
+ORDER = 1
 # The API server reads new levels from a watch, and Prometheus scrapes it every 15 s where nobody chose another pace.
 _IN_FORCE_WITHIN = timedelta(seconds=45)
 _POLL_S = 0.5
 _EXISTS = 409
 
 
-def put_in_settings(run: Run) -> None:
+def fault_goes_in(run: Run, targets: Targets) -> None:
     """Create the plan's level and flow schema, and wait until every API server has exactly the wanted seats.
 
     Raises:
@@ -58,15 +60,15 @@ def put_in_settings(run: Run) -> None:
 
 
 def hold_servers(run: Run) -> None:
-    """Hold the servers back that are to start after the fault, where a run before has started them.
+    """Hold back the servers that are to start after the fault, if an earlier run has started them.
 
     Raises:
-        StepFailedError: The cluster is no lab, or the lab does not do it.
+        StepFailedError: The cluster is not a lab, or the lab does not do it.
     """
     _ask_servers(run, Verb.HOLD)
 
 
-def start_held_servers(run: Run) -> None:
+def fault_is_in(run: Run) -> None:
     """Start the servers that were held back. Raises StepFailedError."""
     if servers := _ask_servers(run, Verb.START):
         run.note(HeldServersStarted(servers=servers))
@@ -91,7 +93,7 @@ def _ask_servers(run: Run, verb: Verb) -> tuple[str, ...]:
 
 
 def _shares(seats: int, total: int, others: int) -> Shares:
-    """Return the shares of a new level beside others. Raises StepFailedError where none give exactly these seats."""
+    """Return the shares of a new level beside others. Raises StepFailedError if none give exactly these seats."""
     if own := shares_for_exactly(seats, total=total, others=others):
         return Shares(own, spare=0)
     spare = growth_for_exactly(seats, total=total, shares=1, sum_of_shares=others + 1)
@@ -104,7 +106,7 @@ def _shares(seats: int, total: int, others: int) -> Shares:
 
 
 def note_flow_control_after(run: Run) -> None:
-    """Read once more how many seats the level has on each API server, and whether somebody changed what was put in.
+    """Read again how many seats the level has on each API server, and whether somebody changed what was put in.
 
     Raises:
         AdapterError: A server that has to be asked does not answer.

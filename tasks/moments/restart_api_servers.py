@@ -1,4 +1,4 @@
-"""The restart of a lab's API servers with the load gone, between two times in which their memory settles."""
+"""The restart of a lab's API servers without the load, between two pauses in which their memory settles."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from gameday.cluster.lab_control import restart_api_servers
 from gameday.errors import ControlError, StepFailedError
 from gameday.history.events import ApiServersRestarted
 from gameday.run.run import Run
+from gameday.run.targets import Targets
 
+ORDER = 0
 _POLL_S = 0.5
 
 
-def refuse_restart_without_lab(run: Run) -> None:
+def fault_goes_in(run: Run, targets: Targets) -> None:
     """Refuse a plan that restarts API servers which are no lab's, before anything is changed.
 
     Raises:
-        StepFailedError: The cluster is no lab.
+        StepFailedError: The cluster is not a lab.
     """
     if run.plan.recover.restart_api_servers and run.profile.lab_control is None:
         raise StepFailedError(
@@ -25,7 +27,7 @@ def refuse_restart_without_lab(run: Run) -> None:
         )
 
 
-def restart_with_load_gone(run: Run) -> None:
+def fault_is_out(run: Run) -> None:
     """Restart the API servers where the plan asks for it, and let their memory settle before and after.
 
     Raises:

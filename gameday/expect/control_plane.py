@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from gameday.documents.fields import Bound, DocumentModel, conflict
 from gameday.documents.sizes import Size
+from gameday.expect.base import Expectation
+from gameday.values.nodes import NodeRole
 
 
 class ExpectedOutage(DocumentModel):
@@ -172,3 +174,14 @@ class ExpectedWebhook(DocumentModel):
     ten, and the controller-manager calls a node NotReady after fifty (`--node-monitor-grace-period`)."""
     out_within: Bound = timedelta(seconds=10)
     """Longest time from the webhook's deletion until a write that it matched is admitted again."""
+
+
+class ControlPlane(Expectation):
+    needs: ClassVar = NodeRole.API_CLIENT
+
+    api_canary: ExpectedApiCanary | None = None
+    """Small requests of an ordinary user, sent twice a second, for faults that load the control plane."""
+    containment: ExpectedContainment | None = None
+    """Limits within which the load on the API servers must stay."""
+    webhook: ExpectedWebhook | None = None
+    """Writes that the webhook of the fault webhook_unreachable matches, and those that it must not reach."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import ClassVar
 
 from pydantic import Field
 
 from gameday.documents.fields import Bound, DocumentModel
+from gameday.expect.base import Expectation
+from gameday.values.nodes import NodeRole
 
 
 class ExpectedScheduling(DocumentModel):
@@ -33,3 +36,15 @@ class ExpectedPlacement(DocumentModel):
     is the negative control writes false: its gang is placed as if no node had a class."""
     placed_within: Bound = timedelta(seconds=60)
     """Longest time from the gang's creation until each of its pods has a node."""
+
+
+class Scheduling(Expectation):
+    scheduling: ExpectedScheduling | None = None
+    """Places and waiting times of the pods that the fault pods_in_steps creates."""
+
+
+class Placement(Expectation):
+    needs: ClassVar = NodeRole.GPU
+
+    placement: ExpectedPlacement | None = None
+    """Placement of a gang of pods on nodes with fast GPUs, by the labels of `gameday fleet` (docs/fleet.md)."""

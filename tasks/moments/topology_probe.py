@@ -1,6 +1,6 @@
 """Step 4 sends a target a pod that no single NUMA node can serve: its Topology Manager must reject it.
 
-Unlike the canary it measures nothing; the kubelet's answer at admission is the finding.
+Unlike the canary it measures nothing; the finding is the kubelet's answer at admission.
 """
 
 from __future__ import annotations
@@ -8,21 +8,23 @@ from __future__ import annotations
 from gameday.cluster.manifests import misaligned_pod
 from gameday.cluster.pods import PodSeen
 from gameday.errors import KubernetesError
+from gameday.expect.topology_manager_rejects import MisalignedPod
 from gameday.history.events import WorkloadSeen
 from gameday.ledger.entries import DeletePod
-from gameday.plan.expectations import MisalignedPod
+from gameday.observe.injected_fault import InjectedFault
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
 
+ORDER = 4
 # The kubelet's reason (pkg/kubelet/cm/topologymanager).
 _REJECTED = "TopologyAffinityError"
 
 
-def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> None:
+def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
     """Send the plan's pod where there is room for it, and note whether the kubelet rejects it."""
-    wanted = run.plan.expect.topology_manager_rejects
+    wanted, target = run.plan.expect.topology_manager_rejects, fault.target
     if wanted is None:
         return
     name = run.record.object_name("misaligned", target.index)
@@ -56,7 +58,7 @@ def check_misaligned_pod(run: Run, result: StepResult, target: ChosenTarget) -> 
 
 
 def judge_rejection(pod: PodSeen | None, wanted: MisalignedPod) -> tuple[bool | None, str]:
-    """Return whether the pod was rejected for its topology, and why; None where that is not known."""
+    """Return True if the pod was rejected for its topology, and why; None if that is unknown."""
     if pod is None:
         return None, "the pod was never seen"
     if pod.phase == "Failed" and pod.reason == _REJECTED:

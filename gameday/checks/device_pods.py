@@ -1,11 +1,10 @@
-"""The device taints the plan names must come in time and go again, and cost only the pods that have the device."""
+"""A device's taint must cost only the pods that have the device."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from gameday.checks.containment import containment_verdict
-from gameday.checks.deadlines import Sighting, appears_within, as_expected, clears_within, since_fault
 from gameday.checks.facts import (
     at_most,
     first_fault,
@@ -16,104 +15,32 @@ from gameday.checks.facts import (
     target_nodes,
 )
 from gameday.checks.verdict import Status, Verdict
-from gameday.history.events import DevicesHeld, DeviceTaintSeen, SignalUnwatched
+from gameday.expect.device_taints import ExpectedDeviceTaint
+from gameday.history.events import DevicesHeld
 from gameday.history.frames import Frames
 from gameday.history.journal import History
-from gameday.plan.device_taints import ExpectedDeviceTaint
 from gameday.plan.models import Plan
 from gameday.values.devices import HeldDevice
 
-ORDER = 56
+ORDER = 57
+"""The place of the taints themselves: after the verdicts that they came, before those that they went."""
 
 Phase = Literal["before", "left", "during"]
-Device = tuple[str, str]
-"""Driver and name."""
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for expected in plan.expect.device_taints:
-        for node in target_nodes(history):
-            verdicts.append(_comes(expected, history, node))
-            if expected.pods_leave_within:
-                verdicts += [_pods_leave(expected, history, node), _others_keep(expected, history, node)]
-            if expected.clears_within and plan.recover.gives_node_back:
-                verdicts.append(_clears(expected, history, node))
-    return verdicts
-
-
-def sightings(expected: ExpectedDeviceTaint, history: History, node: str | None) -> list[Sighting]:
-    """The taint as the plan wants it, oldest first, since the fault."""
-    return as_expected(_of_key(expected, history, node))
-
-
-def tainted(expected: ExpectedDeviceTaint, history: History, node: str | None) -> set[Device]:
-    """Return the devices that have the taint at the end of the history."""
-    found: set[Device] = set()
-    for _, seen in history.about(DeviceTaintSeen, node):
-        if _amiss(expected, seen) == "":
-            (found.add if seen.present else found.discard)((seen.driver, seen.device))
-    return found
+    return [
+        judged(expected, history, node)
+        for expected in plan.expect.device_taints
+        if expected.pods_leave_within
+        for node in target_nodes(history)
+        for judged in (_pods_leave, _others_keep)
+    ]
 
 
 def held(history: History, node: str | None, phase: Phase) -> DevicesHeld | None:
     """Return the newest note of that phase of the pods that have the node's devices."""
     return next((one for _, one in reversed(history.about(DevicesHeld, node)) if one.phase == phase), None)
-
-
-def _amiss(expected: ExpectedDeviceTaint, seen: DeviceTaintSeen) -> str | None:
-    """Return what is not as expected of a taint with the key; empty: nothing, None: it has another key."""
-    if seen.taint.key != expected.key:
-        return None
-    as_wanted = expected.value in (None, seen.taint.value) and seen.taint.effect == expected.effect
-    return "" if as_wanted else f"{seen.taint} instead"
-
-
-def _of_key(expected: ExpectedDeviceTaint, history: History, node: str | None) -> list[Sighting]:
-    found = [
-        Sighting(record, seen.at, amiss, seen.dated)
-        for record, seen in history.about(DeviceTaintSeen, node)
-        if seen.present and (amiss := _amiss(expected, seen)) is not None
-    ]
-    return since_fault(history, node, found)
-
-
-def _comes(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
-    verdict = appears_within(
-        history,
-        node,
-        "device-tainted",
-        f"A device of {node or 'the target'} is tainted {expected}",
-        expected.within,
-        _of_key(expected, history, node),
-    )
-    unwatched = [one for one in history.of(SignalUnwatched) if (one.signal, one.node) == ("devices", node)]
-    if unwatched and verdict.status is Status.BROKEN:
-        return verdict.model_copy(update={"status": Status.UNKNOWN, "why": unwatched[0].why})
-    return verdict
-
-
-def _clears(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
-    assert expected.clears_within is not None
-    gone = [
-        Sighting(record, seen.at, dated=seen.dated)
-        for record, seen in history.about(DeviceTaintSeen, node)
-        if not seen.present and _amiss(expected, seen) == ""
-    ]
-    return clears_within(
-        history,
-        node,
-        "device-taint-clears",
-        f"No device of {node or 'the target'} is tainted {expected} after remediation",
-        expected.clears_within,
-        sightings(expected, history, node),
-        [] if tainted(expected, history, node) else since_fault(history, node, gone),
-    )
-
-
-def _ever_tainted(expected: ExpectedDeviceTaint, history: History, node: str | None) -> set[Device]:
-    seen = history.about(DeviceTaintSeen, node)
-    return {(one.driver, one.device) for _, one in seen if one.present and _amiss(expected, one) == ""}
 
 
 def _pods_leave(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
@@ -123,7 +50,7 @@ def _pods_leave(expected: ExpectedDeviceTaint, history: History, node: str | Non
     status, why = Status.UNKNOWN, _not_comparable(expected, history, node, "left")
     fault, before, left = first_fault(history, node), held(history, node, "before"), held(history, node, "left")
     if not why and fault and before and left:
-        devices = _ever_tainted(expected, history, node)
+        devices = expected.ever_tainted(history, node)
         concerned = {_hold(one) for one in before.held if (one.driver, one.device) in devices}
         stayed = sorted({one.pod for one in left.held if _hold(one) in concerned})
         if not concerned:
@@ -143,7 +70,7 @@ def _others_keep(expected: ExpectedDeviceTaint, history: History, node: str | No
     why = _not_comparable(expected, history, node, "during")
     before, during = held(history, node, "before"), held(history, node, "during")
     if not why and before and during:
-        devices = _ever_tainted(expected, history, node)
+        devices = expected.ever_tainted(history, node)
         hit = {one.uid for one in before.held if (one.driver, one.device) in devices}
         others = [one for one in before.held if one.uid not in hit]
         still = {_hold(one) for one in during.held}
@@ -161,7 +88,7 @@ def _not_comparable(expected: ExpectedDeviceTaint, history: History, node: str |
     """Return why the pods before and after cannot be compared; empty where they can."""
     if first_fault(history, node) is None:
         return f"not reached: {stop_reason(history)}"
-    if not _ever_tainted(expected, history, node):
+    if not expected.ever_tainted(history, node):
         return "not reached: no device was tainted so"
     if held(history, node, "before") is None or held(history, node, phase) is None:
         return "the claims of the node's devices were not read"

@@ -1,6 +1,6 @@
-"""The API canary and the load as parts of steps 1, 4 and 6: start the canary, wait for the load's end, judge both.
+"""The API canary and the load, for steps 1, 4 and 6: start the canary, wait for the load's end, judge both.
 
-The plan's bounds are in gameday/plan/control_plane.py, the requests in gameday/agent/api_canary.py, the verdicts in
+The plan's bounds are in gameday/expect/control_plane.py, the requests in gameday/agent/api_canary.py, the verdicts in
 gameday/checks/api_canary.py and gameday/checks/containment.py.
 """
 
@@ -16,14 +16,14 @@ from gameday.errors import RefusedError
 from gameday.history.events import ApiCanarySampled, LoadEnded, SteadyStateChecked
 from gameday.ledger.entries import EndApiCanary
 from gameday.ledger.termination_message import termination_message
-from gameday.observe.api_server_load import api_canary_pod, injector_pod, note_canary_samples, note_load
+from gameday.observe.api_server_load import api_canary_pod, note_canary_samples, note_load
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.node_states import note_nodes_and_pods
-from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, send_agent
+from gameday.run.agents import AGENT_START_TIMEOUT, await_pod, injector_pod, send_agent
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
-from gameday.run.targets import ChosenTarget
-from gameday.tasks.control_plane_settings import note_flow_control_after
+from gameday.run.targets import ChosenTarget, Targets
+from gameday.tasks.moments.control_plane_settings import note_flow_control_after
 from gameday.values.api_requests import api_canary_lease
 from gameday.values.nodes import NodeRole
 
@@ -31,14 +31,18 @@ from gameday.values.nodes import NodeRole
 _LOAD_ENDS_WITHIN = timedelta(seconds=60)
 _POLL_S = 1.0
 
+ORDER = 2
 
-def start_api_canary(run: Run, target: ChosenTarget) -> None:
-    """Start the API canary on a target; it runs until the end of the run.
+
+def before_fault_on(run: Run, target: ChosenTarget) -> None:
+    """Start the API canary on a target from which the API servers are loaded; it runs until the end of the run.
 
     Raises:
         RefusedError: It cannot send its first requests.
         KubernetesError: Its pod cannot be created.
     """
+    if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
+        return
     name, longest = api_canary_pod(run, target.index), run.plan.guardrails.max_duration
     task = ApiCanaryTask(run_id=run.id, node=target.node, duration_s=longest.total_seconds())
     send_agent(run, name, task, longest, EndApiCanary(pod=name, lease=api_canary_lease(run.id)))
@@ -54,7 +58,12 @@ def start_api_canary(run: Run, target: ChosenTarget) -> None:
     )
 
 
-def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
+def fault_goes_in(run: Run, targets: Targets) -> None:
+    """Note every node and pod, if the plan judges that they stay. Raises KubernetesError."""
+    note_nodes_and_pods(run, "before")
+
+
+def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
     """Wait until the load has ended, note what the clients and the canary saw, and judge it.
 
     Raises:
@@ -77,7 +86,7 @@ def judge_during_fault(run: Run, result: StepResult, fault: InjectedFault) -> No
 
 
 def _failure(run: Run, pod: str) -> str:
-    """Return why a load that has ended did not do so by itself; empty where it did."""
+    """Return why an ended load did not end by itself; empty if it did."""
     said = termination_message(run.pods, pod)
     if said is None:
         return f"its agent {pod} left no result: it was killed"
@@ -86,7 +95,7 @@ def _failure(run: Run, pod: str) -> str:
     return "" if said.ok else said.error or f"its agent {pod} reports a failure without a reason"
 
 
-def judge_after_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
+def qa_begins(run: Run, result: StepResult, target: ChosenTarget) -> None:
     """Wait until the canary has looked for as long as the plan wants with the load gone, and judge it.
 
     Raises:

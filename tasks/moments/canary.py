@@ -1,6 +1,6 @@
-"""The canary as parts of steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
+"""The canary, for steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
 
-The plan's bound is gameday/plan/canary.py, the order gameday/run/canary.py, the measurement in the pod
+The plan's bound is gameday/expect/canary.py, the order gameday/run/canary.py, the measurement in the pod
 gameday/agent/canary.py, the verdict gameday/checks/canary.py. A canary that cannot measure is unknown with a reason; it
 never ends a step.
 """
@@ -11,29 +11,33 @@ from gameday.agent.task import CanaryNote, notes_in
 from gameday.checks.canary import baseline_of
 from gameday.checks.facts import first_fault
 from gameday.errors import AdapterError, StepFailedError
+from gameday.expect.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
 from gameday.history.events import CanaryMeasured, QaChecked
-from gameday.plan.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
+from gameday.observe.injected_fault import InjectedFault
 from gameday.run.agents import run_agent
 from gameday.run.all_reduce import choose_peers
 from gameday.run.canary import CANARY_TIMEOUT, CanaryPhase, canary_task, is_told_by_injector
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import ChosenTarget
-from gameday.tasks.all_reduce import measure_all_reduce
+from gameday.tasks.moments.all_reduce import measure_all_reduce
+
+ORDER = 3
 
 
-def measure_before_fault(run: Run, target: ChosenTarget) -> None:
+def before_fault_on(run: Run, target: ChosenTarget) -> None:
     """Measure the values that later ones are compared with."""
     for expected in run.plan.expect.measurements:
         measured = _measured(run, expected, target, "before", None)
         if measured.value == 0:
-            # Nothing could fall below it, and everything would be as good.
+            # Nothing could be below 0, so everything would pass.
             measured = measured.model_copy(update={"value": None, "detail": f"0 before the fault: {measured.detail}"})
         run.note(measured.model_copy(update={"ok": True if measured.value is not None else None}))
 
 
-def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> None:
+def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
     """Measure while the fault is in, and judge by the plan's bounds; without a baseline nothing is measured."""
+    target = fault.target
     for expected in run.plan.expect.measurements:
         before = baseline_of(run.history(), target.node, expected.quantity)
         if before is None or before.value is None:
@@ -49,7 +53,7 @@ def measure_during_fault(run: Run, result: StepResult, target: ChosenTarget) -> 
             result.mark_broken(f"{expected.quantity} on {target.node} is {seen.value:.4g} {seen.unit}")
 
 
-def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
+def qa_checks(run: Run, target: ChosenTarget) -> list[QaChecked]:
     """Measure whether the values are back, and return them as checks of QA; those without a baseline are left out."""
     checks: list[QaChecked] = []
     for expected in run.plan.expect.measurements:
@@ -79,7 +83,7 @@ def measure_after_fault(run: Run, target: ChosenTarget) -> list[QaChecked]:
 def _measured(
     run: Run, expected: ExpectedMeasurement, target: ChosenTarget, phase: CanaryPhase, before: CanaryMeasured | None
 ) -> CanaryMeasured:
-    """Measure once, as before where there is a baseline; not yet judged."""
+    """Measure once, with the settings of the baseline if there is one; not judged yet."""
     if isinstance(expected, ExpectedAllReduce):
         return _all_reduce(run, expected, target, phase, before)
     assert isinstance(expected, ExpectedCanary)

@@ -1,40 +1,42 @@
-"""The plan's probes as parts of steps 1, 2, 4 and 5: asked once, kept being asked, and waited for.
+"""The plan's probes, for steps 1, 2, 4 and 5: asked once, asked again and again, and awaited.
 
-The plan's keys are gameday/plan/probes.py, the questions gameday/observe/probes.py, the verdicts
+The plan's keys are gameday/expect/probes.py, the questions gameday/observe/probes.py, the verdicts
 gameday/checks/probes.py. A job is a change of the cluster with an intent and an undo, so that it is sent in the run's
 own thread, in the steps that wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from gameday.agent.task import GpuPodsNote
 from gameday.checks.probes import after_fault, answers_of, during_fault, longest_silence
 from gameday.checks.verdict import Status, Verdict
 from gameday.cluster.manifests import probe_job
 from gameday.cluster.pods import PodSeen
 from gameday.errors import AdapterError, RefusedError
+from gameday.expect.probes import ExpectedProbe, JobProbe
 from gameday.history.events import FaultInjected, ProbeAnswered, SteadyStateChecked
 from gameday.ledger.entries import DeleteJob
 from gameday.observe.probes import Answer, ProbeWatch, answer_event, ask
-from gameday.plan.probes import ExpectedProbe, JobProbe
 from gameday.run.probes import probe_order
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 from gameday.run.targets import Targets
 
+ORDER = 7
 _POLL_S = 0.2
-# From the end of a job's own time, at which the kubelet ends its pod, to the end in the API.
+# From the end of a job's own time, when the kubelet ends its pod, to its end in the API.
 _JOB_MARGIN = timedelta(seconds=5)
 
 
-def ask_before_fault(run: Run, targets: Targets) -> None:
+def before_fault(run: Run, targets: Targets, gpu_pods: Mapping[str, Sequence[GpuPodsNote]]) -> None:
     """Ask every probe once, before anything is broken.
 
     Raises:
         RefusedError: A probe that must hold before the fault does not, or cannot be read; or one that must come to hold
-            holds already, so that it would prove nothing.
+            already holds, and so would prove nothing.
     """
     nodes = [target.node for target in targets]
     for probe in run.plan.expect.probes:
@@ -57,11 +59,11 @@ def ask_before_fault(run: Run, targets: Targets) -> None:
 
 
 def _is_not_yet(probe: ExpectedProbe, answered: ProbeAnswered) -> bool:
-    """Return True for what does not hold, and for a query whose series may come with the fault."""
+    """Return True if the answer does not hold, or if the query's series may come only with the fault."""
     return answered.holds is False or (answered.holds is None and probe.promql is not None)
 
 
-def keep_asking(run: Run, targets: Targets) -> None:
+def fault_goes_in(run: Run, targets: Targets) -> None:
     """Ask every query, request and command again and again, until the end of the run."""
     nodes = [target.node for target in targets]
     for probe in run.plan.expect.probes:
@@ -69,7 +71,7 @@ def keep_asking(run: Run, targets: Targets) -> None:
             run.background.callback(ProbeWatch(run, probe, nodes).stop)
 
 
-def await_probes(run: Run, result: StepResult) -> None:
+def contained(run: Run, result: StepResult) -> None:
     """Wait until every `within` and `stays_for` can be judged, and take the verdicts over into the step."""
     written = [fault.written_at for fault in run.history().of(FaultInjected)]
     for probe in run.plan.expect.probes:
@@ -80,7 +82,7 @@ def await_probes(run: Run, result: StepResult) -> None:
         _take_over(result, during_fault(probe, run.history()))
 
 
-def await_probes_back(run: Run, result: StepResult) -> None:
+def recovered(run: Run, result: StepResult) -> None:
     """Wait until every probe with `returns_within` holds again, and take the verdicts over into the step."""
     for probe in run.plan.expect.probes:
         if probe.returns_within:
@@ -89,7 +91,7 @@ def await_probes_back(run: Run, result: StepResult) -> None:
 
 
 def _await(run: Run, probe: ExpectedProbe, since: datetime, bound: timedelta, *, wanted: bool) -> None:
-    """Wait for the answer that decides: one that is `wanted`, or one to a question from after the bound."""
+    """Wait for the answer that decides: a `wanted` one, or one to a question asked after the bound."""
     end = since + bound
 
     def decided() -> ProbeAnswered | None:

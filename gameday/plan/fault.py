@@ -1,0 +1,102 @@
+"""The base of every fault's parameters, and a fault of any type that the reader of a plan knows.
+
+Beside the plan's other models, so that an agent's pod need not load them all.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import SerializeAsAny, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from gameday.documents.fields import DocumentModel, Duration
+from gameday.values.nodes import NodeRole
+from gameday.values.wanted_pods import WantedPods
+
+
+class FaultParameters(DocumentModel):
+    """Base of every fault's parameters; `type` names the fault.
+
+    A subclass narrows `type` to one Literal and adds its own bounded fields.
+    """
+
+    dangerous: ClassVar[str] = ""
+    """The reason why the fault may cost more than the plan says; empty: the fault is not dangerous.
+
+    A dangerous fault needs the plan's and the cluster's allowance.
+    """
+
+    needs_canary: ClassVar[bool] = False
+    """True for a fault that only our own job notices, so that a plan needs `expect.canary` or an all-reduce by NCCL."""
+
+    needs_api_canary: ClassVar[bool] = False
+    """True for a fault whose harm only an ordinary API client sees, so that a plan needs `expect.api_canary`."""
+
+    needs_lab: ClassVar[bool] = False
+    """True for a fault that stops programs of the control plane, which only a lab lets itself be asked for."""
+
+    goes_in_within: ClassVar[timedelta] = timedelta()
+    """Longest time that injecting takes once the agent has started, for a fault that has much to prepare."""
+
+    runs_on: ClassVar[NodeRole] = NodeRole.GPU
+    """The nodes that the injector may run on."""
+
+    is_read_back: ClassVar[bool] = False
+    """True for the fault of a stored plan, of which only the type is known: what it suits is not asked again."""
+
+    type: str
+    hold: Duration = timedelta(seconds=60)
+    """Time after which the agent takes the fault out by itself, if nothing else has."""
+
+    @property
+    def longest_injection(self) -> timedelta:
+        """The longest time that injecting takes once the agent has started; a fault made of others needs theirs."""
+        return self.goes_in_within
+
+    @property
+    def api_server_away_for(self) -> timedelta:
+        """The longest time for which the fault lets the API server take no writes: the run's lease outlasts it."""
+        return timedelta()
+
+    def dangers(self) -> dict[str, str]:
+        """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
+        return {self.type: self.dangerous} if self.dangerous else {}
+
+    def wanted_pods(self) -> WantedPods | None:
+        """Return the pods of which the target must run exactly one; None: the fault needs none."""
+        return None
+
+    def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
+        """Return why a cluster cannot bear these parameters, even where it allows the fault; empty: it can.
+
+        Args:
+            namespace: The game-day's own, with its ledger and its Leases.
+            is_lab: The cluster is a rehearsal's lab.
+        """
+        if self.needs_lab and not is_lab:
+            return f"{self.type} stops a program of the control plane, and this cluster is no lab"
+        return ""
+
+
+def _resolve_fault(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> FaultParameters:
+    """Validate a fault against the model of its `type`, among those in the context's `faults`."""
+    if isinstance(value, FaultParameters):
+        return value
+    models: dict[str, type[FaultParameters]] = (info.context or {}).get("faults", {})
+    if not isinstance(value, dict):
+        resolved: FaultParameters = handler(value)  # raises: not a mapping
+        return resolved
+    name = value.get("type")
+    if not isinstance(name, str) or name not in models:
+        raise PydanticCustomError(
+            "fault_type",
+            "unknown fault type; known: {known}" if "type" in value else "a fault needs its type; known: {known}",
+            {"known": ", ".join(sorted(models)) or "none", "at": ("type",)},
+        )
+    return models[name].model_validate(value, context=info.context)
+
+
+AnyFault = Annotated[SerializeAsAny[FaultParameters], WrapValidator(_resolve_fault)]
+"""A fault of any type that the validation's context knows."""

@@ -1,0 +1,67 @@
+"""The moments of a run at which an expectation or a setting acts, beside the steps' own work.
+
+A module here acts at a moment if it defines a function of the moment's name; `ORDER` is its place among the others. The
+module of an expectation from another package may define such functions as well.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import gameday.tasks.moments
+from gameday.expect.registry import found_expectations
+from gameday.plugins import modules_of
+
+
+class Moment(StrEnum):
+    """The moments, in their order. Each value is the name of a function, and its text gives the arguments."""
+
+    BEFORE_FAULT_ON = "before_fault_on"
+    """`(run, target)`: in the baseline, once a target has passed; raises RefusedError."""
+    BEFORE_FAULT = "before_fault"
+    """`(run, targets, gpu_pods)`: when all have, with what the agents said of the pods on each node's GPUs."""
+    FAULT_GOES_IN = "fault_goes_in"
+    """`(run, targets)`: before the first injector is sent; raises StepFailedError."""
+    FAULT_IS_IN = "fault_is_in"
+    """`(run)`: after the last one."""
+    DURING_FAULT = "during_fault"
+    """`(run, result, fault)`: for each target, before anybody waits for its quarantine."""
+    SIGNALS_SEEN = "signals_seen"
+    """`(run, result, fault)`: for each target, once all its signals have come or are late."""
+    CONTAINED = "contained"
+    """`(run, result)`: at the end of that step."""
+    FAULT_IS_OUT = "fault_is_out"
+    """`(run)`: before the game-day repairs a node."""
+    RECOVERED = "recovered"
+    """`(run, result)`: when nodes, alerts and signals are back, or late."""
+    QA_BEGINS = "qa_begins"
+    """`(run, result, target)`: before QA of a target, also of one that needs none."""
+    QA_CHECKS = "qa_checks"
+    """`(run, target)`: after QA's own checks; returns further ones (QaChecked), which have to be good as well."""
+    RETURNED = "returned"
+    """`(run, result)`: when the nodes are in service again, or stay out of it."""
+
+
+def happen(moment: Moment, *about: Any) -> list[Any]:
+    """Let every module act that has something to do at a moment; return what each one returned."""
+    return [act(*about) for act in _acts()[moment]]
+
+
+@cache
+def _acts() -> dict[Moment, list[Callable[..., Any]]]:
+    """Return the functions for each moment that the modules define, and not those that they import."""
+    found = found_expectations()
+    others = {found.parts[key].__module__ for key in found.packages}
+    modules = [*modules_of(gameday.tasks.moments), *(sys.modules[name] for name in sorted(others))]
+    modules.sort(key=lambda module: getattr(module, "ORDER", len(modules)))
+    return {moment: [act for module in modules if (act := _defined(module, moment))] for moment in Moment}
+
+
+def _defined(module: ModuleType, name: str) -> Callable[..., Any] | None:
+    found = vars(module).get(name)
+    return found if getattr(found, "__module__", "") == module.__name__ else None
