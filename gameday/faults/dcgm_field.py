@@ -245,7 +245,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
         others: dict[str, list[str]] = {}
         for name, of in FIELDS.items():
             if name not in known:
-                others.setdefault(_range(of), []).append(f"`{name}` ({of.id})")
+                others.setdefault(_range(of), []).append(f"`{name}`")
         listed = "; ".join(f"{takes}: {', '.join(names)}" for takes, names in others.items())
         return f"{head}{''.join(rows)}\nNobody acts on these, and each needs a `value`. {listed}.\n"
 

@@ -32,7 +32,7 @@ class Variable:
 
 
 _BEST = "all-reduce"
-_NETWORK = "all-reduce with path: network"
+_NETWORK = "with path: network"
 VARIABLES = {
     "NCCL_IB_DISABLE": Variable("0|1", "1", "no RDMA: sockets instead of InfiniBand", _NETWORK),
     "NCCL_P2P_DISABLE": Variable("0|1", "1", "no NVLink and no PCIe peer to peer: shared memory instead", _BEST),
