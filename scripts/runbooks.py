@@ -69,7 +69,7 @@ def _sentences(rule: dict[str, Any], plans: list[str]) -> Iterator[str]:
 
 def _listed(group: dict[str, Any]) -> str:
     alerts = [f"[{rule['alert']}]({rule['alert']}.md)" for rule in group["rules"] if "alert" in rule]
-    return f"{group['name']}: {', '.join(alerts)}.\n"
+    return f"### {group['name']}\n\n{', '.join(alerts)}.\n"
 
 
 if __name__ == "__main__":
