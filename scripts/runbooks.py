@@ -1,8 +1,10 @@
-"""Write into each runbook of docs/runbooks what its alert's rule and the shipped plans say; the rest is by hand."""
+"""Write into each runbook of docs/runbooks what its alert's rule and the shipped plans say; the rest is by hand.
+
+That is the title and the first paragraph; a page for a new alert needs both, too, before the text by hand.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,9 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[1]
 RUNBOOKS = ROOT / "docs" / "runbooks"
 URGENCY = {
-    "critical": "Now: it pages.",
-    "warning": "Within the day: a ticket.",
-    "info": "Not at all: a note.",
+    "critical": "Page.",
+    "warning": "Ticket.",
+    "info": "Note.",
 }
 _INDEX = "## All alerts\n"
 
@@ -28,9 +30,8 @@ def pages() -> dict[Path, str]:
     made = {}
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
         path = RUNBOOKS / f"{rule['alert']}.md"
-        by_hand = re.search(r"^## .*", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        lines = [f"# {rule['alert']}\n", f"{_summary(rule, plans.get(rule['alert'], []))}\n", by_hand and by_hand[0]]
-        made[path] = "\n".join(filter(None, lines))
+        *_, by_hand = path.read_text(encoding="utf-8").split("\n\n", 2)
+        made[path] = "\n\n".join([f"# {rule['alert']}", _summary(rule, plans.get(rule["alert"], [])), by_hand])
     readme = RUNBOOKS / "README.md"
     by_hand_only = readme.read_text(encoding="utf-8").partition(_INDEX)[0]
     made[readme] = "\n".join([f"{by_hand_only}{_INDEX}", *map(_listed, groups)]) + "\n"

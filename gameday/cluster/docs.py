@@ -54,8 +54,8 @@ approval:
 _HEAD = """\
 # The cluster profile
 
-One file describes one cluster, so that plans need not: its servers, the credentials for them, the names of its
-labels, and the most that a game-day there may cost. `gameday run`, `doctor`, `reap`, `coverage` and `post-mortem` take
+One file describes one cluster: its servers, the credentials for them, the names of its labels, and the most that a
+game-day there may cost. `gameday run`, `doctor`, `reap`, `coverage` and `post-mortem` take
 it by `--profile FILE`, the flows by their parameter `profile`. `gameday validate FILE` checks it by itself, and
 `gameday doctor` that it fits the cluster.
 
@@ -69,16 +69,14 @@ alertmanager: {url: https://alertmanager.example.com}
 loki: {url: https://loki.example.com}
 ```
 
-Run `gameday doctor --profile FILE` with them: it says which other keys your cluster needs, most often `loki_selector`,
+`gameday doctor --profile FILE` then says which other keys your cluster needs, most often `loki_selector`,
 `loki_node_label`, `prometheus_node_label` and `agent_image`. The API server is reached as `kubectl` reaches it, also by
-an exec plugin or a `proxy-url` (http, https or socks5). Where the plugin fails, its own words are the error.
+an exec plugin or a `proxy-url` (http, https or socks5).
 
 The environment can set every key as well, and wins: `GAMEDAY_NAME`, a key within a key as `GAMEDAY_PROMETHEUS__URL`,
-a list or a mapping as JSON. Without a file the environment is the whole profile, as in `deploy/cluster.yaml`. A file
-holds no secret: it names the files or environment variables that hold the credentials.
-
-A profile can also be [a block of a Prefect server](prefect.md#clusters-as-blocks), which holds the secrets themselves.
-It is named `block:NAME` wherever a file is.
+a list or a mapping as JSON. Without a file it is the whole profile, as in `deploy/cluster.yaml`. A file holds no
+secret: it names the files or environment variables that hold the credentials. [A block of a Prefect
+server](prefect.md#clusters-as-blocks), named `block:NAME` wherever a file is, holds the secrets themselves.
 
 This page is made from the profile's own classes by `make docs`. An unknown key is refused, with the nearest known one.
 A profile with most of them:

@@ -124,7 +124,7 @@ class GuestAddress(BaseModel):
     name: str = Field(min_length=1, max_length=63)
     """The guest's name."""
     version: str = Field(default="", max_length=200)
-    """The version that was built; empty: unknown."""
+    """The version that was built."""
     url: str = Field(pattern=r"^https?://[^@\s?#]+$")
     """URL at which the rehearsal shows the state and the output of the guest's programs."""
     says: str | None = None
@@ -222,13 +222,12 @@ class ClusterProfile(BaseSettings):
     name: str = "default"
     """The cluster's name in reports."""
     identity: str | None = Field(default=None, min_length=1, max_length=253)
-    """The cluster's identity: runs with the same one are compared with each other. None: the UID of kube-system.
-
-    A cluster that is created again each time (kind in CI, a rehearsal) needs an identity of its own here."""
+    """Runs with the same identity are compared with each other; a cluster that is created again each time (kind in CI)
+    needs one here. None: the UID of namespace kube-system."""
     kubeconfig: Path | None = None
     """Path of the kubeconfig. None: $KUBECONFIG, then ~/.kube/config, as with kubectl."""
     kubeconfig_content: SecretStr | None = None
-    """The text of a kubeconfig, in place of a file; in a block only. It is written to no disk."""
+    """The text of a kubeconfig, in place of a file; in a block only."""
     context: str | None = None
     """Context in the kubeconfig. None: the current one."""
     in_cluster: bool = False
@@ -242,60 +241,47 @@ class ClusterProfile(BaseSettings):
     loki: Endpoint
     """Loki with the GPU nodes' kernel logs."""
     loki_selector: str = KERNEL_LOG_SELECTOR
-    """LogQL stream selector of the kernel log.
-
-    It must name the namespace, because whoever writes to the stream speaks for the nodes."""
+    """LogQL stream selector of the kernel log. It must name the namespace: whoever writes to the stream speaks for
+    the nodes."""
     loki_node_label: str = "k8s_node_name"
-    """The label of a kernel-log line that names its node; the collector must set it, and no pod."""
+    """The label with the node of a kernel-log line: one that the collector sets, and no pod."""
     loki_node_label_kind: Literal["index", "structured_metadata"] = "index"
-    """The place of that label.
-
-    An index label goes into the stream selector. With OTLP ingestion, as in Konduktor's stack, the node is structured
-    metadata, which only a filter behind the selector finds (docs/sources.md, Konduktor)."""
+    """The place of that label: structured metadata with OTLP ingestion, as in Konduktor's stack (docs/sources.md,
+    Konduktor)."""
     prometheus_node_label: str = "Hostname"
-    """The node's label on dcgm-exporter's series.
-
-    dcgm-exporter calls it `hostname` from 4.6.0-4.8.3 on (docs/sources.md, dcgm-exporter)."""
+    """The node's label on dcgm-exporter's series; `hostname` from 4.6.0-4.8.3 on (docs/sources.md, dcgm-exporter)."""
     alert_node_label: str = "node"
     """The node's label on alerts."""
     background_alerts: tuple[str, ...] = ("Watchdog", "InfoInhibitor")
-    """Names of alerts without a node that come and go by themselves; they are never blamed on a game-day.
-
-    The default is kube-prometheus' own two. Alerts of other nodes are never blamed on a game-day anyway."""
+    """Names of alerts without a node that come and go by themselves, and are never blamed on a game-day."""
     opt_in_label: str = Field(default="gameday.dev/opt-in=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """Label, as key=value, that a node must have before a game-day may touch it."""
     api_client_label: str = Field(default="gameday.dev/api-clients=true", pattern=r"^[^=\s]+=[^=\s]*$")
     """Label, as key=value, that a node must have before clients that load the API server may run there."""
     detector: str = "gameday"
-    """Profile of the detector that watches this cluster; before every run it warns of harm that the fault would do."""
+    """The detector profile that watches this cluster; every run warns of what its fault would do to it."""
     detector_profiles: tuple[Path, ...] = ()
     """Folders of the team's own detector profiles (docs/detectors.md), which plans may name; the last one wins."""
     guest: GuestAddress | None = None
-    """A real detector that watches this cluster in place of ours; `gameday rehearse --guest` sets it.
-
-    None on every real cluster."""
+    """A real detector in place of ours; `gameday rehearse --guest` sets it."""
     quarantine_taint_keys: tuple[str, ...] = ("trainy.konduktor.ai/faulty",)
     """Keys of the taints that this cluster's detectors set. A node that carries one is no target.
 
     A taint that a game-day provoked, expected or not, is removed again."""
     ordinary_taint_keys: tuple[str, ...] = ("nvidia.com/gpu",)
-    """Keys of the taints that healthy GPU nodes carry to keep other work off.
-
-    A node that carries one may be a target, and our GPU pods tolerate them."""
+    """Keys of the taints that healthy GPU nodes carry to keep other work off; our GPU pods tolerate them."""
     canary_image: str = "registry.k8s.io/pause:3.10"
     """Image of the pods that only ask for a GPU and sleep, to show where GPU work lands; nodes must be able to pull
     it."""
     canary_priority_class: str = Field(default="gameday-probe", min_length=1, max_length=253)
-    """PriorityClass of the same pods, as deploy/rbac/priority.yaml makes it.
-
-    A run's first pod has this class as well, and is refused if the class is missing. A class of your own must have
-    `preemptionPolicy: Never`, or the scheduler may delete users' pods to make room for ours."""
+    """PriorityClass of the same pods and of a run's first, as deploy/rbac/priority.yaml makes it. A class of your
+    own must have `preemptionPolicy: Never`. Otherwise the scheduler may delete users' pods to make room for ours."""
     allow_dangerous: tuple[str, ...] = ()
-    """Types of dangerous faults that plans may use on this cluster, if they allow them as well (docs/faults.md)."""
+    """Types of dangerous faults that plans may use here if they allow them as well (docs/faults.md)."""
     gpu_class_labels: bool = False
     """If true, `gameday fleet` labels each completely measured node with gameday.dev/gpu-class: fast, typical or slow.
 
-    Schedulers can use it (docs/fleet.md, Classes for schedulers). Labels that others have set are left alone."""
+    For schedulers (docs/fleet.md, Classes for schedulers)."""
     lease_duration_s: float = Field(default=30.0, ge=1, le=600)
     """Seconds after which a run that no longer renews its lease counts as dead.
 
@@ -303,48 +289,39 @@ class ClusterProfile(BaseSettings):
     agent_image: str = "ghcr.io/gpu-gameday/agent:latest"
     """Image of the agent's pods, which the `Dockerfile` builds.
 
-    Name it by a digest or a tag that never moves, because a node that has the image does not ask the registry again."""
+    Name it by a digest or a tag that never moves: nodes that have it do not ask again."""
     agent_runtime_class: str | None = None
     """RuntimeClass of the agent's pods: `nvidia` if NVIDIA's runtime is not the nodes' default.
 
     Without that runtime an agent gets the driver's library only by NRI or, with hostPID, from the host."""
     traces: str | None = Field(default=None, pattern=PLAIN_URL)
-    """Base URL of an OTLP/HTTP receiver that each ended run is sent to as an OpenTelemetry trace. None: no trace.
-
-    Credentials and certificates come from OpenTelemetry's own environment variables: docs/exports.md."""
+    """Base URL of an OTLP/HTTP receiver that each ended run is sent to as a trace; credentials are in the
+    environment (docs/exports.md)."""
     openmetrics: Path | None = None
-    """File that each ended run renews with the newest timings of all plans, for node-exporter's textfile collector.
-
-    Its name ends in `.prom`. docs/exports.md, OpenMetrics, says who reads it. None: no file."""
+    """File, with a name in `.prom`, that each ended run renews with the newest timings of all plans
+    (docs/exports.md, OpenMetrics)."""
     publish_to: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9+.-]*://[^@\s]*$")
-    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays. None: no copy.
-
-    Credentials come from the storage's own environment variables or files, never from here."""
+    """fsspec URL that finished runs' folders are copied under, like s3://bucket/gamedays; the storage's own
+    settings have the credentials."""
     notify: tuple[str, ...] = ()
     """Prefect notification blocks that are sent runs, `type/name` as in `slack-webhook/gpu-oncall`: docs/exports.md."""
     notify_on: Literal["red or change", "every run"] = "red or change"
     """Runs that are sent. Red: any outcome but passed. Change: an outcome that differs from the plan's last run's."""
     rehearsal: Path | None = None
-    """Folder of a virtual cluster (docs/rehearsal.md, Memory); `gameday rehearse` sets it.
-
-    None on every real cluster."""
+    """Folder of a virtual cluster; `gameday rehearse` sets it."""
     lab_control: Path | None = None
-    """Control socket of a lab (docs/lab.md), to restart API servers by; `gameday rehearse` sets it.
-
-    None on every real cluster."""
+    """Control socket of a lab; `gameday rehearse` sets it."""
     price_per_gpu_hour: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
     """Price of an hour of one GPU, for the cost of an outage in the report. None: GPU-hours only."""
     price_currency: str = Field(default="USD", pattern=r"^\S{1,8}$")
     """Currency of that price, as pages show it."""
     hours_until_noticed: float = Field(default=8, gt=0, le=720, allow_inf_nan=False)
-    """Hours until a person notices an outage that no machine notices: an assumption of the season's page.
-
-    The default is not measured: it is the mean wait of an outage that begins in the 16 hours between two working days;
-    weekends would make it longer."""
+    """Hours until a person notices an outage that no machine does: an assumption of the season's page. The default
+    is the mean wait in the 16 hours between two working days."""
     guardrails: ClusterGuardrails = ClusterGuardrails()
     """The most that a game-day on this cluster may cost; a plan can only be stricter."""
     approval: Approval = Approval()
-    """Approval by a person that every game-day on this cluster needs before it breaks anything."""
+    """A person's approval, which every game-day then needs before it breaks anything."""
 
     @classmethod
     def settings_customise_sources(

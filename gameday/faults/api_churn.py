@@ -44,14 +44,13 @@ class ApiChurnParameters(FaultParameters):
 
     type: Literal["api_churn"] = "api_churn"
     objects: int = Field(default=500, ge=1, le=20_000)
-    """ConfigMaps that are made first and stay until the end. They are updated in turn, and each LIST returns them
-    all."""
+    """ConfigMaps that are made first, updated in turn, and returned by each LIST."""
     object_size: Size = Field(default=4000, ge=1, le=100_000)
     """Random bytes in each."""
     rate: float = Field(default=20, gt=0, le=200, allow_inf_nan=False)
     """Writes per second: a create, an update and a delete in turn."""
     watches: int = Field(default=10, ge=1, le=500)
-    """Watches of the objects that stay open, like those of informers; every write goes to each of them."""
+    """Watches of the objects that stay open; every write goes to each of them."""
     list_every: Duration = Field(default=timedelta(seconds=5), ge=timedelta(milliseconds=100))
     """Pause between two LISTs of all the objects."""
 
@@ -71,11 +70,9 @@ class ApiChurnFault(ApiLoadFault[ApiChurnParameters, "Churn"]):
     """Makes ConfigMaps in namespace gameday-load, then creates, updates and deletes some at a steady rate.
 
     It also keeps watches of them open, as informers do, and LISTs them all every few seconds. A late write is not made
-    up for, so `rate` is an upper bound; the log of requests shows the real rate. No request is repeated. A watch that
-    ends is opened again. `hold` begins before the objects are made, at about a hundred per second.
+    up for, so `rate` is an upper bound. No request is repeated; a watch that ends is opened again.
 
-    The load ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
-    gameday.dev/load=api-churn, by which the undo deletes them; only they and the client have to be undone.
+    The load ends by itself if less than 15 % of its node's memory is free.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiChurnParameters

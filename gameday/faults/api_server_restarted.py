@@ -76,13 +76,11 @@ class ApiServerRestartedParameters(FaultParameters):
 class ApiServerRestartedFault(ApiLoadFault[ApiServerRestartedParameters, "_Clients"]):
     """Restarts an API server while clients follow many Secrets in namespace gameday-load, as informers do.
 
-    A server that has just started has to read every kind into its watch cache before it can serve a watch, while all
-    clients ask at once; the more clients and objects, the longer. Only a lab can do the restart, by its control socket;
-    on every other cluster the run is refused before it begins. The lab ends the server, after 2 s by force, and starts
-    it again at once, even if the game-day and its agent are dead by then.
+    Its watch caches are empty then, while all clients ask at once. Only a lab can do the restart, by its control
+    socket; elsewhere the run is refused. The lab ends the server, after 2 s by force, and starts it again at once,
+    even if the game-day and its agent are dead by then.
 
-    The fault is in when every client is connected; the restart comes `begins_after` later. The Secrets carry the label
-    gameday.dev/load=api-server-restarted, and are deleted at the end; only they and the clients have to be undone.
+    The fault is in when every client is connected; the restart comes `begins_after` later.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ApiServerRestartedParameters

@@ -31,20 +31,15 @@ class ClockLockParameters(GpuParameters):
 class ClockLockFault(Fault[ClockLockParameters]):
     """Pins one GPU's SM clock with `nvidia-smi -lgc`, and unpins it with `-rgc`.
 
-    NVML shows the clock, but not whether it is locked. So the fault locks a single clock, not a range: that shows
-    immediately, also on an idle GPU. For the same reason an earlier lock can be neither seen nor restored; `-rgc` lifts
-    it, too.
+    NVML shows the clock, but not whether it is locked. So the fault locks a single clock, which shows immediately,
+    also on an idle GPU, and an earlier lock can be neither seen nor restored; `-rgc` lifts it, too.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ClockLockParameters
     layer: ClassVar[Layer] = Layer.NVML
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
     summary: ClassVar[str] = "Locks one GPU's SM clock low: a straggler without any error"
-    does_not_reach: ClassVar[str] = (
-        "the memory clock, the kernel log, ECC and health counters: no detector looks for it by default "
-        "(docs/sources.md, Who notices what by default); a lock that was in force before is not restored, as NVML does "
-        "not show it"
-    )
+    does_not_reach: ClassVar[str] = "the memory clock, the kernel log, ECC and health counters"
     seen_by: ClassVar[tuple[str, ...]] = (
         "SM clock under load and GEMM rate in QA",
         "DCGM_FI_DEV_SM_CLOCK, if the GPUs of a node are compared",

@@ -53,15 +53,14 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     """Freezes the processes of one component's pod on this node through its cgroup, and thaws them.
 
     `crictl` finds the pod, and `cgroup.freeze` (cgroup v2) freezes it. Its processes keep their sockets and memory and
-    answer nothing, while Kubernetes still calls the pod Running. A liveness probe makes this visible: the kubelet kills
-    the container after its failure threshold (a frozen process can be killed), and the next container, in the same
-    frozen cgroup, does not start until it is thawed. Readiness probes take the pod out of its Service. If the pod is
-    deleted meanwhile, the fault ends with that reason: its successor has another UID and is not frozen.
+    answer nothing, while Kubernetes still calls the pod Running. After a liveness probe's threshold the kubelet kills
+    the container, and the next one, in the same frozen cgroup, does not start until it is thawed. Readiness probes
+    take the pod out of its Service. If the pod is deleted meanwhile, the fault ends with that reason: its successor is
+    not frozen.
 
-    A `log-store` is dangerous because the whole cluster uses it: the plan and the cluster profile have to allow it, and
-    a season plays it only if its plan is named.
+    A `log-store` is dangerous because the whole cluster uses it, and a season plays it only if its plan is named.
 
-    The fault never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
+    It never freezes the control plane's pods, game-day agents, or a pod without one of the labels below.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ComponentFrozenParameters
@@ -69,8 +68,7 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
     security: ClassVar[PodSecurity] = HOST_SYSFS
     summary: ClassVar[str] = "Freezes a component's pod on one node: device plugin, exporter, DCGM, log path"
     does_not_reach: ClassVar[str] = (
-        "the same component's pods on other nodes; running work; the GPUs, NVML and the kernel log; the pod's phase, "
-        "which stays Running"
+        "the same component's pods on other nodes; running work; GPUs, NVML and kernel log; the pod's phase"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         *(f"{', '.join(names)}: {who}" for names, who in _SEEN_BY),

@@ -32,7 +32,7 @@ immediately."""
 class CompoundParameters(FaultParameters):
     type: Literal["compound"] = "compound"
     parts: tuple[AnyFault, ...] = Field(json_schema_extra={"minItems": _FEWEST, "maxItems": _MOST})
-    """The faults, in the order in which they go in; they come out in reverse. `hold` is that of all."""
+    """The faults, in the order in which they go in. `hold` is that of all."""
 
     @field_validator("parts", mode="before")
     @classmethod
@@ -92,9 +92,9 @@ class CompoundParameters(FaultParameters):
 class CompoundFault(Fault[CompoundParameters]):
     """Puts two to four faults into one node, one right after the other, and takes them out in reverse order.
 
-    One agent does it, so the parts share a deadline. If one does not go in or does not stay in, all come out. Each part
-    keeps its own values for the undo, and is undone and read back even if the undo of another fails. Two parts that
-    take the same resource are refused, as is a compound within a compound.
+    One agent does it, with one deadline. If a part does not go in or does not stay in, all come out. Each is undone
+    and read back even if the undo of another fails. Two parts that take the same resource are refused, as is a
+    compound within a compound.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CompoundParameters

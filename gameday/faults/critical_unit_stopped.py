@@ -51,22 +51,17 @@ class CriticalUnitStoppedParameters(FaultParameters):
 class CriticalUnitStoppedFault(Fault[CriticalUnitStoppedParameters]):
     """Has the host stop a service in five seconds, and start it again when the hold is over.
 
-    Both are timers of the host's systemd. The start is ordered before the stop, so it comes even if no agent is alive.
-    Units that systemd stops with the service, like a kubelet that requires containerd, are started again by the same
-    timer, and read back.
+    Both are timers of the host's systemd; the start is ordered first, so it comes even if no agent is alive. It also
+    starts the units that systemd stops with the service, like a kubelet that requires containerd.
 
-    Without a kubelet the injector's pod notices neither its deletion nor its deadline. Only its own clock and the
-    host's timer end the fault, so choose a short `hold`.
+    Without a kubelet only the agent's own clock and the host's timer end the fault, so choose a short `hold`.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CriticalUnitStoppedParameters
     layer: ClassVar[Layer] = Layer.NODE
     security: ClassVar[PodSecurity] = DAEMONS
     summary: ClassVar[str] = "Stops a service that the node needs: kubelet, containerd or the fabric manager"
-    does_not_reach: ClassVar[str] = (
-        "containers that already run (kubelet, containerd); GPUs, NVML and DCGM; a network failure, which leaves the "
-        "kubelet running and its node just as unready"
-    )
+    does_not_reach: ClassVar[str] = "containers that already run (kubelet, containerd); GPUs, NVML and DCGM"
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready=Unknown, 40 s after a kubelet's last heartbeat)",
         "alerts on kube-state-metrics' node conditions (kubelet, containerd)",

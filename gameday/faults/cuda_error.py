@@ -37,15 +37,13 @@ class CudaErrorParameters(FaultParameters):
 
     type: Literal["cuda_error"] = "cuda_error"
     error: CudaError
-    """The error that every CUDA call of a process returns from some moment on, until the process ends."""
+    """The error that every CUDA call returns from some moment on, until the process ends."""
     namespace: str = Field(pattern=PLAN_NAME, max_length=63)
     """The pod's namespace, in which deploy/cuda-error is applied."""
     selector: dict[LabelKey, LabelValue] = Field(min_length=1)
     """Labels of the pod, besides the label of its owners' consent. The target must run exactly one such pod."""
     new_processes: bool = False
-    """If true, processes of the pod that start while the fault is in fail, too, as on a GPU that stays broken.
-
-    Otherwise a restarted process works, as after an error of the application or a contained one."""
+    """If true, processes of the pod that start while the fault is in fail, too, as on a GPU that stays broken."""
 
     def wanted_pods(self) -> WantedPods:
         return WantedPods(self.namespace, {**self.selector, MAY_FAIL[0]: MAY_FAIL[1]})
@@ -61,14 +59,12 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
     """Makes the CUDA calls of one pod's processes fail, with an interception library that its owners put into it.
 
     The owners consent by the label gameday.dev/may-fail-cuda=true, and put the library into the pod's template ([CUDA
-    errors](cuda-errors.md)). The fault then writes one annotation of the pod, gameday.dev/cuda-error, which the kubelet
-    copies into a file of the pod within about a minute; the fault is in when a process has said in the pod's log that
-    it fails. A process that failed keeps failing until it ends, even after the fault is out. The annotation's value
-    expires after `hold`, even if nobody removes it.
+    errors](cuda-errors.md)). The fault writes the pod's annotation gameday.dev/cuda-error, which the kubelet copies
+    into a file of the pod within about a minute; it is in when a process has said in the pod's log that it fails. Such
+    a process keeps failing until it ends, even after the fault is out. The annotation's value expires after `hold`.
 
-    Nothing is changed if the target runs no such pod or more than one, if no process of the pod has said that the
-    library is loaded, or if the annotation is already there. If no process says in time that it fails, the annotation
-    is removed again, and the run ends with that reason.
+    Refused if the target runs no such pod or more than one, no process has said that the library is loaded, or the
+    annotation is there. If no process says in time that it fails, the annotation is removed again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = CudaErrorParameters
@@ -81,7 +77,7 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
         "processes without the library, or without a CUDA call"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
-        "the job itself, and what restarts it: its framework, its Job or its operator",
+        "the job itself, and what restarts it",
         "`expect.job`, which measures how soon it goes on and what it lost",
     )
 

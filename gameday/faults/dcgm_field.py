@@ -199,21 +199,20 @@ def _range(bounds: Bounds) -> str:
 class DcgmFieldFault(Fault[DcgmFieldParameters]):
     """Puts a value into the host engine's cache with `dcgmi test --inject`, and keeps it the newest.
 
-    The next real sample of a watched field would replace it, so the value is injected again each second and read back
-    with `dcgmi dmon`. The Xid is not sampled: it stays, and a second injection would be a second Xid.
+    The value is injected again each second, before a real sample replaces it, and read back with `dcgmi dmon`; an Xid
+    is not sampled, and is injected once.
 
     The undo injects the value from before (no value, if that is not known), stamped three seconds ahead; then real
     samples follow. A real Xid that the driver reports within those seconds is older, and is not shown. To Prometheus a
-    counter that comes back from a higher value looks as if it had been reset, so a rule on its increase may fire once
-    more. A restart of the host engine clears everything that was ever injected.
+    counter that comes back looks reset, so a rule on its increase may fire once more. A restart of the host engine
+    clears everything that was injected.
 
-    Only that engine's clients see a value in the node's host engine. The injector looks for every engine on the node,
-    nv-hostengine or embedded in a program. The fault is refused if dcgm-exporter, NVSentinel's gpu-health-monitor, EKS'
-    agent or Azure's agent has an engine of its own. The evidence names any other engine, and every process that the
-    injector could not look at.
+    Only the clients of the node's host engine see the value. The fault is refused if dcgm-exporter, NVSentinel's
+    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. The evidence names any other engine, and
+    every process that the injector could not look at.
 
-    GPUs are counted as NVML counts them, which is how DCGM numbers them when its host engine starts. The injector runs
-    the host's dcgmi. If the host has none, or no host engine answers it, it runs the dcgmi of the host engine's pod.
+    The injector runs the host's dcgmi; if no host engine answers that, the one of the host engine's pod. GPUs have
+    NVML's numbers.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters
@@ -221,8 +220,8 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
     summary: ClassVar[str] = "Puts a value for one GPU into DCGM's cache and keeps it there against real samples"
     does_not_reach: ClassVar[str] = (
-        "NVML (nvidia-smi, the device plugin, gpud) and the kernel log: the GPU itself is well; and a program that "
-        "runs a DCGM host engine of its own instead of asking the node's: a known one is refused, others are named"
+        "NVML (nvidia-smi, the device plugin, gpud) and the kernel log: the GPU itself is well; a program with a "
+        "DCGM host engine of its own"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "dcgm-exporter's metric of the field's name, if its counters file lists it",
@@ -243,8 +242,12 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
             f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
             for name, of in known.items()
         )
-        others = ", ".join(f"`{name}` ({of.id}; {_range(of)})" for name, of in FIELDS.items() if name not in known)
-        return f"{head}{''.join(rows)}\nNobody acts on these, and each needs a `value`: {others}.\n"
+        others: dict[str, list[str]] = {}
+        for name, of in FIELDS.items():
+            if name not in known:
+                others.setdefault(_range(of), []).append(f"`{name}`")
+        listed = "; ".join(f"{takes}: {', '.join(names)}" for takes, names in others.items())
+        return f"{head}{''.join(rows)}\nNobody acts on these, and each needs a `value`. {listed}.\n"
 
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()

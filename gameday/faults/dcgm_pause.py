@@ -25,12 +25,11 @@ class DcgmPauseParameters(FaultParameters):
 class DcgmPauseFault(Fault[DcgmPauseParameters]):
     """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
 
-    dcgmi's help says that watchers then get N/A. Its code (DCGM 3.2 to 4.6) skips a paused GPU and writes nothing, so
-    the cache keeps the last samples, and an exporter repeats them as if they were fresh. No series is absent: the only
-    sign is values that do not change. Xids still come through, because they are events and not samples.
+    DCGM (3.2 to 4.6) skips a paused GPU; its help says N/A. So the cache keeps the last samples, and an exporter
+    repeats them as if they were fresh: the only sign is values that do not change. Xids still come through.
 
-    Profiling counters and NVSwitches pause, too, and `dcgmi diag` is refused. If somebody has already paused the
-    collection, the fault is refused.
+    Profiling counters and NVSwitches pause, too, and `dcgmi diag` is refused. So is the fault where collection is
+    paused already.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmPauseParameters
@@ -38,8 +37,8 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     security: ClassVar[PodSecurity] = DAEMONS
     summary: ClassVar[str] = "Stops DCGM's sampling on a node: its metrics stand still, and look alive"
     does_not_reach: ClassVar[str] = (
-        "NVML, the kernel log, running work; rules on absent series, as none goes away; a program that runs a DCGM "
-        "host engine of its own: a known one is refused, others are named in the evidence"
+        "NVML, the kernel log, running work; rules on absent series; a program with a DCGM host engine of its own: a "
+        "known one is refused, others are named in the evidence"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "alerts on values that do not change (DcgmHostengineFrozen)",

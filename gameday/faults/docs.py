@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gameday.documents.key_list import key_list
@@ -18,17 +19,22 @@ from gameday.plan.fault import FaultParameters
 _HEAD = """\
 # The faults
 
-One section for each fault, in the order of the layer at which it enters. A line in the kernel log never reaches DCGM's
-counters, a value in DCGM's cache never reaches NVML: each section says what the fault does *not* reach, and who can
-see it. `make docs` makes this page from the faults' own classes. [Writing a fault](writing-a-fault.md) shows how to add
-one.
+In the order of the layer at which they enter, each with what it does *not* reach and who can see it. `make docs` makes
+this page from the faults' own classes; [writing a fault](writing-a-fault.md) shows how to add one.
 
 Every fault has `hold` ([plans](plans.md)), and most have `gpu`: the NVML index of the GPU, or none for the one that the
 run chose. Plan (`guardrails.allow_dangerous`) and cluster profile (`allow_dangerous`) both have to name a dangerous
-fault.
+fault. What no detector sees by default is in [sources](sources.md#who-notices-what-by-default).
+
+The faults on the control plane act from a pod on an API-client node. Their objects carry the label
+gameday.dev/load=NAME, such as `list-storm`, by which the undo deletes them; only they and the clients have to be
+undone. The `hold` of `api_churn`, `list_or_watch` and `list_storm` begins before the objects are made, at about a
+hundred per second.
 """
 _TARGET = "NVML index of the GPU; None: the one the run chose."
 """The description of `gpu` that most faults share; the head of the page has it once."""
+_LONG = 60
+"""Characters from which a text that an earlier section has is only referred to."""
 
 
 def page() -> str:
@@ -41,9 +47,15 @@ def page() -> str:
     for name in sorted(faults, key=lambda name: (list(type(faults[name].layer)).index(faults[name].layer), name)):
         by_layer.setdefault(faults[name].layer, []).append(name)
     parts = [_HEAD, *_contents(by_layer, faults)]
+    said: dict[str, str] = {}
     for layer, names in by_layer.items():
+        lists = {name: list(_parameters(faults[name].parameters, schema)) for name in names}
+        counts = Counter(line for lines in lists.values() for line in lines)
+        shared = [line for line, count in counts.items() if count > 1]
         parts.append(f"## {layer[0].upper()}{layer[1:]}\n")
-        parts += [_section(name, faults[name], schema) for name in names]
+        if shared:
+            parts += ["Parameters of more than one:\n", *shared, ""]
+        parts += [_section(name, faults[name], lists[name], shared, said) for name in names]
     return "\n".join([*parts, *_pods(faults)])
 
 
@@ -55,13 +67,21 @@ def _contents(by_layer: Mapping[str, list[str]], faults: Mapping[str, Fault[Any]
     yield ""
 
 
-def _section(name: str, fault: Fault[Any], schema: Mapping[str, Any]) -> str:
+def _section(
+    name: str, fault: Fault[Any], parameters: Sequence[str], shared: Sequence[str], said: dict[str, str]
+) -> str:
+    """Return a fault's section; `said` has the long texts of the sections before, each with its fault."""
     lines = [f"### {name}\n", f"{_prose(fault)}\n"]
     if fault.parameters.dangerous:
         lines.append(f"**Dangerous:** {fault.parameters.dangerous}.\n")
-    lines += [f"**Does not reach:** {fault.does_not_reach}.\n", "**Seen by:**\n"]
-    lines += [f"* {one}" for one in fault.seen_by]
-    lines += ["", *_parameters(fault.parameters, schema), ""]
+    for label, text in (("Does not reach", fault.does_not_reach), ("Seen by", "; ".join(fault.seen_by))):
+        first = said.setdefault(text, name) if len(text) > _LONG else name
+        lines.append(f"**{label}:** {text if first == name else f'as `{first}`'}.\n")
+    above = ", ".join(f"`{line.split('`')[1]}`" for line in parameters if line in shared)
+    own = [line for line in parameters if line not in shared]
+    if parameters:
+        lines.append(f"**Parameters:**{f' {above}, as above.' if above else ''}\n")
+    lines += [*own, ""] if own else []
     return "\n".join([*lines, *filter(None, [fault.details()])])
 
 
@@ -84,13 +104,10 @@ def _prose(fault: Fault[Any]) -> str:
 
 
 def _parameters(model: type[FaultParameters], schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield an item for each parameter but those that the page's head has."""
     gpu = model.model_fields.get("gpu")
     common = {"type", "hold", *(["gpu"] if gpu and gpu.description == _TARGET else [])}
-    if model.model_fields.keys() <= common:
-        yield "No parameters of its own."
-    else:
-        yield "**Parameters:**\n"
-        yield from key_list(schema[model.__name__], schema, without=sorted(common))
+    yield from key_list(schema[model.__name__], schema, without=sorted(common))
 
 
 if __name__ == "__main__":

@@ -36,10 +36,10 @@ class EccOffParameters(GpuParameters):
 class EccOffFault(Fault[EccOffParameters]):
     """Sets one GPU's pending ECC mode to off with `nvidia-smi -e 0`, and back to on.
 
-    The mode in force changes at the next reset of the GPU or boot of the node. Without `reset` the fault changes only
-    the pending mode, and tests whether anybody looks at it before that. With `reset` the GPU is reset twice, on the way
-    in and on the way out. The GPU operator's operands leave the node for each reset and come back in between, when they
-    show the fault. The agent cannot send them away at its own deadline; the reaper does it then.
+    The mode in force changes at the next reset of the GPU or boot of the node. Without `reset` only the pending mode
+    changes. With `reset` the GPU is reset on the way in and on the way out; the GPU operator's operands leave the node
+    for each reset and come back in between. The agent cannot send them away at its own deadline; the reaper does it
+    then.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EccOffParameters

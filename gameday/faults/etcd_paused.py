@@ -34,9 +34,9 @@ class EtcdPausedParameters(FaultParameters):
     lasts: Duration = Field(default=timedelta(seconds=20), ge=timedelta(seconds=1), le=timedelta(minutes=10))
     """Length of the pause."""
     begins_after: Duration = timedelta(seconds=5)
-    """Time before the pause. During it nothing can be stored, not even that the game-day's pod is ready."""
+    """Time before the pause, during which nothing can be stored."""
     watched_for: Duration = timedelta(seconds=20)
-    """Time after the pause that is still judged as the fault's; the API server has to recover within it."""
+    """Time after the pause within which the API server has to recover."""
 
     @property
     def api_server_away_for(self) -> timedelta:
@@ -53,12 +53,11 @@ class EtcdPausedParameters(FaultParameters):
 class EtcdPausedFault(ControlPlaneFault[EtcdPausedParameters]):
     """Stops etcd (SIGSTOP) for a bounded time: it keeps its connections and answers nothing.
 
-    A disk that stalls for long has the same effect. Only a lab can do it, by its control socket; on every other cluster
-    the run is refused before it begins. The lab itself lets etcd go on when the time is over, even if the game-day and
-    its agent are dead.
+    A disk that stalls for long has the same effect. Only a lab can do it, by its control socket; elsewhere the run is
+    refused. The lab itself lets etcd go on when the time is over, even if the game-day and its agent are dead.
 
-    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later, so that the game-day
-    can store what it has to write first. The run's lease outlasts the pause.
+    The fault is in when the lab has shown that etcd runs; the pause begins `begins_after` later. The run's lease
+    outlasts it.
     """
 
     parameters: ClassVar[type[FaultParameters]] = EtcdPausedParameters

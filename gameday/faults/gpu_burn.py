@@ -33,8 +33,8 @@ class GpuBurnParameters(GpuParameters):
     utilization_pct: int = Field(default=100, ge=10, le=100)
     """Share of the time that the GPU computes."""
     precision: Precision = "half"
-    """half: FP16 on the tensor cores, the most heat; bf16: BF16 there, needs ml_dtypes from the extra `gpu`; single:
-    FP32, without tensor cores."""
+    """half: FP16 on the tensor cores, the most heat; bf16: BF16 there (extra `gpu`); single: FP32, without tensor
+    cores."""
     heat_to_c: int | None = Field(default=None, ge=30, le=90)
     """Load in turns so that the GPU stays at this temperature, degrees Celsius; None: load all the time."""
     until_throttled: bool = False
@@ -68,10 +68,10 @@ class GpuBurnParameters(GpuParameters):
 class GpuBurnFault(Fault[GpuBurnParameters]):
     """Runs GEMM after GEMM on one GPU, in a process that dies with the agent.
 
-    The factors are random and every product is compared with the first, bit for bit: a single wrong element is silent
-    data corruption. The temperature is read each second. The load ends when the temperature reaches the ceiling or
-    cannot be read, and when nobody has controlled the load for ten seconds. With `until_throttled` the GPU is refused
-    unless the ceiling is above the temperature at which NVML says that it slows down by itself.
+    Every product is compared with the first, bit for bit: a single wrong element is silent data corruption. The
+    temperature is read each second. The load ends when it reaches the ceiling or cannot be read, and when nobody has
+    controlled the load for ten seconds. With `until_throttled` the GPU is refused unless the ceiling is above the
+    temperature at which NVML says that it slows down by itself.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuBurnParameters

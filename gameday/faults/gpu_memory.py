@@ -40,7 +40,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
 
     Fragmentation happens in the allocator, not in the device: the driver maps physical memory freely, so only the
     process that holds the memory sees the pieces, like a training framework that has reserved much more than it uses
-    (docs/sources.md, Load, clocks and memory). To every other process both modes look the same: no memory is left.
+    (docs/sources.md, Load, clocks and memory). To others both modes look the same: no memory is left.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuMemoryParameters
@@ -48,8 +48,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
     security: ClassVar[PodSecurity] = GPU_WORK
     summary: ClassVar[str] = "Takes one GPU's memory, all but a rest, or fragments it"
     does_not_reach: ClassVar[str] = (
-        "the kernel log and the health counters: running out of memory is no Xid; memory that others hold already; and "
-        "the pieces of mode fragment are only those of the process that holds them"
+        "the kernel log and the health counters: running out of memory is no Xid; memory that others hold already"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "free memory in QA, if the plan gives it a floor",

@@ -30,10 +30,10 @@ class GpuRemovedParameters(GpuParameters):
 class GpuRemovedFault(Fault[GpuRemovedParameters]):
     """Takes GPUs off the PCI bus through sysfs (`remove`), and brings them back (`rescan`).
 
-    The driver's remove waits, forever and unkillably, until no process has the GPU open (open-gpu-kernel-modules,
-    nv-pci.c). Persistence mode is therefore turned off first, which makes the daemon close it, and the fault is refused
-    while any other process has the device open: jobs, but also DCGM's host engine, dcgm-exporter and the device plugin.
-    The GPU operator's own pods leave the node before the removal, and come back after it to show the fault.
+    The driver's remove waits, forever and unkillably, until no process has the GPU open (nv-pci.c). So persistence
+    mode is turned off first, and the fault is refused while any other process has the device open: jobs, DCGM's host
+    engine, dcgm-exporter, the device plugin. The GPU operator's own pods leave the node before the removal, and come
+    back after it to show the fault.
     """
 
     parameters: ClassVar[type[FaultParameters]] = GpuRemovedParameters
@@ -41,8 +41,8 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
     security: ClassVar[PodSecurity] = HOST_SYSFS
     summary: ClassVar[str] = "Takes one GPU, or all of a node's, off the PCI bus"
     does_not_reach: ClassVar[str] = (
-        "the kernel log's Xids: an orderly removal is no Xid 79; a device plugin that only listens for Xids, which "
-        "offers the GPU until it is restarted; the other GPUs, but for their indices: NVML renumbers them"
+        "the kernel log's Xids: an orderly removal is no Xid 79; a device plugin that only listens for Xids; the "
+        "other GPUs, but for their indices: NVML renumbers them"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "GPU count in QA",

@@ -52,8 +52,8 @@ To have the same bytes in fewer objects, take a third of `objects` and three tim
 
 class ListOrWatchParameters(FaultParameters):
     dangerous: ClassVar[str] = (
-        "etcd grows by the objects, each change writes one of them again, and a client that polls takes all of them "
-        "off the API server each time"
+        "etcd grows by the objects and their changes, and a client that polls takes all of them off the API server "
+        "each time"
     )
     needs_api_canary: ClassVar[bool] = True
     runs_on: ClassVar[NodeRole] = NodeRole.API_CLIENT
@@ -96,13 +96,9 @@ class ListOrWatchParameters(FaultParameters):
 class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
     """Makes objects in namespace gameday-load, and measures what it costs one client to follow them.
 
-    The client is a process of the agent's pod, on an API-client node; it sends each request once, asks for uncompressed
-    JSON and holds what a controller would hold. The fault is in when it has seen every object once. From then on
-    another client changes objects at a steady rate. Each change is timed from its answer until the following client has
-    it, or a later change of the same object; after the last change the fault waits for it.
-
-    The objects carry the label gameday.dev/load=list-or-watch, and are deleted at the end; only they and the client
-    have to be undone. `hold` begins before the objects are made, at about a hundred per second.
+    The client sends each request once, asks for uncompressed JSON and holds what a controller would hold. The fault is
+    in when it has seen every object once. From then on another client changes objects at a steady rate. Each change is
+    timed from its answer until the following client has it, or a later one of the same object.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListOrWatchParameters

@@ -52,11 +52,10 @@ class ListStormParameters(FaultParameters):
     clients: int = Field(default=30, ge=1, le=200)
     """Clients that LIST at the same time, each over a connection of its own."""
     stages: tuple[Annotated[int, Field(ge=1, le=200)], ...] = Field(default=(), max_length=10)
-    """Counts of clients, for several storms instead of one, each larger than the one before, such as `[1, 2, 4, 8]`.
+    """Counts of clients, for several storms, each larger than the one before, such as `[1, 2, 4, 8]`.
 
-    Each begins twelve seconds after the end of the one before, so that two scrapes see the memory that it took. An
-    API server does not give that memory back in between: a stage shows the cost of its LISTs only if the memory
-    rises above all earlier peaks."""
+    Each begins twelve seconds after the end of the one before. An API server does not give memory back in between:
+    a stage shows the cost of its LISTs only if the memory rises above all earlier peaks."""
     objects: int = Field(default=1000, ge=1, le=20_000)
     """Objects that are made first, and that every LIST returns."""
     object_size: Size = Field(default=20_000, ge=1, le=1 << 20)
@@ -67,24 +66,23 @@ class ListStormParameters(FaultParameters):
     """Encoding of the answers; `table` holds whole objects, `metadata` nothing of their content.
 
     From 1.33 on a server streams `json` and `protobuf` at little cost, and builds `yaml` and `table` as a whole. A
-    built answer begins when most of the work is done, so the request log shows fewer under way than the server works
-    on: there trust the server's own `apiserver_flowcontrol_current_executing_requests`. Of streamed answers the log
-    may show one too many for some tenths of a second, while a client reads what the server has written."""
+    built answer begins when most of the work is done, so the request log shows too few under way: there trust the
+    server's own `apiserver_flowcontrol_current_executing_requests`."""
     read: Read = Read.LATEST
     """Freshness of the answers, and the way to read them.
 
-    `latest` is as fresh as etcd; `any` is what the server has in its cache (`resourceVersion=0`); `exact` is the
-    state right before the storm, from etcd if the server keeps no snapshot; `watch-list` is a watch up to the
-    bookmark after its first events, as informers read from client-go 1.35 on."""
+    `latest`: as fresh as etcd; `any`: the server's cache (`resourceVersion=0`); `exact`: the state right before the
+    storm, from etcd if the server keeps no snapshot; `watch-list`: a watch up to the bookmark after its first
+    events, as informers read from client-go 1.35 on."""
     rounds: int = Field(default=1, ge=1, le=1000)
     """LISTs of each client, one after the other."""
     starts_over: Duration = Field(default=timedelta(), le=timedelta(minutes=4))
-    """Time over which the clients' first LISTs are spread at random, like those of agents with jitter; `0s`: none."""
+    """Time over which the clients' first LISTs are spread at random."""
     act_as: Literal["account", "system-masters"] = "account"
     """The user of the LISTs: the service account gameday-api-client, or a user of the group system:masters.
 
-    `system-masters` is the negative control: the API server's limits do not apply to that group. Only the lab lets
-    the account act as one; elsewhere every LIST is refused with 403."""
+    `system-masters` is the negative control: the API server's limits do not apply to it. Outside the lab every such
+    LIST is refused with 403."""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -136,18 +134,15 @@ class _Begun:
 class ListStormFault(ApiLoadFault[ListStormParameters, _Begun]):
     """Makes objects in namespace gameday-load, and lets many clients LIST them all at the same time.
 
-    The clients are processes of the agent's pod, on an API-client node. They send each request once, read its
-    uncompressed answer to the end and drop it, and keep a log: when it was sent, when its answer began and ended, its
-    status, its bytes, the pause that the server asked for, and its flow schema and priority level. A LIST that is
-    refused with a Retry-After is sent again after that pause, up to ten times, as client-go does. The fault is in when
-    every client has a request on its way, and ends with the last round or the hold.
+    The clients send each request once, read its uncompressed answer to the end and drop it, and log its times, status,
+    bytes, Retry-After, flow schema and priority level. A LIST that is refused with a Retry-After is sent again after
+    that pause, up to ten times, as client-go does. The fault is in when every client has a request on its way, and
+    ends with the last round or the hold.
 
-    The API server prices LISTs by counts and sizes that it reads once a minute, so a storm that begins sooner than that
-    after its objects were made may be admitted more cheaply. `hold` begins before the objects are made, at about a
-    hundred per second.
+    The API server prices LISTs by counts and sizes that it reads once a minute, so a storm that begins sooner after
+    its objects were made may be admitted more cheaply.
 
-    The storm ends by itself if less than 15 % of its node's memory is free. Its objects carry the label
-    gameday.dev/load=list-storm, by which the undo deletes them; only they and the clients have to be undone.
+    The storm ends by itself if less than 15 % of its node's memory is free.
     """
 
     parameters: ClassVar[type[FaultParameters]] = ListStormParameters

@@ -32,7 +32,7 @@ class Variable:
 
 
 _BEST = "all-reduce"
-_NETWORK = "all-reduce with path: network"
+_NETWORK = "with path: network"
 VARIABLES = {
     "NCCL_IB_DISABLE": Variable("0|1", "1", "no RDMA: sockets instead of InfiniBand", _NETWORK),
     "NCCL_P2P_DISABLE": Variable("0|1", "1", "no NVLink and no PCIe peer to peer: shared memory instead", _BEST),
@@ -83,7 +83,7 @@ class NcclParameters(FaultParameters):
     """Base of the parameters of faults that set NCCL variables."""
 
     variables: Annotated[dict[str, _Value], Field(min_length=1, max_length=14), AfterValidator(_are_known)]
-    """NCCL variables and their values. A variable that NCCL does not know is refused, because NCCL would ignore it."""
+    """NCCL variables and their values; one that NCCL does not know is refused."""
 
 
 def table() -> str:

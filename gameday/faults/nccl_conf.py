@@ -29,8 +29,8 @@ class NcclConfParameters(NcclParameters):
 class NcclConfFault(Fault[NcclConfParameters]):
     """Puts NCCL variables at the head of the node's /etc/nccl.conf, and takes them out again.
 
-    They go to the head because NCCL keeps the first value that it reads of a variable. The rest of the file stays the
-    same, byte for byte; a file that did not exist is removed again. Changes that somebody else makes meanwhile stay.
+    NCCL keeps the first value that it reads of a variable. The rest of the file stays the same, byte for byte, with
+    changes that somebody else makes meanwhile; a file that did not exist is removed again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclConfParameters
@@ -38,14 +38,13 @@ class NcclConfFault(Fault[NcclConfParameters]):
     security: ClassVar[PodSecurity] = combined((HOST_FILES, DAEMONS))
     summary: ClassVar[str] = "Puts wrong NCCL variables into the node's /etc/nccl.conf"
     does_not_reach: ClassVar[str] = (
-        "jobs that run already; jobs with the variable in their own environment, which is stronger; containers that do "
-        "not mount the node's /etc/nccl.conf, as most do not: it reaches what runs on the node itself, like Slurm's "
-        "jobs and the canary's all-reduce; kernel log, NVML, DCGM"
+        "jobs that run already; jobs with the variable in their own environment; containers that do not mount the "
+        "node's /etc/nccl.conf, as most do not; kernel log, NVML, DCGM"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",
         "bandwidth preflights, such as NVSentinel's, if they are switched on",
-        "no other detector (docs/sources.md, Who notices what by default)",
+        "no other detector",
     )
 
     def claims(self, parameters: NcclConfParameters) -> tuple[Claim, ...]:

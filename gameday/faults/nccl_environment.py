@@ -21,9 +21,8 @@ class NcclEnvironmentParameters(NcclParameters):
 class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
     """Gives the canary job a wrong environment, as a stale template or an old image does.
 
-    Nothing on the node changes: while the fault is in, canaries carry the variables; the one in QA does not. The
-    question is whether anything but the job's own pace shows it. The plan needs `expect.canary`, or `expect.all_reduce`
-    with the backend nccl: its ranks carry the variables on every node.
+    While the fault is in, canaries carry the variables; the one in QA does not. The plan needs `expect.canary`, or
+    `expect.all_reduce` with the backend nccl: its ranks carry the variables on every node.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NcclEnvironmentParameters
@@ -36,7 +35,7 @@ class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's bus bandwidth",
         "bandwidth preflights, such as NVSentinel's, if they are switched on",
-        "no other detector (docs/sources.md, Who notices what by default)",
+        "no other detector",
     )
 
     def details(self) -> str:

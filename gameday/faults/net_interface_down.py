@@ -26,10 +26,7 @@ _ADDRESS_TYPES = ("local", "broadcast", "multicast", "anycast")
 
 
 class InterfaceDownParameters(InterfaceParameters):
-    dangerous: ClassVar[str] = (
-        "everything that talks over the interface loses its connections; routes and IPv6 addresses go with the link, "
-        "and are put back one by one"
-    )
+    dangerous: ClassVar[str] = "everything that talks over the interface loses its connections"
 
     type: Literal["net_interface_down"] = "net_interface_down"
 
@@ -46,8 +43,8 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
     security: ClassVar[PodSecurity] = HOST_NETWORK
     summary: ClassVar[str] = "Takes one interface down"
     does_not_reach: ClassVar[str] = (
-        "the InfiniBand port: `ip link set ib0 down` ends IP over InfiniBand and leaves the port LinkUp, so RDMA goes "
-        "on (docs/sources.md, Networks); the other end of an Ethernet cable, if the driver keeps the light on; DCGM"
+        "the InfiniBand port: without IP over InfiniBand RDMA goes on (docs/sources.md, Networks); the other end of "
+        "an Ethernet cable, if the driver keeps the light on; DCGM"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "NetworkInterfaceDown (node_exporter)",

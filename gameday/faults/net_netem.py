@@ -43,9 +43,8 @@ class NetemParameters(InterfaceParameters):
 class NetemFault(QdiscFault[NetemParameters]):
     """Delays, loses, doubles, breaks or slows down packets that leave through an interface, with tc's netem.
 
-    The interface's queue is read before, read back after every change, and restored. The fault refuses somebody else's
-    queue if it shapes or breaks traffic or could not be restored exactly, and the interface that the node needs to
-    reach its API server.
+    The interface's queue is read back after every change, and restored. Refused are somebody else's queue if it shapes
+    or breaks traffic or could not be restored exactly, and the interface that the node needs to reach its API server.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NetemParameters

@@ -32,15 +32,15 @@ class QdiscFault(Fault[P]):
     layer: ClassVar[Layer] = Layer.NETWORK
     security: ClassVar[PodSecurity] = HOST_NETWORK
     does_not_reach: ClassVar[str] = (
-        "RDMA: InfiniBand verbs and RoCE bypass the kernel's queues, so NCCL over InfiniBand keeps its bandwidth while "
-        "its bootstrap, sockets, TCP stores and file systems over the interface suffer; what arrives (only what leaves "
-        "is queued); connections of the node with itself, which go over `lo`; kernel log, DCGM, NVML"
+        "RDMA: InfiniBand verbs and RoCE bypass the kernel's queues, so NCCL over InfiniBand keeps its bandwidth "
+        "while its bootstrap and sockets suffer; packets that arrive; connections of the node with itself, over "
+        "`lo`; kernel log, DCGM, NVML"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's pings and the all-reduce over nodes, through the interface",
         "NetworkRetransmissions, if TCP loses segments for minutes (node_exporter)",
         "gpud (network latency component)",
-        "no other detector (docs/sources.md, Who notices what by default)",
+        "no other detector",
     )
 
     @abstractmethod

@@ -30,9 +30,8 @@ class InterfaceParameters(FaultParameters):
     interface: str = Field(pattern=INTERFACE_NAME)
     """Name of the interface on the node, like ib0, bond0 or eth0."""
     control_plane: bool = False
-    """Allow an interface that the node needs for its default route or its kubelet's way to the API server.
-
-    It also allows a node on which these interfaces cannot be found out."""
+    """Allow an interface that the node needs for its default route or its kubelet's way to the API server, and a
+    node on which these cannot be found out."""
 
     def dangers(self) -> dict[str, str]:
         why = f"{self.interface} may carry the node's own way to the API server, and so the order to end the fault"

@@ -27,17 +27,15 @@ class NodeRebootParameters(FaultParameters):
 class NodeRebootFault(Fault[NodeRebootParameters]):
     """Makes the host reboot in five seconds, in order: systemd ends its services first.
 
-    The injector ends with the node. The fault is out when the node runs with a new boot id, which only an agent that
-    starts after the boot can see; until the reboot begins, the timer can be cancelled.
+    The fault is out when the node runs with a new boot id, which only an agent that starts after the boot can see;
+    until the reboot begins, the timer can be cancelled.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeRebootParameters
     layer: ClassVar[Layer] = Layer.NODE
     security: ClassVar[PodSecurity] = DAEMONS
     summary: ClassVar[str] = "Reboots the node without draining it"
-    does_not_reach: ClassVar[str] = (
-        "crash paths: an orderly reboot ends services and unmounts disks, a power loss or a panic does not; other nodes"
-    )
+    does_not_reach: ClassVar[str] = "crash paths, as of a power loss or a panic; other nodes"
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready), kubelet's Rebooted event",
         "alerts on node conditions and on absent series, if the boot takes longer than they wait",

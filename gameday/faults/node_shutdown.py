@@ -34,15 +34,15 @@ class NodeShutdownParameters(FaultParameters):
 class NodeShutdownFault(Fault[NodeShutdownParameters]):
     """Sets the wake-up alarm of the node's real-time clock, then makes the host power itself off.
 
-    A node without such an alarm (most cloud instances) is refused, because nothing could switch it on again. The
-    firmware's settings decide whether the alarm works while the node is off: try it by hand once.
+    A node without such an alarm (most cloud instances) is refused. The firmware's settings decide whether the alarm
+    works while the node is off: try it by hand once.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NodeShutdownParameters
     layer: ClassVar[Layer] = Layer.NODE
     security: ClassVar[PodSecurity] = HOST_SYSFS
     summary: ClassVar[str] = "Powers the node off; its real-time clock wakes it after a while"
-    does_not_reach: ClassVar[str] = "crash paths: an orderly shutdown ends services and unmounts disks; other nodes"
+    does_not_reach: ClassVar[str] = "crash paths; other nodes"
     seen_by: ClassVar[tuple[str, ...]] = (
         "node lifecycle controller (Ready=Unknown, then eviction)",
         "alerts on node conditions and on absent series",

@@ -18,8 +18,8 @@ class NoopParameters(FaultParameters):
 class NoopFault(Fault[NoopParameters]):
     """Changes nothing.
 
-    All the rest of a game-day happens: the baseline, the agent's pods, the expectations, the repair, QA. So it shows
-    the effects of a game-day itself, and proves a cluster's set-up before anything is broken there.
+    All the rest of a game-day happens. So it shows the effects of a game-day itself, and proves a cluster's set-up
+    before anything is broken there.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NoopParameters

@@ -42,10 +42,9 @@ class Alignment:
 class NumaFault(Fault[NumaParameters]):
     """Copies to one GPU from the near NUMA node, then goes on copying from the far one.
 
-    Nothing on the node changes: the fault is the canary itself, and it is out once that has ended. The canary runs on a
-    NUMA node's CPUs and binds its memory there (mbind), which the kernel confirms for every page (move_pages). The
-    ratio of the two rates is the price of a misplaced job. The canary loads the link between the sockets as such a job
-    would.
+    Nothing on the node changes: the fault is the canary itself, and it is out once that has ended. It runs on a NUMA
+    node's CPUs and binds its memory there (mbind, confirmed by move_pages for every page). The ratio of the two rates
+    is the price of a misplaced job.
     """
 
     parameters: ClassVar[type[FaultParameters]] = NumaParameters
@@ -53,13 +52,12 @@ class NumaFault(Fault[NumaParameters]):
     security: ClassVar[PodSecurity] = GPU_WORK
     summary: ClassVar[str] = "Feeds one GPU from the far NUMA node, and measures what that costs"
     does_not_reach: ClassVar[str] = (
-        "the kubelet's Topology Manager: the agent's pod asks for no exclusive CPUs, so nothing is aligned and nothing "
-        "rejected (expect.topology_manager_rejects sends a pod for that); other jobs, but for the link between the "
-        "sockets that they share"
+        "the kubelet's Topology Manager (expect.topology_manager_rejects sends a pod for that); other jobs, but for "
+        "the link between the sockets"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "the canary's own ratio of far to near, in this fault's evidence",
-        "no detector (docs/sources.md, Who notices what by default)",
+        "no detector",
         "`nvidia-smi topo -m` and nvbandwidth, by hand",
     )
 

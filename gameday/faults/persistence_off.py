@@ -27,9 +27,7 @@ class PersistenceOffFault(Fault[PersistenceOffParameters]):
     layer: ClassVar[Layer] = Layer.NVML
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
     summary: ClassVar[str] = "Turns one GPU's persistence mode off"
-    does_not_reach: ClassVar[str] = (
-        "running work, the kernel log, DCGM's health watches; the nvidia-persistenced service itself goes on"
-    )
+    does_not_reach: ClassVar[str] = "running work, the kernel log, DCGM's health watches; nvidia-persistenced goes on"
     seen_by: ClassVar[tuple[str, ...]] = (
         "persistence mode in QA",
         "gpud (persistence-mode component)",

@@ -33,17 +33,17 @@ class PodsInStepsParameters(FaultParameters):
 
     type: Literal["pods_in_steps"] = "pods_in_steps"
     allocation: Allocation = Allocation.DEVICE_PLUGIN
-    """The way to ask for a GPU: nvidia.com/gpu, the same from a scheduler that knows NUMA zones, or a claim (`dra`)."""
+    """nvidia.com/gpu, the same from a scheduler that knows NUMA zones, or a claim (`dra`)."""
     steps: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] = Field(default=(50, 50), min_length=1, max_length=20)
     """Pods of each step; a step begins when all pods of the one before are bound."""
     rate: float = Field(default=50, gt=0, le=1000)
     """Pods created per second."""
     churn: PartPercent = 0.0
-    """Share of all pods that a last step replaces, the oldest first: one is deleted and one created, in turn."""
+    """Share of all pods that a last step replaces, the oldest first."""
     patience: float = Field(default=60, gt=0, le=600)
     """Seconds to wait for a step's pods after its last creation."""
     pause: float = Field(default=6, ge=0, le=600)
-    """Seconds without a creation after each step, so that a scrape (every 5 s in the lab) sees its end."""
+    """Seconds without a creation after each step, so that a scrape sees its end."""
     scheduler_name: str = Field(default=TOPOLOGY_SCHEDULER, min_length=1, max_length=253, pattern=r"^[a-z0-9.-]+$")
     """`schedulerName` of topology-aware pods; the default is the lab's."""
     device_class: str = Field(default="gpu.gameday.dev", max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
@@ -58,8 +58,7 @@ class PodsInStepsFault(ControlPlaneFault[PodsInStepsParameters]):
 
     A watch of the pods gives the times when each first appeared and was bound. At the end the objects show how many of
     these pods are on one node, whether two claims share a device, and for topology-aware pods whether a
-    NodeResourceTopology zone has more GPUs in use than it has. Pods and the claims' template carry the label
-    gameday.dev/load=pods-in-steps, by which the undo deletes them.
+    NodeResourceTopology zone has more GPUs in use than it has.
     """
 
     parameters: ClassVar[type[FaultParameters]] = PodsInStepsParameters

@@ -37,10 +37,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
     layer: ClassVar[Layer] = Layer.NVML
     security: ClassVar[PodSecurity] = GPU_PROGRAMS
     summary: ClassVar[str] = "Lowers one GPU's power limit, which slows down everything that runs on it"
-    does_not_reach: ClassVar[str] = (
-        "the kernel log, ECC and health counters: a cap is no error (clocks event reason 0x4 is in no detector's mask, "
-        "docs/sources.md, Who notices what by default); GPUs other than the target"
-    )
+    does_not_reach: ClassVar[str] = "the kernel log, ECC and health counters: a cap is no error"
     seen_by: ClassVar[tuple[str, ...]] = (
         "GEMM rate and power limit in QA",
         "DCGM_FI_DEV_POWER_VIOLATION and DCGM_FI_DEV_POWER_MGMT_LIMIT, if dcgm-exporter exports them",

@@ -43,11 +43,11 @@ class SteadyClientsParameters(FaultParameters):
     rate: float = Field(default=2.0, gt=0, le=20)
     """Requests a second of each client, one at a time."""
     protocol: Protocol = "http2"
-    """HTTP version; an API server never closes connections of `http1` to spread them (`--goaway-chance`)."""
+    """HTTP version; `--goaway-chance` does not close connections of `http1`."""
     watch_only: bool = False
-    """If true, each client holds a watch and asks for nothing else; a watch stays with its server."""
+    """If true, each client holds a watch and asks for nothing else."""
     runs_for: Duration = timedelta(seconds=90)
-    """Time for which they send requests, from the moment when all of them are connected."""
+    """Time for which they send requests once all of them are connected."""
 
     @model_validator(mode="after")
     def _ends_by_itself(self) -> SteadyClientsParameters:
@@ -64,11 +64,10 @@ class SteadyClientsParameters(FaultParameters):
 class SteadyClientsFault(ApiLoadFault[SteadyClientsParameters, "_Load"]):
     """Connects many clients that each ask for a small object at a steady rate over a single connection.
 
-    The clients are a process of the agent's pod, on an API-client node. A request is sent once more if its connection
-    ends; this is counted separately from refusals. The fault is in when every client has had an answer.
+    A request is sent once more if its connection ends; this is counted separately from refusals. The fault is in when
+    every client has had an answer.
 
-    The load makes one Secret in namespace gameday-load, with the label gameday.dev/load=steady-clients; only it and the
-    clients have to be undone. `hold` begins before they connect.
+    The load makes one Secret in namespace gameday-load. `hold` begins before the clients connect.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SteadyClientsParameters

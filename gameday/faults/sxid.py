@@ -28,25 +28,19 @@ class SxidParameters(FaultParameters):
     sxid: int = Field(ge=10_000, le=39_999, strict=True)
     """The code, as in the Fabric Manager guide: 20034 is a link that does not train, 12028 a refused request."""
     severity: SxidSeverity | None = None
-    """The word in the line; None: the driver's word for the code, or no word if the driver writes none (10004,
-    10005).
-
-    Detectors go by the word before the code."""
+    """The word in the line, which detectors go by; None: the driver's own for the code, if it writes one."""
     switch: int = Field(default=0, ge=0, le=63)
     """Number of the NVSwitch, as the driver counts."""
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}$")
-    """The NVSwitch's PCI id without function, e.g. 0000:c1:00; `lspci -D -d 10de::0680` lists a node's.
-
-    NVSentinel gets stuck at the line of a switch or link that is not in its metadata (docs/sources.md, NVSentinel)."""
+    """The NVSwitch's PCI id without function, e.g. 0000:c1:00; `lspci -D -d 10de::0680` lists a node's. NVSentinel
+    gets stuck at a switch or link that is not in its metadata (docs/sources.md, NVSentinel)."""
     link: int | None = Field(default=0, ge=0, le=143)
-    """The link that the line names; None: a line without a link, which NVSentinel does not read.
-
-    An error of the whole switch, a code below 11000, has none."""
+    """The link that the line names; None: a line without one, as of an error of the whole switch (codes below
+    11000), which NVSentinel does not read."""
     form: Literal["kernel", "bare"] = "kernel"
     """`kernel: nvidia-nvswitch…`, which every log-based reader sees, or bare as the driver writes it.
 
-    journald cuts the name off a bare line from a user, and NVSentinel misses it (docs/sources.md, Who reads which
-    line)."""
+    NVSentinel misses the bare one (docs/sources.md, Who reads which line)."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     """Number of times that the line is written; printk's own rate limit is ten in five seconds."""
 
@@ -73,10 +67,8 @@ class SxidParameters(FaultParameters):
 class SxidFault(Fault[SxidParameters]):
     """Writes an SXid line for one NVSwitch to the node's kernel log.
 
-    As with an Xid line, nothing can be taken back from the log: the line's effects are for the detector and the
-    recovery step. The switch need not exist, unless NVSentinel watches the node: it gets stuck at a line with a switch
-    or link that is not in its metadata. A real switch also prints follow-up lines (`Severity …`, `Data {…}`); no reader
-    acts on them, so they are left out.
+    As with an Xid line, nothing can be taken back. The switch need not exist, unless NVSentinel watches the node. The
+    follow-up lines of a real switch (`Severity …`, `Data {…}`) are left out: no reader acts on them.
     """
 
     parameters: ClassVar[type[FaultParameters]] = SxidParameters
@@ -84,8 +76,8 @@ class SxidFault(Fault[SxidParameters]):
     security: ClassVar[PodSecurity] = KERNEL_LOG
     summary: ClassVar[str] = "Writes an SXid line for one NVSwitch to the node's kernel log"
     does_not_reach: ClassVar[str] = (
-        "the NVSwitch, the fabric manager, NVML and DCGM's NVSwitch counters: only the log says that a switch erred; "
-        "and no GPU gets the Xid 74 that a real fatal one brings with it"
+        "the NVSwitch, the fabric manager, NVML, DCGM's NVSwitch counters; no GPU gets the Xid 74 that a real fatal "
+        "one brings with it"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "gameday node-health controller (Fatal quarantines, Non-fatal is recorded)",

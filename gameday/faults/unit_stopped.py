@@ -42,9 +42,9 @@ class UnitStoppedParameters(FaultParameters):
 class UnitStoppedFault(Fault[UnitStoppedParameters]):
     """Stops one of NVIDIA's host services with `systemctl stop`, and starts it again.
 
-    A unit that is not loaded or does not run is refused, so the undo always starts it. When its host engine stops, DCGM
-    forgets injected values, and a pause ends; stopping nvidia-persistenced ends the persistence mode that it had set.
-    Units that require this one are stopped with it, and started again.
+    A unit that does not run is refused, so the undo always starts it. A host engine that stops forgets injected values
+    and ends a pause; stopping nvidia-persistenced ends the persistence mode that it had set. Units that require this
+    one are stopped with it, and started again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = UnitStoppedParameters
@@ -52,8 +52,7 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
     security: ClassVar[PodSecurity] = DAEMONS
     summary: ClassVar[str] = "Stops a host service that watches the GPUs: DCGM, its exporter or the persistence daemon"
     does_not_reach: ClassVar[str] = (
-        "running work, NVML, the kernel log and what reads it; services that run as pods (the GPU operator's DCGM and "
-        "exporter), which are the cluster's to stop and not the host's"
+        "running work, NVML, the kernel log; services that run as pods (the GPU operator's DCGM and exporter)"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "alerts on absent series and on `up` (exporter, host engine)",

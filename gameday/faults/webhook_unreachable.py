@@ -56,17 +56,16 @@ class WebhookUnreachableParameters(FaultParameters):
     failure_policy: Literal["fail", "ignore"] = "fail"
     """`fail`: a write is refused while the webhook cannot be asked. `ignore`: it is admitted."""
     operations: tuple[Literal["create", "update", "delete"], ...] = Field(default=("create", "update"), min_length=1)
-    """Operations that are matched; `create` is always one of them, because our client does it."""
+    """Operations that are matched; `create` is always one of them."""
     resources: tuple[_Resource, ...] = Field(default=("configmaps",), min_length=1, max_length=20)
     """Resources that are matched, with `.GROUP` outside the core group; `*`: all namespaced resources."""
     namespaces: tuple[_Namespace, ...] = Field(default=("gameday-load",), min_length=1, max_length=20)
-    """Namespaces that are matched, by name; gameday-load is always one of them, because our client writes there."""
+    """Namespaces that are matched, by name; gameday-load is always one of them."""
     timeout: Duration = Field(default=timedelta(seconds=10), ge=timedelta(seconds=1), le=timedelta(seconds=30))
-    """Time that the API server waits for the webhook, in whole seconds. An endpoint that refuses costs none."""
+    """Time that the API server waits for the webhook, in whole seconds."""
     spares_system: bool = True
-    """If true, neither Leases nor anything in kube-system, kube-public and kube-node-lease is matched.
-
-    False is the negative control: a webhook as it should not be. Only the lab accepts it."""
+    """If true, neither Leases nor anything in kube-system, kube-public and kube-node-lease is matched. False is the
+    negative control, which only the lab accepts."""
     runs_for: Duration = Field(default=timedelta(seconds=45), ge=timedelta(seconds=5), le=timedelta(minutes=3))
     """Time that the webhook stays in force."""
 
@@ -131,8 +130,7 @@ class WebhookUnreachableFault(ControlPlaneFault[WebhookUnreachableParameters]):
     Twice a second a client of ours creates a small ConfigMap that the webhook matches, six times before it is in and
     then until it is out, and notes whether the server admitted or refused it. Meanwhile the nodes' Leases are listed
     every five seconds, up to 500 of them. At the end of `runs_for` the agent deletes the configuration, and notes how
-    long it took until such a write was admitted again. Only the configuration and the ConfigMaps, which carry the label
-    gameday.dev/load=webhook-unreachable, have to be undone.
+    long it took until such a write was admitted again.
     """
 
     parameters: ClassVar[type[FaultParameters]] = WebhookUnreachableParameters

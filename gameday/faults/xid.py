@@ -47,13 +47,11 @@ class XidParameters(FaultParameters):
 class XidFault(Fault[XidParameters]):
     """Writes an Xid line for one GPU to the node's kernel log.
 
-    A written record cannot be taken back: it stays in the ring buffer, and in every log store that it was shipped to,
-    until the buffer wraps or the node boots. There is nothing to undo on the host; the effects of the line (a taint, an
-    alert) are for the detector and the recovery step.
+    A record cannot be taken back: it stays in the ring buffer until that wraps or the node boots, and in every log
+    store that it was shipped to. Its effects (a taint, an alert) are for the detector and the recovery step.
 
-    Side effect: in the bare form DCGM 4.6 reads 79, 119 and 120, too. After a bare 119 it skips every driver call for
-    that GPU and blanks all its fields until its host engine restarts, and a restarted host engine reads the whole ring
-    buffer again. So run `dmesg -C` or reboot the node after such a line.
+    Side effect: after a bare 119 DCGM 4.6 blanks all fields of that GPU until its host engine restarts, which then
+    reads the whole ring buffer again. So run `dmesg -C` or reboot the node after such a line.
     """
 
     parameters: ClassVar[type[FaultParameters]] = XidParameters
@@ -61,8 +59,7 @@ class XidFault(Fault[XidParameters]):
     security: ClassVar[PodSecurity] = KERNEL_LOG
     summary: ClassVar[str] = "Writes an Xid line for one GPU to the node's kernel log"
     does_not_reach: ClassVar[str] = (
-        "NVML (nvidia-smi, the device plugin), DCGM's counters and dcgm-exporter's metrics: the GPU itself is well, "
-        "only the log says otherwise"
+        "NVML (nvidia-smi, the device plugin), DCGM's counters and dcgm-exporter's metrics: the GPU itself is well"
     )
     seen_by: ClassVar[tuple[str, ...]] = (
         "gameday node-health controller",

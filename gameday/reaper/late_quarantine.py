@@ -50,8 +50,10 @@ def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, po
     if not isinstance(restore, RestoreNode) or entry.node is None:
         return None
     times = [at for pod in ledger.injectors_on(entry.node) if (at := injected_at(pods, pod))]
-    until = restore.until or (max(times) + restore.within if times else None)
-    if until is None or until <= kubernetes.clock.now():
+    now = kubernetes.clock.now()
+    # A node whose clock is ahead keeps the entry open no longer than the plan's bound.
+    until = restore.until or (min(max(times), now) + restore.within if times else None)
+    if until is None or until <= now:
         return None
     try:
         node = kubernetes.node_or_none(entry.node)
@@ -71,8 +73,9 @@ def await_late_quarantines(run: Run) -> bool:
     waited = False
     for entry in run.ledger.open_entries():
         if isinstance(entry.undo, RestoreNode) and entry.node and run.nodes.follows(entry.node):
-            at = _last_injection(run, entry.node)
-            if at is not None and _await(run, entry, entry.node, at + detector_bound(run.plan)):
+            at, now = _last_injection(run, entry.node), run.clock.now()
+            # A clock that was set back in between makes the wait no longer than the plan's bound.
+            if at is not None and _await(run, entry, entry.node, min(at, now) + detector_bound(run.plan)):
                 waited = True
     return waited
 
@@ -95,15 +98,20 @@ def _await(run: Run, entry: Entry, node: str, until: datetime) -> bool:
 
 
 def _last_injection(run: Run, node: str) -> datetime | None:
-    """Return when the last of a node's faults went in; None if none did."""
+    """Return when the run saw that the last of a node's faults had gone in; None if none did.
+
+    By the run's own clock, which the wait is measured by: the node's may be wrong.
+    """
     history, found = run.history(), list[datetime]()
-    times = {event.intent: event.written_at for event in history.of(RecoveryDisturbed)}
-    times |= {event.intent: event.written_at for event in history.of(FaultInjected)}
+    times = {event.intent: record.at for record, event in history.with_times(RecoveryDisturbed)}
+    times |= {event.intent: record.at for record, event in history.with_times(FaultInjected)}
     for intent in history.of(IntentRecorded):
         if intent.undo != "take-out-fault" or intent.node != node:
             continue
-        if at := times.get(intent.intent) or injected_at(run.pods, intent.object.removeprefix("pod/")):
+        if at := times.get(intent.intent):
             found.append(at)
+        elif injected_at(run.pods, intent.object.removeprefix("pod/")):
+            found.append(run.clock.now())
     return max(found, default=None)
 
 

@@ -54,6 +54,7 @@ class Stopped:
         self.strikes_early = False
         """Before the run stops."""
         self.injected_ago = timedelta()
+        self.node_clock_ahead = timedelta()
         self.goes_in: Callable[[str, datetime], Event] = _injected
         self.when_waited_for: Callable[[RunRecord], object] = lambda _: None
         self.second_target = ""
@@ -109,7 +110,8 @@ class Stopped:
                 self.world.add_pod(self.pod, run.id, node=self.node, role="inject")
                 assert run.pods.wait(lambda: run.pods.seen(self.pod) is not None, 20)
             if ready:
-                run.note(self.goes_in(self.node, run.clock.now() - self.injected_ago))
+                run.note(self.goes_in(self.node, run.clock.now() + self.node_clock_ahead))
+                self.world.clock.sleep(self.injected_ago.total_seconds())
             if self.strikes_early:
                 self.world.core.patch_node(self.node, {"spec": self.strikes})
                 assert run.nodes.wait_until(self.node, lambda: bool(run.history().of(TaintSeen)), 20)
@@ -184,6 +186,15 @@ def test_the_detectors_late_taint_is_waited_for_and_taken_off(stopped: Stopped, 
     (until,) = stopped.until_in_ledger
     assert until is not None
     assert f"{until:%H:%M:%S} UTC" in wait.what, "as a reaper reads it, should the run be killed meanwhile"
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), -timedelta(hours=1)], ids=["ahead", "behind"])
+def test_a_nodes_wrong_clock_makes_the_wait_neither_longer_nor_shorter(stopped: Stopped, ahead: timedelta) -> None:
+    stopped.node_clock_ahead = ahead
+    stopped.play(AbortedError("operator", "SIGINT"), said=termination_message(Cleanliness.CLEAN, "out"))
+    (wait,) = stopped.waits
+    assert wait.deadline_s == pytest.approx(LONG.total_seconds(), abs=0.5)
+    assert stopped.node_is_as_before
 
 
 @pytest.mark.parametrize("has_message", [False, True], ids=["no word", "its word"])
