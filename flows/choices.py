@@ -13,7 +13,7 @@ from gameday.plan.catalogue import find_plan
 from gameday.plan.load import LoadedPlan
 
 WORDS = ": "
-"""Separates a plan's name from its description: Prefect's forms show only the value itself."""
+"""Separator between a plan's name and its description, because Prefect's forms show only the value itself."""
 
 
 def plan_of(choice: str) -> str:

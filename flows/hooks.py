@@ -1,7 +1,7 @@
 """Prefect's hooks: undo a run that has lost its process, long before the reaper's next visit.
 
 A worker that finds its flow's process killed, or has killed it because a cancel took too long, runs these hooks in a
-fresh process. That process knows only the flow run's id, by which it finds the ledger, and reaps. It takes the
+fresh process. That process knows only the flow run's id, finds the ledger by it, and reaps. It takes the
 cluster's lease, which a living run does not release, so that two processes never undo at the same time. After a run
 that undid everything itself it finds nothing.
 """

@@ -10,7 +10,7 @@ from prefect.context import FlowRunContext
 from gameday.lifecycle.opening import Invocation
 from gameday.values.results import Trigger
 
-# Prefect's runner sets it for each process that it starts. The runs of a season share one, which is the season's.
+# Prefect's runner sets it for each process that it starts. The runs of a season share the season's.
 _STARTED_FOR = "PREFECT__FLOW_RUN_ID"
 
 

@@ -34,7 +34,7 @@ class LiveProgress(BackgroundView):
             return  # the command line mutes Prefect's log, and shows all of it itself
         with where_prefect_answers():
             artifact = create_progress_artifact(0.0, key="progress", description="before the first step")
-            assert isinstance(artifact, UUID)  # a coroutine only where this thread had an event loop
+            assert isinstance(artifact, UUID)  # a coroutine only if this thread had an event loop
             for _ in self.looks(_LOOK_EVERY_S):
                 self._update(artifact)
 

@@ -31,9 +31,9 @@ _BEGIN_WITHIN, _END_WITHIN = timedelta(minutes=5), timedelta(hours=8)
 
 
 def cancel_seasons(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Cancel the seasons that a flow run has started on clusters, whose process is gone.
+    """Cancel the seasons on clusters that a flow run started before its process died.
 
-    Prefect logs an error.
+    If this fails, Prefect logs an error.
 
     Raises:
         HTTPError: Prefect's server does not answer (httpx).

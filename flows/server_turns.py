@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _AT_ONCE = 8
-"""Our own choice."""
+"""Flow runs that may begin or end at the same time. Our own choice."""
 
 
 class Turns:

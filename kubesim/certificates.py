@@ -1,4 +1,4 @@
-"""Certificate authorities and what they sign for one cluster, so that everything in it verifies TLS as usual."""
+"""Certificate authorities of one cluster and the certificates they sign, so that everything in it verifies TLS."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubesim.private_file import write_private
 
-# Long enough for any cluster left running; nothing outside this machine trusts the authorities.
+# Long enough for any cluster that is left running; nothing outside this machine trusts the authorities.
 _VALID = datetime.timedelta(days=365)
-# What is left must outlast a cluster that begins now.
+# The rest of its life must outlast a cluster that starts now.
 _STILL_VALID = datetime.timedelta(days=30)
 
 
@@ -30,10 +30,10 @@ class KeyPair:
 
 
 class Authority:
-    """A self-signed authority whose certificate and key lie in `<folder>/<name>.crt` and `.key`.
+    """A self-signed authority, kept in `<folder>/<name>.crt` and `.key`.
 
-    Made when absent, half-written or about to expire; what it signs is signed anew each time. Raises OSError where the
-    folder cannot be written.
+    It is made if it is absent, half-written or about to expire. Certificates are signed again on each call. Raises
+    OSError if the folder cannot be written.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -45,7 +45,7 @@ class Authority:
     def server(self, name: str, dns: Sequence[str] = (), *, among_peers: bool = False) -> KeyPair:
         """Return a certificate for a server on loopback: localhost, 127.0.0.1 and `dns`.
 
-        `among_peers`: it also shows it to servers of its own kind as its client certificate, as etcd does.
+        `among_peers`: the server also uses it as a client certificate towards its peers, as etcd does.
         """
         names: list[x509.GeneralName] = [x509.DNSName(each) for each in ("localhost", *dns)]
         names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
@@ -53,11 +53,11 @@ class Authority:
         return self._written(name, *self._signed(_subject(name), usages, x509.SubjectAlternativeName(names)))
 
     def client(self, name: str, user: str, groups: Sequence[str] = ()) -> KeyPair:
-        """A certificate for the user, kept under `name`; Kubernetes reads the groups from the organizations."""
+        """Return a certificate for the user, kept under `name`; Kubernetes reads the groups from the organizations."""
         return self._written(name, *self._signed(_subject(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH]))
 
     def client_in_memory(self, user: str, groups: Sequence[str] = ()) -> bytes:
-        """A certificate and its private key, as PEM, that no file ever holds."""
+        """Return a certificate and its private key as PEM, without writing a file."""
         certificate, key = self._signed(_subject(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH])
         return _certificate_pem(certificate) + _private_pem(key)
 
@@ -80,7 +80,7 @@ class Authority:
 
 
 def signing_key(folder: Path, name: str) -> KeyPair:
-    """A key pair without a certificate: `<name>.pub` and `<name>.key`, for signing tokens. A whole key is kept."""
+    """Return a key pair for signing tokens, `<name>.pub` and `<name>.key`; one that is already there is kept."""
     pair = KeyPair(folder / f"{name}.pub", folder / f"{name}.key")
     key = _load_key(pair.key)
     if key is None:
@@ -92,7 +92,7 @@ def signing_key(folder: Path, name: str) -> KeyPair:
 
 
 def _load_pair(pair: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
-    """Return the pair that an earlier start left, if it is whole and good for long enough."""
+    """Return the pair that an earlier start left, if it is complete and valid for long enough."""
     key = _load_key(pair.key)
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
@@ -135,7 +135,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        # A little in the past: clocks of containers on one machine may differ by seconds.
+        # A little in the past, because clocks of containers on one machine may differ by seconds.
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + _VALID)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

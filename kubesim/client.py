@@ -81,8 +81,8 @@ class ApiClient:
     ) -> Object:
         """Send one request and return the decoded JSON answer ({} for an empty one).
 
-        Answers of 429 or 5xx that name a Retry-After are waited for and tried again, as client-go does. Nothing else
-        is retried here. Raises ApiError.
+        After an answer of 429 or 5xx with a Retry-After it waits and tries again, as client-go does. Nothing else is
+        retried. Raises ApiError.
         """
         data = None if body is None else orjson.dumps(body)
         headers = {"Content-Type": content_type} if data is not None else {}
@@ -122,7 +122,7 @@ class ApiClient:
     async def watch(
         self, path: str, params: Mapping[str, str], opened: Callable[[], None] = lambda: None
     ) -> AsyncIterator[Object]:
-        """Yield the events of one watch until the server ends it; `opened` is called once it is accepted.
+        """Yield the events of one watch until the server ends it; call `opened` once the server has accepted it.
 
         Raises ApiError.
         """
@@ -134,7 +134,7 @@ class ApiClient:
                     raise _refusal(response, await response.read())
                 opened()
                 rest = b""
-                # Lines are cut by hand: aiohttp's readline refuses objects longer than its buffer.
+                # Lines are cut by hand, because aiohttp's readline refuses objects longer than its buffer.
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
@@ -179,7 +179,7 @@ def _refusal(response: aiohttp.ClientResponse, content: bytes) -> ApiError:
 
 
 def key_of(obj: Object) -> str:
-    """`namespace/name`, or `name` for what is not namespaced: the key of a Reflector's store."""
+    """Return the key in a Reflector's store: `namespace/name`, or `name` for an object without a namespace."""
     meta = obj["metadata"]
     namespace = meta.get("namespace")
     return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
@@ -196,7 +196,7 @@ class Reflector:
     the order of the events; one that raises is logged and does not stop the others. The watch resumes from the last
     resourceVersion after any interruption; when the server has forgotten that version (410) everything is listed
     again and the differences are delivered as ordinary add, update and delete calls. Objects come without their
-    managedFields, nearly half of a pod's memory: the server keeps them where a write brings none.
+    managedFields, nearly half of a pod's memory; the server keeps those if a write brings none.
     """
 
     def __init__(
@@ -212,11 +212,11 @@ class Reflector:
         self._on_delete: list[Added] = []
         self.store: dict[str, Object] = {}
         self.synced = asyncio.Event()
-        # Event-loop time since which the watch is up, None while it is broken: what happened before may be unseen.
+        # Event-loop time since which the watch is up, None while it is broken; earlier changes may have been missed.
         self.listening_since: float | None = None
 
     def on(self, add: Added | None = None, update: Updated | None = None, delete: Added | None = None) -> None:
-        """Register handlers: `add(obj)`, `update(old, new)`, `delete(last known obj)`. Call before `run`."""
+        """Register handlers, before `run`: `add(obj)`, `update(old, new)`, `delete(last known obj)`."""
         if add:
             self._on_add.append(add)
         if update:
@@ -300,5 +300,5 @@ class Reflector:
                 if inspect.isawaitable(outcome):
                     await outcome
             except Exception:
-                # One faulty handler must not blind every other one that shares this watch.
+                # One faulty handler must not blind the others that share this watch.
                 log.exception("%s: a handler failed for %s", self._path, key_of(objects[-1]))

@@ -16,7 +16,7 @@ _read: Callable[[], datetime] = _machine_time
 
 @contextmanager
 def reading(clock: Callable[[], datetime]) -> Iterator[None]:
-    """Take the time from another clock, which returns it in UTC, while the block runs; for one thread."""
+    """Take the time from another clock (in UTC) while the block runs, in this thread only."""
     global _read  # noqa: PLW0603 - one process, one time
     before, _read = _read, clock
     try:
@@ -30,17 +30,17 @@ def now_utc() -> datetime:
 
 
 def rfc3339(when: datetime) -> str:
-    """Write a metav1.Time: UTC, whole seconds."""
+    """Return a time as a metav1.Time: UTC, whole seconds."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(when: datetime) -> str:
-    """Write a metav1.MicroTime, which leases have: UTC, microseconds."""
+    """Return a time as a metav1.MicroTime, as leases have it: UTC, microseconds."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def rfc3339_now() -> str:
-    """Write this second as a metav1.Time."""
+    """Return the present second as a metav1.Time."""
     return rfc3339(now_utc())
 
 
@@ -54,7 +54,7 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_time_if_any(text: str | None) -> datetime | None:
-    """Read a metav1.Time or MicroTime; None for an absent or unreadable one."""
+    """Read a metav1.Time or MicroTime; return None if it is absent or unreadable."""
     try:
         return parse_time(text) if text else None
     except ValueError:

@@ -16,13 +16,13 @@ class KubesimError(Exception):
 
 
 class ApiError(KubesimError):
-    """A request that the API server refused, or that did not reach it.
+    """A request that the API server refused or that did not reach it.
 
     Attributes:
-        status: The HTTP status, 4xx or 5xx; 0 where no server answered.
+        status: The HTTP status, 4xx or 5xx; 0 if no server answered.
         reason: The reason of the `Status`, e.g. NotFound.
         message: The message of the `Status`.
-        retry_after_s: Seconds after which the server wants to be asked again, 0 where it does not say.
+        retry_after_s: Seconds after which the server wants to be asked again; 0 if it does not say.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
@@ -54,10 +54,10 @@ class SelectorError(KubesimError):
 
 
 class DecodeError(KubesimError):
-    """A value of another type than its field's; the message is in the words of Go's decoder.
+    """A value that does not have its field's type; the message is in the words of Go's decoder.
 
     Attributes:
-        conversion: The same in the words of a strategic merge patch, which is converted and not decoded.
+        conversion: The message for a strategic merge patch, which Go converts and does not decode.
     """
 
     def __init__(self, message: str, conversion: str = "") -> None:

@@ -62,7 +62,7 @@ def write_kubeconfig(
     namespace: str | None = None,
     context: str = "kubesim",
 ) -> None:
-    """Write a kubeconfig with one user and one context, as JSON, which is YAML; only its owner may read it.
+    """Write a kubeconfig with one user and one context, as JSON (which is YAML); only its owner may read it.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""Files that hold secrets: nobody else may read them, and nobody meets half of one."""
+"""Files that hold secrets: only their owner may read them, and they are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write the file whole or not at all, never readable by others, even if we are killed. Raises OSError."""
+    """Write the file whole or not at all, even if we are killed, and never readable by others. Raises OSError."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)

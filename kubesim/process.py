@@ -7,14 +7,14 @@ import os
 import signal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# Found here and not between fork and exec, where a loader lock that another thread held would never be released.
+# Looked up here, because between fork and exec a loader lock that another thread held would never be released.
 _PRCTL = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
 
 
 def die_with_parent(sent: signal.Signals = signal.SIGTERM) -> None:
     """Ask the kernel to send `sent` to this process when its parent ends. Linux only; elsewhere a no-op.
 
-    Exits at once when the parent was already gone before the call.
+    If the parent has already ended, this process exits at once.
     """
     parent = os.getppid()
     if _PRCTL is None:

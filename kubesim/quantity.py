@@ -1,4 +1,4 @@
-"""Resource quantities in the one form the real server keeps each of them in: `0.5` is stored as `500m`."""
+"""Resource quantities in the real server's canonical form: `0.5` is stored as `500m`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def value_of(text: str) -> Decimal:
 
 
 def amount(resource: str, text: object) -> int:
-    """Count a quantity in the resource's smallest unit: millicores for cpu, bytes or pieces otherwise.
+    """Return a quantity in the resource's smallest unit: millicores for cpu, bytes or pieces otherwise.
 
     Raises:
-        ValueError: The text, which it names, is no quantity.
+        ValueError: The text is no quantity; the message names it.
     """
     try:
         return math.ceil(value_of(str(text)) * (1000 if resource == "cpu" else 1))
@@ -47,7 +47,7 @@ def amounts(quantities: Mapping[str, object] | None) -> dict[str, int]:
 
 @lru_cache(maxsize=8192)
 def canonical(text: str) -> str:
-    """The form in which the real server stores and shows it. Raises ValueError."""
+    """Return a quantity as the real server stores and shows it. Raises ValueError."""
     value = value_of(text)
     suffix = text.lstrip("+-.0123456789")
     if suffix.endswith("i") and abs(value) >= 1024:

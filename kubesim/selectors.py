@@ -1,4 +1,4 @@
-"""Selector objects, evaluated: LabelSelector, nodeSelector and node affinity."""
+"""Evaluate selector objects: LabelSelector, nodeSelector and node affinity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _compares(value: str, operator: str, wanted: list[str] | tuple[str, ...]) ->
 
 
 def matches_labels(selector: Object | None, labels: Labels) -> bool:
-    """Evaluate a LabelSelector object: None selects nothing, an empty one selects everything."""
+    """Evaluate a LabelSelector: None selects nothing, an empty one selects everything."""
     if selector is None:
         return False
     for key, value in (selector.get("matchLabels") or {}).items():
@@ -48,7 +48,7 @@ def matches_labels(selector: Object | None, labels: Labels) -> bool:
 
 
 def matches_node_term(term: Object, node: Object) -> bool:
-    """Evaluate a NodeSelectorTerm, all of whose expressions and fields must hold; an empty term matches no node."""
+    """Evaluate a NodeSelectorTerm: all its expressions and fields must hold; an empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
@@ -63,7 +63,7 @@ def node_affinity(spec: Object) -> Object:
 
 
 def matches_node(spec: Object, node: Object) -> bool:
-    """Evaluate a pod spec's nodeSelector and required node affinity, any of whose terms suffices, for a node."""
+    """Return True if a node fits a pod spec's nodeSelector and at least one term of its required node affinity."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
@@ -74,7 +74,7 @@ def matches_node(spec: Object, node: Object) -> bool:
 
 
 def only_nodes(spec: Object) -> frozenset[str] | None:
-    """Return the node names that every affinity term pins a pod to, as a daemon pod's does; None without a pin."""
+    """Return the nodes that every affinity term pins a pod to, as with daemon pods; None without a pin."""
     required = node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
     if not required or not required.get("nodeSelectorTerms"):
         return None

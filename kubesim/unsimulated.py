@@ -1,7 +1,7 @@
-"""The words for everything that a real cluster does and kubesim does not.
+"""Messages about everything that a real cluster does and kubesim does not.
 
-Kinds and requests that are not served are refused. An object with a part that nobody acts on is stored: each write of
-it is answered with a Warning header, which kubectl prints, and a new one gets an Event, which `kubectl describe` shows.
+Kinds and requests that are not served are refused. An object with a part that has no effect here is stored; each write
+of it is answered with a Warning header, which kubectl prints, and a new one gets an Event for `kubectl describe`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Json = dict[str, Any]
 EVENT_REASON = "NotSimulated"
 _INSTEAD = "is not simulated by kubesim; `gameday lab up` runs a real API server"
 
-# Parts of a Job's spec that its controller here does not read.
+# Parts of a Job's spec that kubesim's controller does not read.
 _JOB_PARTS = ("backoffLimitPerIndex", "managedBy", "podFailurePolicy", "successPolicy")
 
 _UNSERVED = {(resource.plural, resource.group): resource.kind for resource in UNSERVED}
-# Plural and group of a resource → the subresources that a real server has beside ours.
+# Plural and group of a resource → the subresources that only a real server has.
 _SUBRESOURCES = {
     ("namespaces", ""): ("finalize",),
     ("pods", ""): ("attach", "ephemeralcontainers", "exec", "portforward", "proxy", "resize"),
@@ -46,12 +46,12 @@ GROUPS = frozenset(
 
 
 def sentence(what: str) -> str:
-    """Return the sentence about something that is not simulated; `what` is a singular phrase."""
+    """Return the sentence that something is not simulated; `what` is a singular phrase."""
     return f"{what} {_INSTEAD}"
 
 
 def refusal(group: str, plural: str, subresource: str) -> str | None:
-    """Return the refusal of a path that only a real server has, None for any other."""
+    """Return the refusal for a path that only a real server has; None for any other."""
     if group in GROUPS:
         return sentence(f"the API group {group}")
     if (plural, group) in _UNSERVED:
@@ -62,7 +62,7 @@ def refusal(group: str, plural: str, subresource: str) -> str | None:
 
 
 def notices(qualified: str, obj: Json) -> list[str]:
-    """Return a sentence for everything that a real cluster would do with the object and kubesim does not."""
+    """Return a sentence for each thing that a real cluster would do with the object and kubesim does not."""
     parts = _PARTS.get(qualified)
     return [sentence(what) for what in dict.fromkeys(parts(obj) if parts else ())]
 

@@ -20,7 +20,7 @@ from gameday.run.steps import StepResult, step
 from gameday.tasks import judged_step
 from gameday.values.results import Hop, Step
 
-# Prometheus dates firing alerts itself; the last poll without it bounds that from below, and shows a wrong clock.
+# Prometheus dates firing alerts itself; the last look without the alert bounds that from below and shows a wrong clock.
 _POLL_S = 0.25
 # From firing in Prometheus to active in Alertmanager: one flush of the notifier, immediate for a new alert.
 _NOTIFICATION_TIMEOUT = timedelta(seconds=5)

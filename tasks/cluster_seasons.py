@@ -81,7 +81,7 @@ def start_seasons(clusters: Sequence[str], parameters: Mapping[str, Any], id: st
 def _started(cluster: str, parameters: dict[str, Any]) -> StartedSeason:
     name = deployment_of(cluster)
     try:
-        # It is a coroutine only in a running event loop, and this is not called in one.
+        # It would be a coroutine only in a running event loop, and this is not called in one.
         run = cast("FlowRun", run_deployment(name, parameters=parameters, timeout=0, tags=[cluster]))
     except ObjectNotFound:
         why = f"Prefect has no deployment {name}: `gameday deploy --pool-per-cluster --profile …` makes it"

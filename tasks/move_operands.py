@@ -15,7 +15,7 @@ from gameday.run.targets import ChosenTarget
 from gameday.values.results import Cleanliness
 
 GONE_WITHIN = timedelta(seconds=120)
-"""Time for them to go: their grace period is the default of 30 s, and the DaemonSet controller may be behind."""
+"""Time for the operands to go: their grace period is the default of 30 s, and the DaemonSet controller may lag."""
 
 
 def require_operands_to_return(run: Run, node: str) -> None:

@@ -41,7 +41,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def first_firing(history: History, expected: ExpectedAlert, node: str | None) -> Sighting | None:
-    """Return how it first fired as the plan wants, else how it fired otherwise."""
+    """Return the first firing that is as the plan wants; if there is none, the first that is not."""
     seen = _firings(history, expected, node)
     return next(iter((*as_expected(seen), *seen)), None)
 
@@ -49,7 +49,7 @@ def first_firing(history: History, expected: ExpectedAlert, node: str | None) ->
 def endings(history: History, alert: str, node: str | None) -> list[Seen | None]:
     """Return the end of the last firing of each label set of the alert; None for one that still fires.
 
-    An alert may flap: only what no later firing takes back is an end. A set that is pending again does not fire.
+    An alert may flap, so an end counts only if the label set does not fire again; a set that is pending does not fire.
     """
     lives: dict[str, list[Seen]] = {}
     for record, seen in history.about(AlertSeen, node):
@@ -63,7 +63,7 @@ def endings(history: History, alert: str, node: str | None) -> list[Seen | None]
 
 
 def label_gaps(expected: ExpectedAlert, labels: dict[str, str]) -> list[str]:
-    """Return a phrase for each expected label that is missing or different."""
+    """Return a phrase for each expected label that is missing or has another value."""
     return [
         f"label {name} is {labels[name]!r}, not {wanted!r}" if name in labels else f"label {name} is missing"
         for name, wanted in sorted(expected.labels.items())
@@ -104,9 +104,9 @@ def _whom(expected: ExpectedAlert, node: str | None) -> str:
 
 
 def _resolves(plan: Plan, expected: ExpectedAlert, history: History, node: str | None) -> Verdict:
-    """Judge whether the alert resolved in time: all of its label sets must, so that the slowest counts.
+    """Judge whether the alert resolved in time. All of its label sets must, so the slowest counts.
 
-    One that says that the node is quarantined can do so only once it is back in service.
+    An alert about the quarantine can resolve only once the node is back in service.
     """
     by_return = fires_until_returned(expected.name) and not plan.recover.is_hands_off
     after, begin = ("its return", "its return") if by_return else ("remediation", "remediation had ended")
@@ -160,7 +160,7 @@ def _no_others(plan: Plan, history: History) -> list[Verdict]:
 
 
 def _says_what_is_expected(plan: Plan, alert: str) -> bool:
-    """Return whether the alert only shows a quarantine, or a condition, that the plan expects of the detector."""
+    """Return True if the alert only shows a quarantine or condition that the plan expects of the detector."""
     expect = plan.expect
     quarantine = any(taint.key == FAULTY_TAINT for taint in expect.taints)
     return is_about_the_node(alert) and (quarantine if fires_until_returned(alert) else bool(expect.conditions))

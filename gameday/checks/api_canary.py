@@ -1,6 +1,6 @@
 """An ordinary client's small requests must be answered while the fault is in, and again once it is out.
 
-A sample that was sent before the fault went in and was answered after it counts: its answer is what the fault slowed.
+A sample that was sent before the fault went in and answered after it counts: the fault may have slowed the answer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gameday.values.api_requests import ApiCanarySample, percentile
 from gameday.values.results import Step
 
 ORDER = 59
-# The fewest samples whose 99th percentile shows that a client is well: five rounds of four calls, our own choice.
-# Fewer can show that it is not: a client that waits sends little.
+# The fewest samples for a 99th percentile that shows that a client is well: five rounds of four calls, our own choice.
+# Fewer can still show that it is not well: a client that waits sends little.
 _FEWEST_SAMPLES = 20
 
 
@@ -45,7 +45,7 @@ def after_fault(plan: Plan, history: History) -> list[Verdict]:
 
 
 def longest_gap(samples: Sequence[ApiCanarySample], window: Window) -> float:
-    """Return the seconds of the longest time in a window without a successful answer to one kind of call.
+    """Return the longest time in a window without a successful answer to one kind of call, in seconds.
 
     Args:
         samples: The samples, in any order.
@@ -63,7 +63,7 @@ def longest_gap(samples: Sequence[ApiCanarySample], window: Window) -> float:
 
 @dataclass(frozen=True)
 class Window:
-    """A time in which samples are judged."""
+    """The time span of the samples that are judged."""
 
     begin: datetime
     end: datetime
@@ -71,13 +71,13 @@ class Window:
     def samples(self, history: History, node: str | None) -> list[ApiCanarySample]:
         """Return the API canary's samples that were under way in this time."""
         everything = (s for event in history.of(ApiCanarySampled) if event.node == node for s in event.samples)
-        # One that the canary's own end cut off says nothing about the server.
+        # A sample that the canary's own end cut off says nothing about the server.
         heard = (sample for sample in everything if sample.error != "ended")
         return [sample for sample in heard if sample.sent_at < self.end and sample.ended_at > self.begin]
 
 
 def fault_window(history: History, node: str | None) -> Window | None:
-    """Return the time from the fault going in to the end of its load; None where it did not go in or did not end.
+    """Return the time from the fault going in to the end of its load; None if it did not go in or did not end.
 
     Without the clients' log, or what the load measured of itself, the load ends with the fault's undo.
     """
@@ -96,7 +96,7 @@ def _undone_at(history: History, intent: str) -> datetime | None:
 
 
 def _well_from(history: History, intent: str) -> datetime | None:
-    """Return when an ordinary client must be well again: the fault is out, and a restart by the run itself is over."""
+    """Return when an ordinary client must be well again: when the fault is out and the run's own restart is over."""
     restarted = history.last(ApiServersRestarted)
     undone = _undone_at(history, intent)
     return max(undone, restarted.ready_at) if undone and restarted else undone
@@ -154,7 +154,7 @@ def _expectations(expected: ExpectedApiCanary) -> tuple[_Expectation, ...]:
 def _judge(
     one: _Expectation, expected: ExpectedApiCanary, samples: Sequence[ApiCanarySample], window: Window
 ) -> tuple[Status, str, str, float | None]:
-    """Return the status, what was measured, why, and the seconds of what is a duration."""
+    """Return the status, what was measured, why, and the seconds if a duration was measured."""
     if expected.outage:
         return _judge_outage(expected.outage, samples, window)
     if one.check == "api-canary-errors":

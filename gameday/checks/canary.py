@@ -20,7 +20,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def baseline_of(history: History, node: str | None, quantity: Measure) -> CanaryMeasured | None:
-    """The node's last measurement of the quantity before the fault."""
+    """Return the node's last measurement of the quantity before the fault."""
     return _last(history, node, "before", quantity)
 
 

@@ -28,8 +28,8 @@ STARTED = "process_start_time_seconds"
 
 
 _OF_ANOTHER = 0.5
-"""Mean of requests in work that are not the storm's: LISTs with which a load counts its objects have shown 0.01. A seat
-more than a level should have adds a whole one."""
+"""Tolerance for the mean number of requests in work. A load's own LISTs, which count its objects, have added 0.01; one
+seat more than a level should have adds 1."""
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
@@ -37,7 +37,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def flow_control_verdicts(plan: Plan, history: History) -> list[Verdict]:
-    """Return the verdicts on the seats of the plan's level and on others' changes of it; none without a level."""
+    """Return the verdicts on the seats of the plan's level, and on changes by others; none if the plan has no level."""
     wanted = plan.settings.flow_control
     return [_seats(wanted.name, wanted.seats, history), _unchanged(wanted.name, history)] if wanted else []
 
@@ -66,7 +66,7 @@ def _seats(name: str, seats: int, history: History) -> Verdict:
     if wrong:
         status, why = Status.BROKEN, first_few(wrong)
     elif missing:
-        # A server that nobody could scrape has not lost its seats.
+        # A server that could not be scraped has not lost its seats.
         _, why = judge_absence(history, Step.VERIFY_TAINT, f"the level's seats {missing[0]} the fault")
         status = Status.UNKNOWN
     else:
@@ -96,7 +96,7 @@ def _by_frames(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _levels(plan: Plan, history: History, node: str | None) -> set[str]:
-    """Return the priority levels that served the fault's requests, by their log; else the plan's; empty: every one."""
+    """Return the priority levels that served the fault's requests by their log, else the plan's; empty means all."""
     logged = {name for event in history.of(LoadLogged) if event.node == node for name in event.levels.values()}
     wanted = plan.settings.flow_control
     return logged or ({wanted.name} if wanted else set())
@@ -118,7 +118,7 @@ def _executing(
 
 
 def _executing_mean(most: int, levels: set[str], history: History, frames: Frames, node: str | None) -> Verdict:
-    """Judge the servers' own sum of the time in work: it misses nothing between two scrapes."""
+    """Judge by the servers' own sum of the time in work, which misses nothing between two scrapes."""
     text = "Over the whole load, no more of the fault's requests run on an API server on average"
     requests = [request for event in history.of(LoadLogged) if event.node == node for request in event.requests]
     means = executing_mean(frames.api_server, levels, requests)
@@ -133,17 +133,17 @@ def _executing_mean(most: int, levels: set[str], history: History, frames: Frame
 
 
 def executing_mean(api_server: pd.DataFrame, levels: set[str], requests: Sequence[ApiRequest]) -> dict[str, float]:
-    """Return by server: the mean number of requests in work while a load had any under way.
+    """Return by server the mean number of requests in work while a load had any under way.
 
     A request holds its seats at least as long as it is in work, and its client waits longer than that. So a storm in a
-    level of N seats has a mean of N at most, however slow the clients read. Work between the last scrape and the first
-    request is counted as well: that of the LIST with which the load counts its objects.
+    level of N seats has a mean of N at most, even if its clients read slowly. Work between the last scrape and the
+    first request counts as well, such as the LIST with which the load counts its objects.
 
     Args:
         api_server: The frame of that name.
         levels: Names of the priority levels to count; empty: every one.
-        requests: The load's log. Servers without a sample before the first and after the last are left out, and so
-            are servers that started again in between.
+        requests: The load's log. Servers without a sample before the first and after the last request are left out,
+            and so are servers that started again in between.
     """
     rows = api_server[api_server.metric == WORK_SECONDS]
     if rows.empty or not requests:
@@ -174,7 +174,9 @@ def _memory(most: int, history: History, frames: Frames, node: str | None, windo
 
 
 def memory_growth(api_server: pd.DataFrame, window: Window | None) -> dict[str, float]:
-    """Return by server: the highest memory in a window above the last before it, in bytes; servers with both only.
+    """Return by server how far its memory rose in a window above the last sample before it, in bytes.
+
+    Servers without samples in the window and before it are left out.
 
     Args:
         api_server: The frame of that name.
@@ -204,17 +206,17 @@ def _stay_up(history: History, frames: Frames, node: str | None, window: Window 
 
 
 def restarts(api_server: pd.DataFrame, window: Window | None, history: History) -> list[tuple[str, float]] | None:
-    """Return each start of an API server since a window began, as the server and Unix seconds; None: not measured.
+    """Return each start of an API server since a window began, as the server and Unix seconds; None if not measured.
 
     Args:
         api_server: The frame of that name.
         window: The time with the fault in.
-        history: The run's; the restarts that it made itself do not count.
+        history: The run's history; restarts that the run made itself do not count.
     """
     rows = api_server[api_server.metric == STARTED]
     if window is None or rows.empty:
         return None
-    # Prometheus stores the seconds rounded to milliseconds in each scrape.
+    # Prometheus stores the start time rounded to milliseconds.
     begun = rows[rows.value > window.begin.timestamp()]
     for own in history.of(ApiServersRestarted):
         begun = begun[(begun.value < own.asked_at.timestamp()) | (begun.value > own.ready_at.timestamp())]
@@ -233,7 +235,7 @@ def _rows(api_server: pd.DataFrame, metric: str, window: Window | None) -> pd.Da
 
 
 def _not_measured(history: History, node: str | None, what: str) -> tuple[Status, str]:
-    """Return UNKNOWN and why: a series that nobody scraped proves nothing about the load."""
+    """Return UNKNOWN and why: a series that was not scraped proves nothing about the load."""
     if first_fault(history, node) is None:
         return Status.UNKNOWN, f"not reached: {stop_reason(history)}"
     return Status.UNKNOWN, f"not measured: {what}"
@@ -249,7 +251,7 @@ def containment_verdict(
     node: str | None = None,
     seconds: float | None = None,
 ) -> Verdict:
-    """Return the verdict of one check of the step in which a load's containment is judged."""
+    """Return a verdict of the step that judges a load's containment."""
     return Verdict(
         check=check,
         expectation=expectation,

@@ -28,7 +28,7 @@ from gameday.values.results import Step
 
 @dataclass(frozen=True)
 class ClearingWords:
-    """The words in which a verdict speaks of something that goes."""
+    """The words of a verdict on something that has to go."""
 
     never_came: str = "it was not seen coming"
     went: str = "went"
@@ -52,10 +52,10 @@ def appears_within(
     absent: str = "it was seen",
     by_detector: bool = True,
 ) -> Verdict:
-    """Judge whether something came as expected within the bound; else name what came in its place.
+    """Judge whether something came as expected within the bound; if not, name what came in its place.
 
-    `absent` completes what `awaited_by`, the step that would have seen it, says where it did not come. `by_detector`:
-    the detector causes it, so that a guest which did not watch leaves its absence unknown.
+    `absent` completes the sentence of `awaited_by`, the step that would have seen it, if it did not come.
+    `by_detector`: the detector causes it, so its absence is unknown if a guest did not watch.
     """
     fault = first_fault(history, node)
     seen, instead = as_expected(sightings), [one for one in sightings if one.amiss]
@@ -84,7 +84,7 @@ def clears_within(
     came: Sequence[Sighting],
     gone: Sequence[Sighting],
 ) -> Verdict:
-    """Judge whether it went for good within the bound after remediation; a later sighting undoes an end."""
+    """Judge whether it went for good within the bound after the remediation; an end does not count if it came back."""
     ended = next((one for one in gone if came and one.at >= came[-1].at), None)
     verdict = ends_within(history, node, check, expectation, within, ended, came=bool(came))
     if came and not ended and (blind := why_guest_was_blind(history, node, Step.RECOVER)):
@@ -105,9 +105,9 @@ def ends_within(
     words: ClearingWords = ClearingWords(),
     until: Step = Step.RECOVER,
 ) -> Verdict:
-    """Judge whether something that came ended within the bound after remediation.
+    """Judge whether something that came ended within the bound after the remediation.
 
-    `still` names what of it did not end. `until` is the step that waited for the end; where that is QA, the bound
+    `still` names the parts that did not end. `until` is the step that waited for the end; if that is QA, the bound
     counts from the node's return to service.
     """
     start = node_return(history, node) if until is Step.QA_NODE else remediation_end(history, node)

@@ -23,7 +23,7 @@ from gameday.plan.models import Plan
 from gameday.values.devices import HeldDevice
 
 ORDER = 57
-"""The place of the taints themselves: after the verdicts that they came, before those that they went."""
+"""The place in the report: after the verdicts that the taints came, before those that they went."""
 
 Phase = Literal["before", "left", "during"]
 
@@ -39,12 +39,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def held(history: History, node: str | None, phase: Phase) -> DevicesHeld | None:
-    """Return the newest note of that phase of the pods that have the node's devices."""
+    """Return the newest note in that phase of the pods that have the node's devices."""
     return next((one for _, one in reversed(history.about(DevicesHeld, node)) if one.phase == phase), None)
 
 
 def _pods_leave(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
-    """Judge whether the pods that had a device of this taint had it no more in time."""
+    """Judge whether the pods that had a tainted device gave it up in time."""
     assert expected.pods_leave_within is not None
     bound, seconds, measured = expected.pods_leave_within, None, ""
     status, why = Status.UNKNOWN, _not_comparable(expected, history, node, "left")
@@ -65,7 +65,7 @@ def _pods_leave(expected: ExpectedDeviceTaint, history: History, node: str | Non
 
 
 def _others_keep(expected: ExpectedDeviceTaint, history: History, node: str | None) -> Verdict:
-    """Judge whether every pod that had only other devices of the node has the same ones still."""
+    """Judge whether every pod that had only other devices of the node still has them."""
     status, measured = Status.UNKNOWN, ""
     why = _not_comparable(expected, history, node, "during")
     before, during = held(history, node, "before"), held(history, node, "during")
@@ -85,7 +85,7 @@ def _others_keep(expected: ExpectedDeviceTaint, history: History, node: str | No
 
 
 def _not_comparable(expected: ExpectedDeviceTaint, history: History, node: str | None, phase: Phase) -> str:
-    """Return why the pods before and after cannot be compared; empty where they can."""
+    """Return why the pods before and after cannot be compared; empty if they can."""
     if first_fault(history, node) is None:
         return f"not reached: {stop_reason(history)}"
     if not expected.ever_tainted(history, node):

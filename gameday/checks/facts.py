@@ -1,4 +1,4 @@
-"""Facts that checks and the report both read out of a history: targets, instants, reasons for gaps."""
+"""Facts that both the checks and the report take from a history: targets, times, reasons for gaps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gameday.values.results import RepairHop, Step, StepOutcome
 
 
 def seconds_text(seconds: float) -> str:
-    """`0.31 s`, `4.2 s`, `2 min 05 s`, `1 h 02 min`: the one way durations are written for people."""
+    """Return a duration as every page writes it: `0.31 s`, `4.2 s`, `2 min 05 s`, `1 h 02 min`."""
     if 0.005 <= abs(seconds) < 0.995:
         return f"{seconds:.2f} s"
     if abs(seconds) < 120 or not math.isfinite(seconds):  # a history that somebody edited may hold an infinity
@@ -55,24 +55,24 @@ def targets(history: History) -> tuple[Target, ...]:
 
 
 def target_nodes(history: History) -> tuple[str | None, ...]:
-    """The target nodes, or one None where the run ended before it chose any, so that no expectation goes unsaid."""
+    """Return the target nodes; one None if the run ended before it chose any, so that each expectation is judged."""
     return tuple(dict.fromkeys(target.node for target in targets(history))) or (None,)
 
 
 def breaks_gpu_nodes(history: History) -> bool:
-    """Return False for a run whose fault leaves its node whole, because only its clients run there."""
+    """Return False if the fault leaves its nodes whole, because only its clients run there."""
     started = history.first(RunStarted)
     return started is None or started.role is NodeRole.GPU
 
 
 def in_place_of(history: History, node: str | None) -> str | None:
-    """Return the node that took a target's place; the target itself where none did."""
+    """Return the node that took a target's place; the target itself if none did."""
     replaced = history.about(NodeReplaced, node)
     return replaced[-1][1].successor if replaced else node
 
 
 def repair_stop(history: History, node: str | None) -> str:
-    """Return the hop at which the cluster's own repair stopped, in words; empty where it did not stop."""
+    """Return the hop at which the cluster's own repair stopped, in words; empty if it did not stop."""
     ended = [event for _, event in history.about(RepairChainEnded, node)]
     if not ended or ended[-1].stopped_at is None:
         return ""
@@ -81,14 +81,15 @@ def repair_stop(history: History, node: str | None) -> str:
 
 
 def first_fault(history: History, node: str | None) -> tuple[Record, FaultInjected] | None:
-    """The first fault that went into the node, with its record."""
+    """Return the first fault that went into the node, with its record."""
     return next(iter(history.about(FaultInjected, node)), None)
 
 
 def unnamed_alerts(history: History) -> tuple[list[tuple[Record, AlertSeen]], list[tuple[Record, AlertSeen]]]:
     """Return the alerts that fired and that the plan does not name: the fault's own, and all others.
 
-    The fault's may be those of a target, or of no node, whose condition began after the first fault was written.
+    An alert may be the fault's if it names a target or no node, and its condition began after the first fault was
+    written.
     """
     nodes = {None, *target_nodes(history)}
     written = min((fault.written_at for fault in history.of(FaultInjected)), default=None)
@@ -103,7 +104,7 @@ def unnamed_alerts(history: History) -> tuple[list[tuple[Record, AlertSeen]], li
 
 
 def remediation_end(history: History, node: str | None) -> Record | None:
-    """The record of the remediation, or of the fault's undo where the plan remediates nothing.
+    """Return the record of the remediation, or of the fault's undo if the plan remediates nothing.
 
     Of a node that the cluster repaired: the record of the hop *ready*, else of *repaired*.
     """
@@ -119,18 +120,18 @@ def remediation_end(history: History, node: str | None) -> Record | None:
 
 
 def node_return(history: History, node: str | None) -> Record | None:
-    """Return the record of the node's return to service; None where it was not returned."""
+    """Return the record of the node's return to service; None if it was not returned."""
     returned = [record for record, _ in history.about(NodeReturned, node)]
     return returned[-1] if returned else None
 
 
 def not_yet(history: History, where: str) -> str:
-    """Return why something is not in a history without an end: the run still runs, or was cut off there."""
+    """Return why a history without an end lacks something: the run is still running, or was cut off at `where`."""
     return "the run is still running" if history.is_running else f"the run was cut off {where}"
 
 
 def stop_reason(history: History) -> str:
-    """Return why the run went no further, in the words of whatever stopped it."""
+    """Return why the run went no further, in the words of what stopped it."""
     if refused := history.last(Refused):
         return f"the run was refused: {refused.why}"
     if aborted := history.last(Aborted):
@@ -142,7 +143,7 @@ def stop_reason(history: History) -> str:
 
 
 def steps_left_out(history: History) -> dict[Step, str]:
-    """Return the steps that the run's flow leaves out, each with why."""
+    """Return the steps that the run's flow leaves out, each with the reason."""
     return {one.step: one.why for one in history.of(StepEnded) if one.outcome is StepOutcome.NOT_ASKED}
 
 
@@ -159,8 +160,8 @@ _DOING = {
 def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]:
     """Return the verdict, and why, on a `step` that left no record of `what`.
 
-    Broken only where the step ran to its end with its sources readable; a step
-    that was not reached, was cut off or could not see proves nothing.
+    It is broken only if the step ran to its end and could read its sources; a step that was not reached, was cut off
+    or could not see proves nothing.
     """
     ended = next((e for e in reversed(history.of(StepEnded)) if e.step == step), None)
     if ended is None:
@@ -177,13 +178,13 @@ def judge_absence(history: History, step: Step, what: str) -> tuple[Status, str]
 
 
 def why_alerts_may_be_missing(history: History) -> str:
-    """Return why alerts may not have been seen, with the remedy; empty where Prometheus and the run's clock kept up."""
+    """Return why alerts may not have been seen, with the remedy; empty if Prometheus and the run's clock kept up."""
     behind = history.last(PrometheusFellBehind)
     return f"Prometheus did not keep up: {behind.why}; {behind.hint}" if behind else why_times_mislead(history)
 
 
 def why_times_mislead(history: History) -> str:
-    """Return why the times of a history cannot be compared with each other; empty where they can."""
+    """Return why the times of a history cannot be compared with each other; empty if they can."""
     if (set_by_s := history.clock_set_by_s) > CLOCK_TOLERANCE_S:
         return f"the machine that played the run slept, or its clock was set, for {seconds_text(set_by_s)} meanwhile"
     intended = {intent.intent: record.at for record, intent in history.with_times(IntentRecorded)}
@@ -201,7 +202,7 @@ def why_times_mislead(history: History) -> str:
 def judge_across_clocks(
     history: History, start: datetime, end: datetime, bound: timedelta, dated: Dated | None = None
 ) -> tuple[Status, float, str]:
-    """Judge a duration of which the run's own clock dated an end; UNKNOWN where that clock was set meanwhile."""
+    """Judge a duration that depends on the run's own clock; UNKNOWN if that clock was set meanwhile."""
     status, seconds, why = judge_duration(start, end, bound, dated)
     if misled := why_times_mislead(history):
         return Status.UNKNOWN, seconds, misled
@@ -213,9 +214,9 @@ def judge_duration(
 ) -> tuple[Status, float, str]:
     """Return the status, the seconds (never below 0) and why.
 
-    `end` is the latest moment at which it can have come: within the bound it is HELD. `dated` may leave it open
-    whether it came earlier: BROKEN only where the earliest moment is beyond the bound, too, else UNKNOWN. UNKNOWN as
-    well where the clocks plainly disagree.
+    `end` is the latest moment at which it can have come: if that is within the bound, the status is HELD. Else it is
+    BROKEN if the earliest moment, by `dated`, is beyond the bound as well, and UNKNOWN if not. It is UNKNOWN, too, if
+    the clocks plainly disagree.
     """
     seconds = (end - start).total_seconds()
     if seconds < -CLOCK_TOLERANCE_S:
@@ -232,7 +233,7 @@ def judge_duration(
 
 
 def clocks_apart(dated: Dated) -> str:
-    """Return how the source's clock contradicts the run's looks; empty where it does not."""
+    """Return how the source's clock contradicts what the run saw; empty if it does not."""
     if dated.ahead_s:
         return f"by the clock of its source it came {seconds_text(dated.ahead_s)} after it was seen"
     if dated.behind_s:
@@ -241,7 +242,7 @@ def clocks_apart(dated: Dated) -> str:
 
 
 def dated_text(dated: Dated | None, start: datetime) -> str:
-    """Say what dated a signal, how exactly, and when it was seen after `start`; empty where nothing but sight did."""
+    """Return what dated a signal, how exactly, and when it was seen after `start`; empty if only the sight dates it."""
     if dated is None or dated.own is None:
         return ""
     if apart := clocks_apart(dated):
@@ -256,7 +257,7 @@ def dated_text(dated: Dated | None, start: datetime) -> str:
 
 
 def first_few(phrases: Sequence[str], most: int = 3) -> str:
-    """The first few phrases as one, with the count of the rest: a verdict's why is a sentence, not a listing."""
+    """Return the first few phrases as one, with the number of the others: a verdict's why is a sentence, not a list."""
     rest = len(phrases) - most
     return "; ".join(phrases[:most]) + (f"; and {rest} more" if rest > 0 else "")
 

@@ -24,7 +24,7 @@ def _of(plan: Plan, fault: str, history: History, node: str | None) -> Verdict:
     repair = next(((r, e) for r, e in history.with_times(Remediated) if e.node == node), None)
     status, why = Status.UNKNOWN, ""
     if second is None:
-        # It was never put in: that says nothing about the repair, so it is never 'broken'.
+        # It was not put in, which says nothing about the repair, so the verdict is never 'broken'.
         why = judge_absence(history, Step.RECOVER, f"{fault} going in")[1]
     elif second[1].written_at is None:
         why = f"{fault} did not go in: {'; '.join(second[1].evidence)}"

@@ -22,7 +22,7 @@ def _at(plan: Plan, history: History, target: Target | None) -> Verdict:
     there = history.about(FaultInjected, target.node if target else None)
     found = next(((record, event) for record, event in there if event.target == target), None)
     where = "the target" if target is None else target.node + (f", GPU {target.gpu}" if target.gpu is not None else "")
-    # A fault that did not go in says nothing about the chain behind it, so its absence is never 'broken'.
+    # A fault that did not go in says nothing about the detection chain, so the verdict is never 'broken'.
     why = "" if found else judge_absence(history, Step.INJECT, "the fault going in")[1]
     return Verdict(
         check="fault-in",

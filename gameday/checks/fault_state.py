@@ -1,4 +1,4 @@
-"""The answer to whether a fault went in, by a history that may end while the fault goes in."""
+"""The state of a fault by its history, which may end while the fault goes in."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gameday.history.journal import History
 from gameday.values.results import Cleanliness, Step, StepOutcome
 
 TAKES_OUT_FAULT = "take-out-fault"
-"""The undo of an injector's pod: the kind of the ledger's entry."""
+"""Kind of the ledger's entry that undoes an injector's pod."""
 
 
 class FaultState(StrEnum):
-    """The state of the fault that a history proves, in the words of a sentence."""
+    """The state of the fault as a history proves it, worded as a clause."""
 
     NONE = "no fault went in"
     POSSIBLE = "it is not known whether the fault went in"
@@ -22,7 +22,7 @@ class FaultState(StrEnum):
 
 
 def fault_state(history: History, node: str | None = None) -> FaultState:
-    """Return whether a fault went in; NONE only where no injector was sent, or each says that it wrote nothing.
+    """Return how surely a fault went in; NONE only if no injector was sent, or each says that it wrote nothing.
 
     Args:
         history: The run's history.
@@ -37,7 +37,7 @@ def fault_state(history: History, node: str | None = None) -> FaultState:
 
 
 def when_stopped(history: History, last: Record) -> str:
-    """Return how far the fault was at a record, such as `while the fault went in`; empty where nobody can say."""
+    """Return how far the fault was at a record, such as `while the fault went in`; empty if unknown."""
     earlier = History(history.records[: history.records.index(last) + 1], history.damaged)
     if not _injectors(earlier):
         return "" if history.damaged else "before any fault went in"
@@ -47,7 +47,7 @@ def when_stopped(history: History, last: Record) -> str:
 
 
 def where_fault_is(history: History) -> str:
-    """Return whether the fault is out again, as the last half of a sentence about it; empty where none was sent."""
+    """Return where the fault is now, such as `it is out again`; empty if no injector was sent."""
     states = {undo_state(history, intent.intent) for intent in _injectors(history)}
     if not states:
         return ""

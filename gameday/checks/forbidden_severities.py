@@ -1,4 +1,4 @@
-"""Other alerts, where the plan allows them, must have none of the severities that it forbids."""
+"""No alert may have a severity that the plan forbids, even if the plan allows other alerts."""
 
 from __future__ import annotations
 

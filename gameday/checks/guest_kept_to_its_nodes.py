@@ -1,4 +1,4 @@
-"""A guest must write only to the nodes whose fault it notices: no taint, cordon or condition elsewhere."""
+"""A guest may taint, cordon or set conditions only on nodes with a fault."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def _is_every_node_a_target(watched: BystandersWatched | None) -> bool:
-    """Return whether the season's other runs break every other node, so that there is none to write to wrongly."""
+    """Return True if the season's other runs break every other node, so that none is left to be written to wrongly."""
     return watched is not None and watched.nodes == 0 and bool(watched.left_out)
 
 
 def writes_elsewhere(plan: Plan, history: History) -> list[tuple[Record, BystanderChanged]]:
-    """Return what came to other nodes while a fault was in.
+    """Return what was written to other nodes while a fault was in.
 
-    A condition that a node did not have before counts where it says the same as one that reports the fault: a detector
-    that starts writes all of its conditions to every node.
+    A condition that a node did not have before counts only if it says the same as one that reports the fault, because
+    a detector that starts writes all of its conditions to every node.
     """
     faults = history.of(FaultInjected)
     if not faults:

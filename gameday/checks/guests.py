@@ -15,9 +15,9 @@ _FAILURES = ("ended by itself", "flooded", "not answering")
 
 
 def why_guest_was_blind(history: History, node: str | None, step: Step) -> str:
-    """Return why the guest's silence about a target, until the end of a step, proves nothing; empty where it does.
+    """Return why the guest's silence about a target until the end of a step proves nothing.
 
-    Empty as well in a run without a guest, and where no fault went in.
+    Empty if the silence does prove something, if the run has no guest, and if no fault went in.
     """
     named, fault = history.last(GuestNamed), first_fault(history, node)
     if named is None or fault is None:

@@ -27,7 +27,7 @@ class Pace:
 
     @property
     def share(self) -> float | None:
-        """The rate under the fault as a share of the one before."""
+        """The rate during the fault as a share of the rate before."""
         return None if self.during is None or not self.before else self.during / self.before
 
 
@@ -54,8 +54,8 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def _paces(history: History, begin: datetime) -> list[Pace]:
     """Return the pace of each container that printed steps before the fault.
 
-    Before: from the log's first step to the last one that was seen before the fault. During: from the first step after
-    the fault went in to the last one that was seen before the recovery began, which takes the fault out.
+    Before: from the log's first step to the last one seen before the fault. During: from the first step after the fault
+    went in to the last one seen before the recovery, which takes the fault out, began.
     """
     recovers = [record.at for record, event in history.with_times(StepStarted) if event.step is Step.RECOVER]
     seen: dict[tuple[str, int], list[tuple[Record, JobStepSeen]]] = {}
@@ -82,7 +82,7 @@ def _rate_between(first: JobStepSeen, last: JobStepSeen) -> float | None:
 
 
 def _rate(begin: datetime, first: int, end: datetime, last: int) -> float | None:
-    """Return steps per second; None where no time passed."""
+    """Return steps per second; None if no time passed."""
     seconds = (end - begin).total_seconds()
     return (last - first) / seconds if seconds > 0 and last > first else None
 

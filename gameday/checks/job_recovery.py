@@ -1,4 +1,4 @@
-"""A job on the target must go on, or go on again from its checkpoint, as the plan says."""
+"""A job on the target must continue, or resume from its checkpoint, as the plan says."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Recovery:
     """The parts of a job's recovery that a history shows."""
 
     before: tuple[_Seen, ...]
-    """The containers that had printed a step when the fault went in, as they were last seen."""
+    """The containers that had printed a step by the time the fault went in, as they were last seen."""
     stopped: _Seen | None
-    """The one of those that ended which had come furthest."""
+    """The container that had come furthest of those that ended."""
     resumed: _Seen | None
     """The first container to print a step after that."""
     begin: datetime
     end: datetime
-    """The last moment that the history knows of."""
+    """The last moment in the history."""
 
     @property
     def lost_steps(self) -> int | None:
-        """The steps that were done again, by what was printed; None where nothing resumed."""
+        """Number of steps that were printed twice; None if nothing resumed."""
         if self.stopped is None or self.resumed is None:
             return None
         return max(0, self.stopped[1].last_step - self.resumed[1].first_step + 1)
@@ -46,7 +46,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def verdicts(expected: ExpectedJob, history: History) -> list[Verdict]:
-    """Return the verdicts on a job: whether it stopped, where that was asked, how soon it resumed, and what it lost."""
+    """Return the verdicts on a job: that it stopped, if the plan asks for it, how soon it resumed, and what it lost."""
     found = recovery(history)
     if found is None:
         why = f"not reached: {stop_reason(history)}"
@@ -57,7 +57,7 @@ def verdicts(expected: ExpectedJob, history: History) -> list[Verdict]:
 
 
 def recovery(history: History) -> Recovery | None:
-    """Return what a history shows of the job; None where no fault went in."""
+    """Return what a history shows of the job; None if no fault went in."""
     begin = min((fault.written_at for fault in history.of(FaultInjected)), default=None)
     if begin is None:
         return None

@@ -1,7 +1,7 @@
 """The load must run to its end as the plan has it: one that broke off proves nothing about what held it.
 
-Seats that were never asked for hold anybody. So a load whose clients died, whose node ran short of memory, or whose
-agent left no word, makes the run's answer unknown, whatever the other checks read of it.
+Seats that were never asked for hold anybody. So if the clients died, their node ran short of memory, or their agent
+left no word, the run's answer is unknown, even if the other checks hold.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ORDER = 58
 
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    """Return a verdict for each load that was waited for; without one the other checks have nothing to read."""
+    """Return a verdict for each load that the run waited for; without one there is nothing to judge."""
     return by_history(history)
 
 
 def by_history(history: History) -> list[Verdict]:
-    """Return the verdicts by the events alone, while the run goes on."""
+    """Return the verdicts from the events alone, which a run has while it goes on."""
     return [
         Verdict(
             check="load-ended",

@@ -1,10 +1,10 @@
 """The memory that concurrent LISTs cost an API server: k of `peak = base + k * clients * bytes`, by the load's stages.
 
-An API server's resident memory does not fall between stages: Go gives freed memory back over minutes. Two rules keep
-that from being taken for what LISTs cost. A stage is evidence only where its peak is above everything seen before it,
-the making of the objects included; the line is drawn through those stages alone. And a server that hardly grows gives
-no line at all: there the growth up to the highest peak is the most that LISTs can have cost, and k is at most that. A
-small drift from stage to stage still looks like a small k; the arm whose form the server streams shows how small.
+An API server's resident memory does not fall between stages, because Go gives freed memory back over minutes. Two rules
+keep that from being taken for the cost of LISTs. A stage is evidence only if its peak is above everything seen before
+it, including while the objects were made; the line is drawn through those stages alone. If a server hardly grows there
+is no line: the growth up to the highest peak is the most that LISTs can have cost, and k is at most that. A small drift
+from stage to stage still looks like a small k; an arm with a form that the server streams shows how small.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from gameday.values.results import Step
 ORDER = 61
 MEMORY = "process_resident_memory_bytes"
 HEAP = "go_memstats_heap_inuse_bytes"
-"""Falls with each collection, so that it keeps no earlier peak; a scrape every few seconds may miss its own."""
+"""The heap in use. It falls with each garbage collection and so shows no earlier peak, but scrapes may miss peaks."""
 STARTED = "process_start_time_seconds"
 FEWEST_STAGES = 3
-"""A line through two points always fits."""
+"""The fewest points for a line, because a line through two points always fits."""
 
 
 @dataclass(frozen=True)
 class StagePeak:
-    """A stage with the most memory that the API servers held up to the end of its pause, all bytes."""
+    """A stage, with the most memory that the API servers held up to the end of its pause. All in bytes."""
 
     clients: int
     load: float
-    """The bytes of its concurrent LISTs as JSON: clients times one LIST."""
+    """Bytes of its concurrent LISTs as JSON: clients times one LIST."""
     peak: float
     is_evidence: bool
-    """The peak is above all that was seen before."""
+    """True if the peak is above everything seen before."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class Line:
 
 @dataclass(frozen=True)
 class MemorySlope:
-    """The word of all stages together."""
+    """The result of all stages together."""
 
     stages: tuple[StagePeak, ...]
     line: Line | None
-    """None: fewer than FEWEST_STAGES are evidence."""
+    """None if fewer than FEWEST_STAGES are evidence."""
     most: float
-    """The growth up to the highest peak for each byte of the largest stage: k is no more than that."""
+    """The growth up to the highest peak, per byte of the largest stage: k is no more than that."""
 
     @property
     def k(self) -> float:
-        """The line's k; without a line the most that it can be."""
+        """The line's k; without a line, the most that k can be."""
         return self.line.k if self.line else self.most
 
 
@@ -76,9 +76,9 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def memory_slope(api_server: pd.DataFrame, staged: LoadStaged, metric: str = MEMORY) -> MemorySlope | None:
-    """Return what the stages cost; None where a stage has no sample, a server started anew, or there are too few.
+    """Return what the stages cost; None if there are too few, one has no sample, or a server started again.
 
-    Several servers are taken together: the load balancer decides how many of the clients each of them has.
+    Several servers are added up, because the load balancer decides how many clients each of them has.
 
     Args:
         api_server: The frame of that name.
@@ -106,7 +106,7 @@ def memory_slope(api_server: pd.DataFrame, staged: LoadStaged, metric: str = MEM
 
 def _starts_anew(api_server: pd.DataFrame, staged: LoadStaged) -> bool:
     starts = api_server[api_server.metric == STARTED]
-    # Prometheus stores the seconds rounded to milliseconds in each scrape.
+    # Prometheus stores the start time rounded to milliseconds.
     return bool((starts.value > staged.stages[0].began_at.timestamp()).any())
 
 
@@ -116,12 +116,12 @@ def _line(stages: Sequence[StagePeak]) -> Line | None:
         return None
     loads, peaks = zip(*points, strict=True)
     fitted = linear_regression(loads, peaks)
-    # Peaks that are evidence rise, and so do loads: neither is constant, and the correlation is defined.
+    # Peaks that are evidence rise, and so do loads: neither is constant, so the correlation is defined.
     return Line(base=fitted.intercept, k=fitted.slope, r2=correlation(loads, peaks) ** 2)
 
 
 def judge(expected: ExpectedMemorySlope, slope: MemorySlope) -> tuple[Status, str]:
-    """Return the status and why; UNKNOWN where the stages neither give a line that fits nor decide without one."""
+    """Return the status and why; UNKNOWN if the stages neither give a line that fits nor decide without one."""
     line = slope.line if slope.line and slope.line.r2 >= expected.fit else None
     verdicts = []
     if expected.at_most is not None:

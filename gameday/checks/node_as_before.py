@@ -18,7 +18,7 @@ ORDER = 100
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     nodes = target_nodes(history)
     if plan.recover.is_hands_off:
-        # Another node has other labels, and a node that is to stay out of service is not as it was.
+        # A node that replaced the target has other labels, and one that is to stay out of service is not as it was.
         nodes = tuple(node for node in nodes if in_place_of(history, node) == node)
         nodes = nodes if plan.recover.gives_node_back else ()
     return [_of(plan, history, node) for node in nodes]
@@ -35,11 +35,11 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
         if changed and all((one.node, one.what) in left for one in changed):
             status, why = Status.UNKNOWN, f"{why}; somebody else did that during the run, and it is left to them"
         if len(changed) == 1 and (taint := after.lingering_cordon) and taint not in before.taints:
-            # The control plane takes this taint off late. It is no residue, and nobody saw it go.
+            # The control plane takes this taint off late. It is no residue, and it was not seen to go.
             status, why = Status.UNKNOWN, f"{changed[0]}; it is for the node lifecycle controller to take off"
     else:
         missing = "before" if before is None else "after"
-        # A snapshot that was never taken cannot show a residue, whatever the outcome of the step.
+        # A snapshot that was never taken cannot show a residue, however the step ended.
         status, why = Status.UNKNOWN, judge_absence(history, Step.QA_NODE, f"the node's state {missing} the run")[1]
     return Verdict(
         check="node-as-before",
@@ -68,8 +68,8 @@ def _differences(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[
 def _conditions(plan: Plan, before: NodeSnapshot, after: NodeSnapshot) -> list[NodeDifference]:
     """Return the conditions that differ; only their writer may take them back.
 
-    A new condition is a difference where it speaks of the fault: one that a detector adds to report that something is
-    well takes nothing from the node.
+    A new condition is a difference only if it reports the fault: a detector may also add one to report that something
+    is well, which does the node no harm.
     """
     trouble = {(one.type, str(one.status)) for one in plan.expect.conditions}
     stays = {one.type for one in plan.expect.conditions if one.clears_within is None}

@@ -1,4 +1,4 @@
-"""The differences of a node from before the run, and those of them that the run is to blame for."""
+"""The differences of a node from before the run, and which of them are the run's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAINT, _SCHEDULING = "taint ", "scheduling"
 
 @dataclass(frozen=True)
 class NodeDifference:
-    """A difference from before. `ours`: a person must undo it, since the run or what it provoked left it."""
+    """A difference from before. `ours`: the run, or what it provoked, left it, so a person must undo it."""
 
     node: str
     what: str
@@ -36,7 +36,7 @@ def _short(value: str) -> str:
 
 
 def node_snapshot(history: History, node: str | None, phase: str) -> NodeSnapshot | None:
-    """The first 'before', or the last 'during' or 'after' snapshot of the node."""
+    """Return the first 'before', or the last 'during' or 'after' snapshot of the node."""
     seen = [event.snapshot for _, event in history.about(NodeSeen, node) if event.phase == phase]
     if not seen:
         return None
@@ -80,7 +80,7 @@ def _ours(annotations: dict[str, str]) -> dict[str, str]:
 
 
 def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -> list[NodeDifference]:
-    """Return the differences of two maps; one that was there before is somebody's own doing."""
+    """Return the differences of two maps; a change of what was there before is not ours."""
     return [
         NodeDifference(
             node,
@@ -97,11 +97,11 @@ def _maps(node: str, kind: str, before: dict[str, str], after: dict[str, str]) -
 RESTORES_NODE = "restore-node"
 """Kind of the undo that takes a quarantine off."""
 _TOUCHES_NODES = (RESTORES_NODE, "take-out-fault")
-"""Undos of the acts after which a node's state is ours to answer for: recorded before the first fault goes in."""
+"""Kinds of undo that make us answerable for a node's state; they are recorded before the first fault goes in."""
 
 
 def left_to_owners(history: History) -> list[LeftToOwner]:
-    """Return what somebody else put on a target during the run, and is still there after it."""
+    """Return what others put on a target during the run and is still there after it."""
     now = {seen.snapshot.node: seen.snapshot for seen in history.of(NodeSeen) if seen.phase == "after"}
     return [
         one
@@ -114,8 +114,8 @@ def left_to_owners(history: History) -> list[LeftToOwner]:
 def differences_left_by_run(history: History) -> list[NodeDifference]:
     """Return the run's own differences, over every node seen before and after it.
 
-    Empty for a run that was refused before it let anything in, and for one that let the cluster repair: such a run
-    writes nothing on a node, and what is left there is the cluster's.
+    Empty for a run that was refused before it changed a node, and for one that let the cluster repair: such a run
+    writes nothing on a node, so what is left there is the cluster's.
     """
     if history.of(RepairAwaited):
         return []

@@ -42,7 +42,7 @@ def by_history(plan: Plan, history: History) -> list[Verdict]:
 
 
 def _unready(before: NodesAndPodsSeen, after: NodesAndPodsSeen, written_at: datetime) -> list[str]:
-    """Return what became of each node that was Ready before and was not all the time since."""
+    """Return what became of each node that was Ready before and has not been Ready all the time since."""
     found = []
     for name, was in sorted(before.nodes.items()):
         now = after.nodes.get(name)
@@ -58,7 +58,7 @@ def _unready(before: NodesAndPodsSeen, after: NodesAndPodsSeen, written_at: date
 
 
 def _status(seen: object, bad: list[str]) -> Status:
-    """Return UNKNOWN where there was nothing that could have come to harm."""
+    """Return BROKEN if anything came to harm; UNKNOWN if there was nothing that could."""
     if bad:
         return Status.BROKEN
     return Status.HELD if seen else Status.UNKNOWN

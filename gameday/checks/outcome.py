@@ -56,7 +56,7 @@ class RunOutcome(StrEnum):
 
 
 _NOT_DONE = {StepOutcome.BROKEN: RunOutcome.FAILED, StepOutcome.UNKNOWN: RunOutcome.UNKNOWN}
-"""The outcome of a run all of whose verdicts held, by a step's that was not done; the worse first."""
+"""The outcome if all verdicts held but a step was not done, by that step's outcome; the worse first."""
 EXIT_CODES = {outcome: ExitCode[outcome.name] for outcome in RunOutcome}
 
 
@@ -70,7 +70,7 @@ class RunResult(BaseModel):
     exit_code: int
     why: str
     has_report: bool = Field(default=True, exclude=True)
-    """False where its folder took none; a file system that hangs is then not asked a second time."""
+    """False if the run's folder could not take a report, so that a file system that hangs is not asked again."""
     running: bool = Field(
         default=False,
         exclude=True,
@@ -84,8 +84,8 @@ def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Colle
     Args:
         history: The run's history.
         verdicts: Every verdict on it.
-        may_break: Checks, such as `alert-fires`, whose expectations need not hold, nor be judged: those of an arm of a
-            comparison. All others still have to hold, and the cluster has to be proved clean.
+        may_break: Checks, such as `alert-fires`, that may break or stay unjudged: those that an arm of a comparison
+            names. All others still have to hold, and the cluster has to be proved clean.
     """
     state, doubt = cleanliness(history)
     if history.is_running:
@@ -104,7 +104,7 @@ def fold_outcome(history: History, verdicts: Sequence[Verdict], may_break: Colle
 
 
 def still_running(history: History) -> str:
-    """Return what a run that is not over does, and since when."""
+    """Return what a run that is still running does, and since when."""
     begun = list(history.with_times(StepStarted))
     if begun:
         record, event = begun[-1]
@@ -120,7 +120,7 @@ def exit_code(outcome: RunOutcome, state: Cleanliness) -> int:
 
 
 def ended_with(code: int) -> tuple[RunOutcome, Cleanliness]:
-    """Return an outcome and a cluster that end with this exit code, for many runs that have one code together."""
+    """Return an outcome and a cluster state with this exit code, for many runs that have one code together."""
     if code == ExitCode.DIRTY:
         return RunOutcome.UNKNOWN, Cleanliness.DIRTY
     outcome = RunOutcome[ExitCode(code).name]
@@ -131,8 +131,8 @@ def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
     """Return one exit code for many runs.
 
     The first that applies: dirty 4; cleanliness unknown 2; aborted 3, failed 1, unknown 2, passed 0. Refused, 5,
-    promises that nothing was changed: it is only given where every run was refused. A refused run among others counts
-    as unknown, and so do no runs at all.
+    promises that nothing was changed, so it is given only if every run was refused. A refused run among others counts
+    as unknown, and so does having no runs at all.
     """
     ended = set(runs)
     states, outcomes = {state for _, state in ended}, {outcome for outcome, _ in ended}
@@ -147,7 +147,7 @@ def worst_exit_code(runs: Iterable[tuple[RunOutcome, Cleanliness]]) -> int:
 
 
 def cleanliness(history: History) -> tuple[Cleanliness, str]:
-    """Return the worst of the run's own last look, each undo's reading and the nodes' differences; and why."""
+    """Return the worst state, and why, by the run's own last look, each undo's reading and the nodes' differences."""
     if dirt := _dirt(history):
         return Cleanliness.DIRTY, dirt
     doubt = _doubt(history)
@@ -155,7 +155,7 @@ def cleanliness(history: History) -> tuple[Cleanliness, str]:
 
 
 def nodes_left_quarantined(history: History) -> frozenset[str]:
-    """Return the nodes whose quarantine the run left; none where it left, or may have left, anything else as well."""
+    """Return the nodes that the run left quarantined; none if it left, or may have left, anything else as well."""
     dirty, residue = _intents(history, Cleanliness.DIRTY), differences_left_by_run(history)
     also = [intent for intent in dirty if intent.undo != RESTORES_NODE or intent.node is None]
     if also or _intents(history, Cleanliness.UNKNOWN) or not all(one.is_quarantine for one in residue):
@@ -204,7 +204,7 @@ def _outcome(
 
 
 def _to_owners(history: History) -> str:
-    """Return what somebody else has put on targets and stays there; empty where nothing stays."""
+    """Return what others have put on targets and is still there; empty if there is nothing."""
     left = [
         f"{'the cordon' if one.what == 'scheduling' else one.what} of {one.node}" for one in left_to_owners(history)
     ]
@@ -220,7 +220,7 @@ def _fault_meanwhile(history: History) -> str:
 
 
 def _by_reaper(history: History) -> str:
-    """Return that the reaper undid the run's changes, and when; empty where it did nothing."""
+    """Return that the reaper undid the run's changes, and when; empty if it did nothing."""
     undone = [(record, event) for record, event in history.with_times(FaultUndone) if event.by == "reaper"]
     if not undone:
         return ""

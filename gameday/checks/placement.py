@@ -1,4 +1,4 @@
-"""The gang that the plan sends must land on nodes of the class `fast`, all of it."""
+"""All pods of the plan's gang must land on nodes of the class `fast`."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 def judge_gang(placed: GangPlaced) -> tuple[Status, str]:
     """Return the verdict on a gang, and why it does not hold.
 
-    A pod on another node breaks it, and so does one that the scheduler has not looked at in time. One for which the
-    scheduler found no node at all proves nothing: no preference keeps a pod off a node.
+    A pod on another node breaks it, and so does one that the scheduler has not looked at in time. If the scheduler
+    found no node at all for a pod, nothing is proved, because a preference keeps no pod off a node.
     """
     elsewhere = [
         f"{pod.pod} is on {pod.node}, {_class_in_words(pod.gpu_class)}"

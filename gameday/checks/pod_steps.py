@@ -16,47 +16,47 @@ from gameday.history.events import PodStepsLogged
 from gameday.history.frames import Frames
 from gameday.values.pod_steps import PodStep
 
-# The names of `gameday/observe/api_server_metrics.py`, which says what each means.
+# gameday/observe/api_server_metrics.py explains each of these names.
 _MEMORY = "process_resident_memory_bytes"
 _SLI = "scheduler_pod_scheduling_sli_duration_seconds_bucket"
 _REQUESTS = "apiserver_request_total"
 _WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
 _READS = ("GET",)
 _OF_PODS = ("pods", "events", "resourceclaims", "noderesourcetopologies")
-"""Resources that are written because a pod is: a node's heartbeats and the game-day's own notes are in others."""
+"""Resources that are written for pods; node heartbeats and the game-day's own notes are in others."""
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """A step, and what it cost; None: not measured."""
+    """A step and its cost; None means not measured."""
 
     step: PodStep
     p50_s: float | None
-    """Scheduling SLI: from a pod's first place in the queue to its binding, as the schedulers measured it."""
+    """Scheduling SLI: from a pod's entry into the queue to its binding, as the schedulers measured it."""
     p99_s: float | None
     binds_per_s: float | None
     schedulers: float | None
     """Most resident memory, in bytes, of all schedulers together."""
     api_server: float | None
-    """The most of one API server."""
+    """Most resident memory, in bytes, of any one API server."""
 
 
 @dataclass(frozen=True)
 class LoadCost:
-    """All steps together; None and empty: not measured."""
+    """The cost of all steps together; None or empty means not measured."""
 
     bound: int
     took_s: float
     p50_s: float | None
     p99_s: float | None
     writes: dict[str, float]
-    """Writes that API servers carried out, by resource (`pods/status`), by bound pod."""
+    """Writes that API servers carried out per bound pod, by resource (`pods/status`)."""
     reads: dict[str, float]
-    """Single objects that they were asked for (GET), in the same way."""
+    """Reads of single objects (GET) per bound pod, by resource."""
 
 
 def step_costs(logged: PodStepsLogged, frames: Frames) -> list[StepCost]:
-    """Return the cost of each step; none for a game-day from before the times of its steps were noted."""
+    """Return the cost of each step; none for an older history, which has no times of steps."""
     found = []
     for step in logged.steps:
         if step.began_at is None or step.until is None:
@@ -78,7 +78,7 @@ def step_costs(logged: PodStepsLogged, frames: Frames) -> list[StepCost]:
 
 
 def load_cost(logged: PodStepsLogged, frames: Frames) -> LoadCost | None:
-    """Return the cost of all steps; None where no step's times are known."""
+    """Return the cost of all steps; None if no step's times are known."""
     timed = [step for step in logged.steps if step.began_at and step.until]
     begin, end = (timed[0].began_at, timed[-1].until) if timed else (None, None)
     if begin is None or end is None:
@@ -101,11 +101,11 @@ def _most_memory(rows: pd.DataFrame, begin: datetime, end: datetime) -> pd.Serie
 
 
 def _growth(rows: pd.DataFrame, key: list[str], begin: datetime, end: datetime) -> pd.Series[float]:
-    """Return the growth of each counter over a span; a series that began in it began at 0, as every counter does."""
+    """Return the growth of each counter over a span; a series that began within the span began at 0."""
     sorted_rows = rows.sort_values("time")
     after = sorted_rows[sorted_rows.time <= pd.Timestamp(end)].groupby(key).value.last()
     before = sorted_rows[sorted_rows.time <= pd.Timestamp(begin)].groupby(key).value.last()
-    # A counter that fell belongs to a server that started again.
+    # A counter that fell shows that its server started again.
     grown = after - before.reindex(after.index, fill_value=0.0)
     return grown.where(grown >= 0, after)
 

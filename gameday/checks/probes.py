@@ -1,7 +1,7 @@
 """The plan's probes must hold, stay and return as it says.
 
-A probe is only known at the moments at which it was asked. What may have happened between them is unknown, and so is
-what happened while it could not be read.
+The state of a probe is known only at the moments at which it was asked; between them, and while it could not be read,
+it is unknown.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def answers_of(probe: ExpectedProbe, history: History) -> _Answers:
 
 
 def longest_silence(probe: ExpectedProbe) -> timedelta:
-    """Return the longest time between two answers with which the probe still counts as watched: one missed one."""
+    """Return the longest time between two answers with which the probe still counts as watched: one may be missing."""
     return 2 * probe.every + probe.timeout
 
 
 def _holds(probe: ExpectedProbe, within: timedelta, history: History, answers: _Answers) -> Verdict:
-    """Judge whether it came to hold in time, counted from the last target's fault."""
+    """Judge whether the probe began to hold in time, counted from the last target's fault."""
     begin = max((fault.written_at for fault in history.of(FaultInjected)), default=None)
     asked = _asked_from(answers, begin)
     first = next((place for place, (_, one) in enumerate(asked) if one.holds), None)
@@ -90,7 +90,7 @@ def _holds(probe: ExpectedProbe, within: timedelta, history: History, answers: _
 
 
 def _stays(probe: ExpectedProbe, stays_for: timedelta, history: History, answers: _Answers) -> Verdict:
-    """Judge whether it held whenever it was asked, counted from the first target's fault."""
+    """Judge whether the probe held whenever it was asked, from the first target's fault on."""
     begin = min((fault.written_at for fault in history.of(FaultInjected)), default=None)
     asked = [
         (record, one) for record, one in _asked_from(answers, begin) if begin and one.asked_at <= begin + stays_for
@@ -116,7 +116,7 @@ def _stays(probe: ExpectedProbe, stays_for: timedelta, history: History, answers
 
 
 def _returns(probe: ExpectedProbe, within: timedelta, history: History, answers: _Answers) -> Verdict:
-    """Judge whether it holds again in time after the remediation, counted from the last target's."""
+    """Judge whether the probe held again in time, counted from the last target's remediation."""
     ends = {node: end.at for node in target_nodes(history) if (end := remediation_end(history, node))}
     node = max(ends, key=lambda one: ends[one], default=None)
     asked = _asked_from(answers, ends.get(node))
@@ -137,9 +137,9 @@ def _asked_from(answers: _Answers, begin: datetime | None) -> _Answers:
 
 
 def _gap(probe: ExpectedProbe, asked: _Answers, begin: datetime, end: datetime) -> str:
-    """Return why the answers say too little about this time; empty where they cover it.
+    """Return why the answers say too little about this time; empty if they cover it.
 
-    A job takes its own time and is asked in step 4 only: one answer is enough.
+    A job takes its own time and is asked in step 4 only, so one answer is enough.
     """
     readable = [one for _, one in asked if one.holds is not None]
     if not readable:

@@ -23,9 +23,9 @@ ORDER = 90
 
 def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     if not plan.recover.gives_node_back:
-        return []  # nobody gives this node back
+        return []  # this node is not given back
     if not breaks_gpu_nodes(history):
-        return []  # nobody took this node out of service
+        return []  # this node was not taken out of service
     return [_of(history, in_place_of(history, node)) for node in target_nodes(history)]
 
 

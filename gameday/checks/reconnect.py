@@ -1,4 +1,4 @@
-"""The clients of an API server that was restarted must come back, soon, at little cost, and without waiting in vain."""
+"""The clients of a restarted API server must come back soon, at little cost, and without waiting in vain."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def by_history(plan: Plan, history: History) -> list[Verdict]:
 
 
 def reconnected(history: History) -> Reconnected | None:
-    """Return the figures of the run's restarted API server; None where none was restarted."""
+    """Return the figures of the run's restarted API server; None if none was restarted."""
     measured = (event.measured for event in history.of(LoadMeasured))
     return next((one for one in measured if isinstance(one, Reconnected)), None)
 
 
 def _of(expected: ExpectedReconnect) -> tuple[tuple[str, str, str], ...]:
-    """Return check, expectation and bound of each verdict."""
+    """Return each verdict's check, expectation and bound."""
     return (
         ("containment-reconnect", "After the restart every client is connected again", at_most(expected.within)),
         (

@@ -45,7 +45,7 @@ def _of(plan: Plan, history: History, node: str | None) -> Verdict:
 
 
 def _in_time(history: History, end: Record, done: Remediated, bound: timedelta) -> tuple[Status, float, str]:
-    """Judge the remediation's duration from the step's start, else by the remediation's own stopwatch."""
+    """Judge the remediation's duration from the step's start; without one, by the remediation's own stopwatch."""
     started = next((r for r, e in history.with_times(StepStarted) if e.step == Step.RECOVER), None)
     begin = started.at if started else end.at - timedelta(seconds=done.seconds)
     return judge_across_clocks(history, begin, end.at, bound)

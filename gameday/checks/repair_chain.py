@@ -1,4 +1,4 @@
-"""The cluster must take every hop of its own repair in time, if the plan leaves the repair to the cluster."""
+"""The cluster must take every hop of its own repair in time, if the plan leaves the repair to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gameday.plan.repair_chain import ExpectedHop
 from gameday.values.results import RepairHop, Step
 
 ORDER = 25
-"""The place before the alerts, so that a run's first broken verdict names the hop at which the cluster stopped."""
+"""A place before the alerts, so that a run's first broken verdict names the hop at which the cluster stopped."""
 
 _EXPECTATIONS = {
     RepairHop.QUARANTINED: "The cluster takes {node} out of service",
@@ -49,12 +49,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def hops_seen(history: History, node: str | None) -> dict[RepairHop, Seen]:
-    """Return the newest record of each hop that the cluster took, in the order in which it took them."""
+    """Return the newest record of each hop that the cluster took, in the order it took them."""
     return {seen.hop: (record, seen) for record, seen in history.about(RepairHopSeen, node)}
 
 
 def chain_end(history: History, node: str | None) -> tuple[Record, RepairChainEnded] | None:
-    """Return the end of the wait for the cluster; None where the run ended before it."""
+    """Return the end of the wait for the cluster; None if the run ended before it."""
     return next(iter(reversed(history.about(RepairChainEnded, node))), None)
 
 
@@ -127,7 +127,7 @@ def _in_time(history: History, seen: RepairHopSeen, within: timedelta) -> tuple[
 
 
 def _unwatched(history: History, node: str | None, expected: ExpectedHop) -> str:
-    """Return why signs of a hop could not be seen; empty where all of them could."""
+    """Return why signs of a hop could not be seen; empty if all of them could."""
     signals = {"events"} if any(sign.event for sign in expected.signs) else set()
     signals |= {"custom resources"} if any(sign.resource for sign in expected.signs) else set()
     return "; ".join(seen.why for _, seen in history.about(SignalUnwatched, node) if seen.signal in signals)

@@ -1,8 +1,8 @@
-"""Judge the memory that a restart with the load gone frees, of each API server.
+"""Judge how much memory a restart of each API server frees once the load is gone.
 
-On both sides of it the servers hold the same objects and serve the same small requests of an idle cluster. So the
-difference is what the process had kept of the load. Under the load nobody could separate that from what the restarted
-server has not yet been asked for again.
+Before and after the restart the servers hold the same objects and serve the same small requests of an idle cluster. So
+the difference is what the process had kept of the load. Under load, that could not be told apart from what the
+restarted server has not been asked for yet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RestartDrop:
 
     @property
     def share(self) -> float:
-        """The part of its memory that the restart freed; negative where the server took more afterwards."""
+        """The share of its memory that the restart freed; negative if the server took more afterwards."""
         return 1 - self.after / self.before
 
 
@@ -44,12 +44,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def restart_drops(plan: Plan, history: History, frames: Frames, metric: str = MEMORY) -> dict[str, RestartDrop]:
-    """Return by server what the run's own restart freed: medians of the second half of `settle`, before and after.
+    """Return by server what the run's own restart freed, by the medians of the second half of `settle` on both sides.
 
     Args:
         plan: The plan.
-        history: The run's; empty is returned where nothing was restarted.
-        frames: The frames; a server without samples on both sides is left out.
+        history: The run's history. The result is empty if nothing was restarted.
+        frames: The frames. A server without samples on both sides is left out.
         metric: A gauge of bytes by server.
     """
     asked, done = plan.recover.restart_api_servers, history.last(ApiServersRestarted)

@@ -1,4 +1,4 @@
-"""Find every check, in this package and in others, and run it, so that adding a check is adding a file."""
+"""Find and run every check, in this package and in others: to add a check, add a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Check:
 
 
 def checks_of(plan: Plan) -> list[Check]:
-    """Return what judges the runs of a plan, in the order of the report; at one place, signals that come are first."""
+    """Return all that judges a plan's runs, in the report's order; at the same place, signals that come are first."""
     found = []
     for part in plan.expect.parts():
         if any(part.signals(plan.expect)):
@@ -55,8 +55,8 @@ def _found() -> Found[ModuleType]:
 def run_checks(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     """Return every check's verdicts, in the checks' order.
 
-    A verdict on a step that the flow leaves out is NOT_ASKED, whatever its check says. Raises nothing: a check that
-    raises is one UNKNOWN verdict.
+    A verdict on a step that the flow leaves out is always NOT_ASKED. Raises nothing: a check that raises becomes one
+    UNKNOWN verdict.
     """
     verdicts: list[Verdict] = []
     for check in checks_of(plan):

@@ -66,7 +66,7 @@ def _zones(zones: ZonesPlaced | None, node: str | None) -> list[Verdict]:
     """Return the verdict on the zones, which only a load of topology-aware pods has."""
     if zones is None:
         return []
-    # An object that lags behind its pods says nothing of them.
+    # An object that lags behind its pods says nothing about them.
     held = False if zones.overcommitted else None if zones.behind or not zones.zones else True
     lag = f"the objects of {zones.behind} nodes have fewer GPUs in use than there are pods"
     measured = f"{zones.overcommitted} of {zones.zones} zones, {zones.behind} nodes behind their pods"
@@ -85,7 +85,7 @@ def _verdict(
     absent: str,
     seconds: float | None = None,
 ) -> Verdict:
-    """Return the verdict; `absent` is why nothing is known, where `held` is None."""
+    """Return the verdict; `absent` says why nothing is known if `held` is None."""
     status = {True: Status.HELD, False: Status.BROKEN, None: Status.UNKNOWN}[held]
     return containment_verdict(
         check, expectation, bound, measured, status, absent if held is None else "", node, seconds

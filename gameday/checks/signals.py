@@ -17,7 +17,7 @@ def they_come(part: type[Expectation], plan: Plan, history: History, frames: Fra
 
 
 def they_end(part: type[Expectation], plan: Plan, history: History, frames: Frames) -> list[Verdict]:
-    """Judge whether each signal of an expectation that has to go was gone within its bound of the remediation's end."""
+    """Judge whether each signal that has to go was gone within its bound of the remediation's end."""
     if not plan.recover.gives_node_back:
         return []
     signals = [signal for _, signal in part.signals(plan.expect) if signal.ends_within]
@@ -53,5 +53,5 @@ def _ends(signal: Signal, history: History, node: str | None) -> Verdict:
 
 
 def _sentence(text: str) -> str:
-    """Return a sentence with a capital where it begins with "the target"; a node's name is as it is."""
+    """Return a sentence with a capital if it begins with "the target"; a node's name stays as it is."""
     return f"T{text[1:]}" if text.startswith("the target") else text

@@ -24,12 +24,12 @@ REQUESTS = "apiserver_request_total"
 WATCHES = "apiserver_longrunning_requests"
 _RESOURCE = "secrets"
 STEP_S = 5.0
-"""Seconds between two moments of the index: the lab's servers are scraped as often."""
+"""Seconds between two moments of the index: the pace at which the lab's servers are scraped."""
 
 
 @dataclass(frozen=True)
 class SkewIndex:
-    """The busiest server's share over an equal share, at one moment: 1 is even, and the servers' number the most."""
+    """The busiest server's share over an equal share at one moment, from 1 (even) to the number of servers."""
 
     at: datetime
     value: float
@@ -48,7 +48,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def steady_load(history: History) -> SteadyLoad | None:
-    """Return the figures of the run's steady clients; None where there were none."""
+    """Return the figures of the run's steady clients; None if there were none."""
     measured = (event.measured for event in history.of(LoadMeasured))
     return next((one for one in measured if isinstance(one, SteadyLoad)), None)
 
@@ -58,8 +58,8 @@ def load_index(api_server: pd.DataFrame, load: SteadyLoad, begin: datetime) -> l
 
     Args:
         api_server: The frame of that name.
-        load: The load: its GETs of Secrets count, or its open watches of them.
-        begin: The moment at which there are several servers.
+        load: The load. Its GETs of Secrets count, or its open watches of them.
+        begin: The moment from which there are several servers.
     """
     rows = api_server[(api_server.resource == _RESOURCE) & (api_server.verb == ("WATCH" if load.watch_only else "GET"))]
     rows = rows[rows.metric == (WATCHES if load.watch_only else REQUESTS)]
@@ -68,7 +68,7 @@ def load_index(api_server: pd.DataFrame, load: SteadyLoad, begin: datetime) -> l
     if rows.empty or len(servers) < 2 or len(moments) < 2:
         return []
     by_server = np.array([_at(rows[rows.server == server], moments) for server in servers])
-    # A counter that begins anew would fall; the lab's do not while a load runs.
+    # A counter of a restarted server would fall; the lab's servers do not restart while a load runs.
     amounts = by_server[:, 1:] if load.watch_only else np.clip(np.diff(by_server, axis=1), 0.0, None)
     return [
         SkewIndex(datetime.fromtimestamp(float(at), begin.tzinfo), float(column.max() / column.mean()))
@@ -78,9 +78,9 @@ def load_index(api_server: pd.DataFrame, load: SteadyLoad, begin: datetime) -> l
 
 
 def healed_after(index: Sequence[SkewIndex], below: float, begin: datetime) -> float | None:
-    """Return the seconds from `begin` to the first of two moments running with an index below a bound; None: never.
+    """Return the seconds from `begin` to the first of two moments in a row with an index below a bound; None if never.
 
-    Two, as single moments of an uneven load are below it by chance.
+    Two, because single moments of an uneven load are below it by chance.
     """
     low = [one.value < below for one in index]
     for place in range(len(low) - 1):
@@ -90,7 +90,7 @@ def healed_after(index: Sequence[SkewIndex], below: float, begin: datetime) -> f
 
 
 def several_servers_from(history: History) -> datetime | None:
-    """Return when the servers that were held back were started; None where none was."""
+    """Return when the servers that were held back were started; None if there were none."""
     records = [record for record in history.records if isinstance(record.event, HeldServersStarted)]
     return records[0].at if records else None
 
@@ -98,7 +98,7 @@ def several_servers_from(history: History) -> datetime | None:
 def _at(
     rows: pd.DataFrame, moments: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return a server's sum over its series at each moment, between samples in a straight line; 0 before the first."""
+    """Return a server's sum over its series at each moment, interpolated linearly; 0 before the first sample."""
     total = np.zeros(len(moments))
     for _, series in rows.groupby(["code", "labels"]):
         ordered = series.sort_values("time")

@@ -56,7 +56,7 @@ def _stays(quiet: timedelta, history: History, node: str | None) -> Verdict:
 
 
 def _watched(history: History, node: str | None) -> tuple[Status, str]:
-    """Return HELD where step and guest watched to the end: only then seeing nothing proves something."""
+    """Return HELD if step and guest watched to the end: only then does seeing nothing prove anything."""
     ended = next((event for event in reversed(history.of(StepEnded)) if event.step is Step.VERIFY_TAINT), None)
     if ended is None or ended.outcome in (StepOutcome.UNKNOWN, StepOutcome.ABORTED, StepOutcome.NOT_REACHED):
         return Status.UNKNOWN, f"the quiet time was not watched to its end: {stop_reason(history)}"

@@ -1,4 +1,4 @@
-"""The cluster must be as the plan assumes before anything is broken; else the run measures something else."""
+"""The cluster must be as the plan assumes before anything is broken; if not, the run measures something else."""
 
 from __future__ import annotations
 

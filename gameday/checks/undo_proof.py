@@ -40,7 +40,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def undo_state(history: History, intent: str) -> Cleanliness:
-    """Return the state that the newest undo of this intent read back; UNKNOWN where none is on record."""
+    """Return the state that the newest undo of this intent read back; UNKNOWN if none is on record."""
     undone = [event for event in history.of(FaultUndone) if event.intent == intent]
     return undone[-1].cleanliness if undone else Cleanliness.UNKNOWN
 

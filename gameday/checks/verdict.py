@@ -12,8 +12,8 @@ from gameday.values.results import Step
 class Status(StrEnum):
     """The answer to an expectation.
 
-    NOT_ASKED is the answer where the run's flow leaves out the step that the expectation is about; the outcome is then
-    computed from the others. A step that was asked and did not run leaves its expectations UNKNOWN.
+    NOT_ASKED: the run's flow leaves out the step that the expectation is about, so the outcome is computed from the
+    others. A step that was asked for and did not run leaves its expectations UNKNOWN.
     """
 
     HELD = "held"

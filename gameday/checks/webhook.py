@@ -1,4 +1,4 @@
-"""A webhook that cannot be asked must have the effect that the plan says on what it matches, and none on the rest."""
+"""A webhook that cannot be asked must affect the writes it matches as the plan says, and no others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gameday.values.api_requests import percentile
 ORDER = 62
 REFUSED = "apiserver_admission_webhook_rejection_count"
 SKIPPED = "apiserver_admission_webhook_fail_open_count"
-# The fewest whose 99th percentile is worth a name, as of the API canary's samples.
+# The fewest samples that give a meaningful 99th percentile, as with the API canary.
 _FEWEST_WRITES = 20
 
 
@@ -31,7 +31,7 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
 
 
 def by_history(plan: Plan, history: History) -> list[Verdict]:
-    """Return the verdicts on the matched writes, on the nodes' Leases and on the way out."""
+    """Return the verdicts on the matched writes, on the nodes' Leases and on the webhook's removal."""
     expected = plan.expect.webhook
     if expected is None:
         return []
@@ -49,7 +49,7 @@ def by_history(plan: Plan, history: History) -> list[Verdict]:
 
 
 def webhook_outage(history: History, node: str | None) -> WebhookOutage | None:
-    """Return what the client of the fault measured on a target; None where it left no log."""
+    """Return what the fault's client measured on a target; None if it left no log."""
     measured = (event.measured for event in history.of(LoadMeasured) if event.node == node)
     return next((one for one in measured if isinstance(one, WebhookOutage)), None)
 
@@ -105,7 +105,7 @@ def _out(expected: ExpectedWebhook, history: History, outage: WebhookOutage | No
 
 
 def _called(expected: ExpectedWebhook, history: History, frames: Frames, node: str | None) -> Verdict:
-    """Judge by the API servers' own counter that the webhook was in force: admitted writes alone would not show it."""
+    """Judge by the API servers' own counter whether the webhook was in force; admitted writes alone do not show it."""
     text = "By the API servers' own count, writes came to the webhook and it could not be asked"
     metric, window = REFUSED if expected.matched_writes == "refused" else SKIPPED, fault_window(history, node)
     rows = frames.api_server

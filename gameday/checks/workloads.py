@@ -1,7 +1,7 @@
-"""The taint's purpose: no new GPU work lands there, resubmitted work runs elsewhere, running work fares as said.
+"""The taint's purpose: no new GPU work lands there, resubmitted work runs elsewhere, running work fares as planned.
 
-Where the plan sends a pod that no NUMA node can serve, the kubelet rejects it.
-After QA the reverse: a GPU pod runs on the node again.
+If the plan sends a pod that no NUMA node can serve, the kubelet must reject it. After QA a GPU pod must run on the node
+again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _judge(history: History, purpose: Purpose, expectation: str, bound: str) -> 
         status, why = judge_absence(history, step, "the pod that would prove it")
         measured = ""
         if status is Status.BROKEN:
-            # No pod was ever there to prove either answer (none ran on the node, or none was sent).
+            # There was no pod to prove either answer: none ran on the node, or none was sent.
             status, why = Status.UNKNOWN, "no pod was watched that could prove it"
     return Verdict(
         check=f"workload-{purpose}",
@@ -92,7 +92,7 @@ def _newest_by_pod(history: History, purpose: Purpose) -> list[Seen]:
 
 
 def _contradiction(history: History, seen: WorkloadSeen) -> str:
-    """Return how the pod's place contradicts the observer's result; empty where the two agree."""
+    """Return how the pod's place contradicts the observer's result; empty if the two agree."""
     on_target = seen.node in {in_place_of(history, node) for node in target_nodes(history)}
     if seen.ok and seen.purpose in ("canary", "resubmitted") and seen.node and on_target:
         return f"{seen.pod} runs on the tainted node {seen.node}"

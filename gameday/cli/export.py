@@ -49,7 +49,7 @@ def export(
         typer.Option(metavar="URL", help="OTLP/HTTP receiver to send the run to, as an OpenTelemetry trace."),
     ] = None,
 ) -> int:
-    """Write a run in the formats of other tools. Exit code 0 when all was written, whatever the run's outcome."""
+    """Write a run in the formats of other tools. The exit code is 0 if all was written, even for a failed run."""
     if not any((junit, openmetrics, publish_to, traces)):
         raise CommandError("say what to write: --junit, --openmetrics, --publish-to or --traces")
     if (folder / "arms.json").is_file():

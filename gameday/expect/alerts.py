@@ -19,21 +19,21 @@ class ExpectedAlert(DocumentModel):
     name: str = Field(default="", pattern=ALERT_NAME, max_length=200)
     """Name of the rule, its `alert:`."""
     meaning: AlertMeaning | None = None
-    """The fault that the alert means, in place of a name: the shipped rule that shows it is chosen by the fault's layer
-    and by the detector that watches (docs/alerts.md, Which rule says it on your cluster)."""
+    """The fault that the alert reports, in place of a name. The shipped rule that shows it is chosen by the fault's
+    layer and by the detector that watches (docs/alerts.md, Which rule says it on your cluster)."""
     of: Literal["node", "cluster"] = "node"
-    """`node`: the alert names the target. `cluster`: it names no node, such as an alert that the log path is silent."""
+    """`node`: the alert names the target. `cluster`: it names no node, like an alert that the log path is silent."""
     within: Bound
     """Longest time from the fault going in to the alert firing."""
     labels: dict[str, str] = Field(default={})
     """Labels that the alert must carry, in addition to the node's."""
     resolves_within: Duration = timedelta(minutes=5)
-    """Longest time from the end of the remediation until the alert no longer fires; for an alert that reads the
+    """Longest time until the alert no longer fires, from the end of the remediation or, for an alert that reads the
     quarantine's taint, from the node's return to service."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that the alert may have: its own, and those of all rules of its meaning."""
+        """Every name that the alert may have: its own, and those of all rules with its meaning."""
         rules = MEANINGS[self.meaning] if self.meaning else ()
         return frozenset({*([self.name] if self.name else []), *(rule.alert for rule in rules)})
 
@@ -44,7 +44,7 @@ class ExpectedAlert(DocumentModel):
         return self
 
     def about(self, target: str | None) -> str | None:
-        """Return the node that the alert names when it fires because of this target; None where it names none."""
+        """Return the node that the alert names when it fires because of this target; None if it names none."""
         return target if self.of == "node" else None
 
 
@@ -52,8 +52,8 @@ class Alerts(Expectation):
     alerts: tuple[ExpectedAlert, ...] = ()
     """Alerts that must fire for the target."""
     allow_other_alerts: bool = False
-    """If true, the fault may set off alerts that the plan does not name: for a target or for no node, begun after the
-    fault."""
+    """If true, the fault may set off alerts that the plan does not name. The fault's are those that began after it and
+    name a target or no node."""
     forbidden_severities: tuple[str, ...] = ()
     """Values of the label `severity` that no unnamed alert for the target may carry, even if other alerts are
     allowed."""

@@ -1,4 +1,4 @@
-"""Fewer GPUs that the kubelet must offer, and as many as before after the remediation, if the plan asks for it."""
+"""The kubelet must offer fewer GPUs, and as many as before after the remediation if the plan asks for it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ExpectedAllocatable(Signal):
     ends_check: ClassVar = "allocatable-returns"
 
     within: Bound
-    """Longest time from the fault going in to `status.allocatable` being lower."""
+    """Longest time from the fault going in until `status.allocatable` is lower."""
     returns_within: Bound | None = timedelta(minutes=5)
-    """Longest time from the end of the remediation until there are as many as before; null: a person brings them
+    """Longest time from the end of the remediation until as many GPUs are offered as before; null: a person brings them
     back."""
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class ExpectedAllocatable(Signal):
         return since_fault(history, node, found)
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings of as many GPUs as before the run, or more; a node that is replaced loses none."""
+        """Return the sightings of at least as many GPUs as before the run; a node that is replaced loses none."""
         had = _had(history, node)
         found = [Sighting(record, one.at) for record, one in history.about(AllocatableSeen, node)
                  if (one.gpus or 0) >= had]  # fmt: skip

@@ -16,41 +16,41 @@ from gameday.values.nodes import NodeRole, NodeSnapshot
 
 Path = tuple[str | int, ...]
 NO_ORDER = 1000
-"""The place of what names none in its `ORDER`: the last."""
+"""The last place in the report, for an expectation or check without an `ORDER` of its own."""
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """A sight of a signal."""
+    """A sighting of a signal."""
 
     record: Record
     at: datetime
     amiss: str = ""
-    """The reason why the value is not the expected one, worded for the verdict; empty if it is."""
+    """The reason why the value is not as expected, worded for the verdict; empty if it is."""
     dated: Dated | None = None
-    """The accounts of `at`; None if only the sight dates it."""
+    """The source's own date for `at`; None if only the sighting dates it."""
 
 
 class Signal(DocumentModel):
-    """Something that must be seen of a target within a bound of the fault, and perhaps go again after the repair.
+    """A signal that a target must show within a bound of the fault and that may have to go again after the repair.
 
     `str()` of a signal names it in a line, such as `SysLogsXIDError=True`.
     """
 
     event: ClassVar[type[DatedEvent]]
-    """The events of the history that show it."""
+    """The type of the history's events that show it."""
     check: ClassVar[str]
-    """Id of the verdict that it came."""
+    """Id of the verdict on its coming."""
     ends_check: ClassVar[str] = ""
-    """Id of the verdict that it went."""
+    """Id of the verdict on its going."""
     quarantines: ClassVar[bool] = False
     """True for a signal that takes the node out of service."""
     awaited_apart: ClassVar[bool] = False
-    """True for a signal that a moment of its own waits for (tasks/moments)."""
+    """True for a signal that has its own moment to wait for it (tasks/moments)."""
     watch: ClassVar[Literal["nodes", "events", "devices", "pods"]] = "nodes"
     """The objects that show the signal: the node, Events about it, its ResourceSlices, or the pods on it."""
     bounds: ClassVar[tuple[str, ...]] = ("within",)
-    """Fields that are bounds from the fault going in."""
+    """Names of the fields with bounds that count from the fault going in."""
     if TYPE_CHECKING:
         within: timedelta
 
@@ -76,15 +76,15 @@ class Signal(DocumentModel):
         return f"{self} of {node} to go"
 
     def absent(self, node: str | None) -> str:
-        """Return how a verdict speaks of the signal that a step would have seen."""
+        """Return the signal in the words of a verdict on its absence."""
         return "it was seen"
 
     def amiss(self, seen: Any) -> str | None:
-        """Return why an event is not as the plan wants it, empty if it is; None for an event about something else."""
+        """Return why an event is not as the plan wants it; empty if it is, None for an event about something else."""
         raise NotImplementedError
 
     def is_end(self, seen: Any) -> bool:
-        """Return True for an event that shows the signal to be gone."""
+        """Return True for an event that shows that the signal is gone."""
         return False
 
     def seen(self, history: History, node: str | None) -> list[Sighting]:
@@ -100,7 +100,7 @@ class Signal(DocumentModel):
         ]
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings since the fault that the signal was gone, oldest first."""
+        """Return the sightings since the fault in which the signal was gone, oldest first."""
         events = history.about(self.event, node)
         found = [Sighting(record, one.at, dated=one.dated) for record, one in events if self.is_end(one)]
         return since_fault(history, node, found)
@@ -120,18 +120,18 @@ class Signal(DocumentModel):
         return next((one.why for one in unwatched), "")
 
     def why_unproved(self, history: History, node: str | None) -> str:
-        """Return why it proves nothing that the signal was not seen; empty if it proves that it did not come."""
+        """Return why not seeing the signal proves nothing; empty if it proves that the signal did not come."""
         return self.why_unwatched(history, node)
 
     def signs_of_pods(self, pods: Sequence[Any]) -> Mapping[str, str]:
-        """Return the signal's own signs on pods (V1Pod) of a node: by the place of each sign its value.
+        """Return the signal's own signs on a node's pods (V1Pod): each sign's value by its place.
 
         A run notes each change of them as `SignSeen` with this signal's `check`.
         """
         return {}
 
     def sightings(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings as the plan wants it, oldest first."""
+        """Return the sightings that are as the plan wants them, oldest first."""
         return [one for one in self.seen(history, node) if not one.amiss]
 
     def is_over(self, history: History, node: str | None) -> bool:
@@ -141,14 +141,14 @@ class Signal(DocumentModel):
 
 
 class PodSignal(Signal):
-    """A signal that the pods of a target show: each of its signs has a place and a value, which may be `wanted`."""
+    """A signal that a target's pods show: a sign has a place and a value, and shows the signal if that is `wanted`."""
 
     event: ClassVar = SignSeen
     watch: ClassVar = "pods"
 
     @property
     def wanted(self) -> str:
-        """The value of a sign that shows the signal."""
+        """The value with which a sign shows the signal."""
         raise NotImplementedError
 
     def already(self, seen: NodeSnapshot, signs: Mapping[str, str]) -> str:
@@ -161,27 +161,27 @@ class PodSignal(Signal):
         return seen.signal == self.check and seen.value != self.wanted
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings of another value or of a sign that went; none while any sign is as wanted."""
+        """Return the sightings of another value or of a sign that went; none while any sign has the wanted value."""
         last = {one.place: one.value for _, one in history.about(SignSeen, node) if one.signal == self.check}
         return [] if self.wanted in last.values() else super().gone(history, node)
 
 
 class Expectation(DocumentModel):
-    """Keys under `expect:` that belong together. A plan's expectations are one model that has all of these as bases."""
+    """Keys under `expect:` that belong together; the model of a plan's expectations has all such classes as bases."""
 
     order: ClassVar[int] = NO_ORDER
-    """Place of its verdicts in the report, among the `ORDER` of the checks."""
+    """Place of its verdicts in the report, on the same scale as the `ORDER` of the checks."""
     needs: ClassVar[NodeRole | None] = None
-    """The role of the nodes that alone can fulfil or break it; None: any."""
+    """The only role of nodes that can fulfil or break it; None: any."""
 
     @classmethod
     def given(cls, expect: Self) -> list[str]:
-        """Return the keys of this part that a plan gives another value than the default."""
+        """Return the keys of this part with another value than the default."""
         return [key for key, field in cls.model_fields.items() if getattr(expect, key) != field.default]
 
     @classmethod
     def is_asked(cls, expect: Self) -> bool:
-        """Return True if a plan asks for something here that can be broken."""
+        """Return True if the plan asks here for something that can be broken."""
         return bool(cls.given(expect))
 
     @classmethod
@@ -202,7 +202,7 @@ class Expectation(DocumentModel):
 
 
 def since_fault(history: History, node: str | None, seen: Sequence[Sighting]) -> list[Sighting]:
-    """Return the sightings that are not older than the fault, by the clock that dated it."""
+    """Return the sightings that are not older than the fault, by the clock that dated the fault."""
     fault = next(iter(history.about(FaultInjected, node)), None)
     begin = fault[1].written_at - timedelta(seconds=CLOCK_TOLERANCE_S) if fault else None
     return [one for one in seen if begin and one.at >= begin]

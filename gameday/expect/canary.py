@@ -1,9 +1,8 @@
 """The expectation of a canary job, for faults that slow work down and break nothing.
 
-No metric and no log line shows a wrong NCCL variable or a slow interface
-(docs/sources.md, Who notices what by default); only work does. The canary is
-that work, measured before, during and after the fault. Its bounds are shares
-of the value before, so that one plan fits every machine.
+No metric and no log line shows a wrong NCCL variable or a slow interface; only work does (docs/sources.md, Who notices
+what by default). The canary is such work, measured before, during and after the fault. Its bounds are shares of the
+value before, so that one plan fits every machine.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _BOUNDS = {
     "rises_above": (">", "rises above"),
     "stays_below": ("<", "stays below"),
 }
-"""The sign and the verb of each bound, by its key."""
+"""Each bound's sign and verb, by its key."""
 
 
 def _address(value: str) -> str:
@@ -34,14 +33,14 @@ def _address(value: str) -> str:
 
 
 class ExpectedMeasurement(DocumentModel):
-    """Base of what is measured before, during and after the fault: its bounds are shares of the value before."""
+    """Base of what is measured before, during and after the fault. Its bounds are shares of the value before."""
 
     falls_below: Percent | None = None
     """Share of the baseline that the value must fall below."""
     stays_above: Percent | None = None
-    """Share of the baseline that the value must stay above: the fault must cost no more."""
+    """Share of the baseline that the value must stay above."""
     tolerance: Percent = Field(default=0.1, le=100)
-    """Share of the baseline by which the value may still be worse in QA, once the fault is out."""
+    """Share of the baseline by which the value may still be worse in QA, after the fault."""
 
     @property
     def quantity(self) -> Measure:
@@ -54,7 +53,7 @@ class ExpectedMeasurement(DocumentModel):
 
     @property
     def feels_fault(self) -> bool:
-        """Return whether the value is expected to get worse; the other bounds expect that it does not."""
+        """True if the plan expects the value to get worse; the other bounds expect that it does not."""
         return bool({"falls_below", "rises_above"} & set(self.bounds_given()))
 
     def bound_during(self, before: float) -> str:
@@ -63,7 +62,7 @@ class ExpectedMeasurement(DocumentModel):
         return f"{sign} {share * before:.4g} {self.quantity.unit} ({format_percent(share)} of {before:.4g})"
 
     def holds_during(self, value: float, before: float) -> bool:
-        """Return whether a value during the fault is as expected, for the value before."""
+        """Return True if a value during the fault is as expected, given the value before."""
         sign, share, _ = self._bound()
         return value < share * before if sign == "<" else value > share * before
 
@@ -72,7 +71,7 @@ class ExpectedMeasurement(DocumentModel):
         return f"{'<=' if self._is_lower_better else '>='} {self._worst_after(before):.4g}"
 
     def holds_after(self, value: float, before: float) -> bool:
-        """Return whether a value after the undo is as good as before, within the tolerance."""
+        """Return True if a value after the undo is as good as before, within the tolerance."""
         worst = self._worst_after(before)
         return value <= worst if self._is_lower_better else value >= worst
 
@@ -91,7 +90,7 @@ class ExpectedMeasurement(DocumentModel):
 
     def _bound(self) -> tuple[str, float, str]:
         """Return the bound's sign, its share of the baseline, and its verb."""
-        key = self.bounds_given()[0]  # the validators refuse none, and more than one
+        key = self.bounds_given()[0]  # the validators make sure that there is exactly one
         sign, verb = _BOUNDS[key]
         return sign, getattr(self, key), verb
 
@@ -108,14 +107,14 @@ class ExpectedCanary(ExpectedMeasurement):
     stays_below: Percent | None = None
     """Share of the baseline that a round-trip time must not exceed."""
     path: Literal["best", "network"] = "best"
-    """Path of an all-reduce: `network` sends it through the adapters although the GPUs share a node (NCCL_P2P_DISABLE=1
-    and NCCL_SHM_DISABLE=1, as Azure's loopback test does), because NVLink hides every fault of the network."""
+    """Path of an all-reduce. `network` sends it through the adapters although the GPUs share a node, because NVLink
+    hides every fault of the network (NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1, as in Azure's loopback test)."""
     interface: str | None = Field(default=None, pattern=INTERFACE_NAME)
-    """Interface that pings leave through."""
+    """Interface that sends the pings."""
     peer: Annotated[str, AfterValidator(_address)] | None = None
-    """IP address that must answer pings; null: a neighbour that the interface knows."""
+    """IP address that must answer the pings; null: a neighbour that the interface knows."""
     payload: int = Field(default=1400, ge=16, le=65_000)
-    """Bytes of each ping. 50 are sent each second, so that 60000 take 24 Mbit/s."""
+    """Bytes of each ping. 50 pings are sent each second, so 60000 bytes make 24 Mbit/s."""
 
     @model_validator(mode="after")
     def _check_conflicts(self) -> Self:
@@ -140,19 +139,19 @@ class ExpectedCanary(ExpectedMeasurement):
 
 
 class ExpectedAllReduce(ExpectedMeasurement):
-    """The bus bandwidth of an all-reduce of the target and other nodes while the fault is in, compared with before."""
+    """The bus bandwidth of an all-reduce over the target and other nodes during the fault, compared with before."""
 
     backend: Backend = Backend.TCP
     """Library that carries the data: `tcp`, a ring of our own from CPU to CPU that needs no GPU; or `nccl`, from GPU to
     GPU as in a training job, with one free GPU of each node, and CuPy and NCCL in the agent's image."""
     interface: str = Field(pattern=INTERFACE_NAME)
-    """Interface that the data goes through on each node; the nodes meet on their pods' own network. With `hca` NCCL
-    only connects its ranks through it."""
+    """Interface that the data goes through on each node. The nodes find each other on their pods' own network. With
+    `hca`, NCCL uses it only to connect its ranks."""
     hca: str | None = Field(default=None, pattern=HCA_NAME)
     """RDMA adapter that NCCL sends the data through on each node, such as mlx5_0; null: NCCL's sockets through
     `interface`."""
     nodes: int = Field(default=2, ge=2, le=16)
-    """Number of nodes, the target included. The others are chosen among the nodes that opted in."""
+    """Number of nodes, including the target. The others are chosen among the nodes that opted in."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -164,7 +163,7 @@ class ExpectedAllReduce(ExpectedMeasurement):
 
     @property
     def gpus(self) -> int:
-        """The GPUs that it takes of each node."""
+        """The number of GPUs that it takes on each node."""
         return 1 if self.backend is Backend.NCCL else 0
 
     @property

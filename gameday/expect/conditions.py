@@ -1,4 +1,4 @@
-"""Node conditions that must say that something is wrong, and take it back after the remediation."""
+"""Node conditions that must report the fault and withdraw the report after the remediation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gameday.values.nodes import NodeRole, NodeSnapshot
 
 
 class ExpectedCondition(Signal):
-    """A node condition that must report the fault, and must withdraw the report after the remediation."""
+    """A node condition that must report the fault and withdraw the report after the remediation."""
 
     event: ClassVar = ConditionSeen
     check: ClassVar = "condition-set"
@@ -23,11 +23,11 @@ class ExpectedCondition(Signal):
     type: ConditionType
     """Type of the condition, such as `SysLogsXIDError`."""
     status: ConditionStatus
-    """Status that reports the fault; conditions differ in whether True or False means trouble."""
+    """Status that reports the fault: conditions differ in whether True or False means trouble."""
     reason: Reason | None = None
     """Reason of the condition, such as `NvidiaXID79Error`; null: any."""
     within: Bound
-    """Longest time from the fault going in to the condition having this status."""
+    """Longest time from the fault going in until the condition has this status."""
     clears_within: Bound | None = timedelta(minutes=5)
     """Longest time from the end of the remediation until the condition has another status; null: a person clears it."""
 

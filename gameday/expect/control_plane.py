@@ -14,13 +14,13 @@ from gameday.values.nodes import NodeRole
 
 
 class ExpectedOutage(DocumentModel):
-    """A time in which the API server answers no ordinary client, as the fault means it to be: no more, and no less."""
+    """A time in which the API server answers no ordinary client, as the fault intends."""
 
     at_least: Bound
-    """Least time without a successful answer to one kind of request: below it the fault was not felt, and the other
-    verdicts prove nothing."""
+    """Least time without a successful answer to one kind of request. If it is shorter, the fault was not felt, and the
+    other verdicts prove nothing."""
     at_most: Bound
-    """Longest such time: the fault's own, and the time that the API server takes to be well again."""
+    """Longest such time: the fault's own, plus the time that the API server takes to be well again."""
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> ExpectedOutage:
@@ -41,16 +41,16 @@ class ExpectedApiCanary(DocumentModel):
     longest_gap: Bound = timedelta(seconds=5)
     """Longest time between two successful answers to the same kind of request."""
     errors: int = Field(default=0, ge=0, le=100_000)
-    """Most requests without a successful answer: refused, failed, cut off, or not answered in time."""
+    """Largest number of requests without a successful answer: refused, failed, cut off, or not answered in time."""
     after_for: Bound = timedelta(seconds=10)
-    """Time for which the same must hold again once the fault is out."""
+    """Time for which the same bounds must hold again once the fault is out."""
     outage: ExpectedOutage | None = None
-    """Time without answers while the fault is in, for a fault that stops the API server; the bounds above then hold
-    only once it is out."""
+    """Time without answers while the fault is in, for a fault that stops the API server. The bounds above then count
+    only once the fault is out."""
 
     @property
     def longest_silence(self) -> timedelta:
-        """The longest time between two answers that the plan takes."""
+        """The longest time between two answers that the plan accepts."""
         return self.outage.at_most if self.outage else self.longest_gap
 
 
@@ -65,17 +65,17 @@ def _check_bounds(at_least: float | None, at_most: float | None) -> None:
 class ExpectedMemorySlope(DocumentModel):
     """The memory that an API server takes for each byte of concurrent LISTs: k of `peak = base + k x clients x bytes`.
 
-    The bytes are those of one LIST as JSON, whatever form the clients ask for, so that forms can be compared. The fault
-    has to have three `stages` or more.
+    The bytes are always those of one LIST as JSON, so that the forms that clients ask for can be compared. The fault
+    must have three `stages` or more.
     """
 
     at_least: float | None = Field(default=None, gt=0, le=1000)
-    """Least k: each LIST still costs the server that much."""
+    """Smallest k allowed: each LIST still costs the server that much."""
     at_most: float | None = Field(default=None, gt=0, le=1000)
-    """Most k: a LIST costs the server no more."""
+    """Largest k allowed: a LIST costs the server no more."""
     fit: float = Field(default=0.9, ge=0, le=1)
-    """Least R² of the line through the stages' peaks; below it k is not known. It is not asked of a server whose memory
-    grew so little in all that `at_most` holds however the peaks lie."""
+    """Least R² of the line through the stages' peaks; below it k is unknown. It does not matter if the server's memory
+    grew so little in all that `at_most` holds anyway."""
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> ExpectedMemorySlope:
@@ -84,23 +84,23 @@ class ExpectedMemorySlope(DocumentModel):
 
 
 class ExpectedSkew(DocumentModel):
-    """The time in which a load that sat on one API server must spread over all of them again."""
+    """The time in which a load on one API server must spread over all of them again."""
 
     below: float = Field(default=1.3, gt=1, le=5, allow_inf_nan=False)
-    """Index that it must fall below: the busiest server's requests over the mean of all servers'."""
+    """Index that the load must fall below: the busiest server's requests over the mean of all servers'."""
     within: Bound = timedelta(minutes=2)
-    """Longest time for that, from the start of the servers that were held back."""
+    """Longest time until it does, from the start of the servers that were held back."""
     failed_at_most: float = Field(default=0.001, ge=0, le=1, allow_inf_nan=False)
-    """Largest share of the load's requests that may fail; one that is answered when sent again has not failed."""
+    """Largest share of the load's requests that may fail. A request that is answered when sent again has not failed."""
 
 
 class ExpectedRestartDrop(DocumentModel):
     """The share of an API server's memory that its restart must free, with the load gone before and after."""
 
     at_least: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
-    """Least share, such as 0.2: the server had kept that much of the load."""
+    """Smallest share allowed, such as 0.2: the server had kept that much of the load."""
     at_most: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
-    """Most: a restart is no cure worth its price."""
+    """Largest share allowed: a restart is not worth its price."""
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> ExpectedRestartDrop:
@@ -109,13 +109,13 @@ class ExpectedRestartDrop(DocumentModel):
 
 
 class ExpectedReconnect(DocumentModel):
-    """The return of clients that keep a copy of many objects, after the API server they watched was restarted."""
+    """The return of clients that keep a copy of many objects, after their API server was restarted."""
 
     within: Bound = timedelta(seconds=60)
-    """Longest time from the restart until the last client is connected again, and stays so."""
+    """Longest time from the restart until the last client is connected again for good."""
     lists_at_most: int = Field(default=1, ge=0, le=1000)
-    """Most LISTs of all objects by any one client after the restart. An informer needs one at most: a server that has
-    just started may not know any more what changed since the client's last version."""
+    """Most LISTs of all objects that one client may send after the restart. An informer needs one at most, because a
+    server that has just started may no longer know what changed since the client's last version."""
     timeouts_at_most: int = Field(default=0, ge=0, le=100_000)
     """Most requests that got no answer in time. A server that is not ready yet must refuse at once (429 since
     Kubernetes 1.31), so that a client knows when to come again."""
@@ -125,12 +125,12 @@ class ExpectedContainment(DocumentModel):
     """The limits within which the load must be held, as a taint holds work away from a bad node."""
 
     executing_at_most: int | None = Field(default=None, ge=1, le=10_000)
-    """Most of the fault's requests that run at the same time on each API server: in every scrape of the priority level,
-    and on average over the load."""
+    """Most of the fault's requests that may run at the same time on an API server, in every scrape of the priority
+    level and on average over the load."""
     memory_growth_at_most: Size | None = None
     """Most memory that any API server may use above its use before the fault, such as `800MiB`."""
     memory_slope: ExpectedMemorySlope | None = None
-    """Cost of concurrent LISTs in memory, by the stages of the fault."""
+    """Memory cost of concurrent LISTs, by the stages of the fault."""
     skew: ExpectedSkew | None = None
     """Spread of the load over several API servers."""
     restart_frees: ExpectedRestartDrop | None = None
@@ -141,7 +141,7 @@ class ExpectedContainment(DocumentModel):
     """If true, no node of the cluster may become NotReady, and no pod that ran before the fault may be evicted or
     deleted, up to the end of the run's last step."""
     servers_stay_up: bool = True
-    """If true, no API server may end or start again from the fault on, but by `recover.restart_api_servers`."""
+    """If true, no API server may end or start again from the fault on, except by `recover.restart_api_servers`."""
 
     @model_validator(mode="after")
     def _can_be_broken(self) -> ExpectedContainment:
@@ -163,15 +163,15 @@ class ExpectedContainment(DocumentModel):
 
 
 class ExpectedWebhook(DocumentModel):
-    """The reach of an admission webhook whose endpoint is gone: the writes that it matches, and no others."""
+    """The reach of an admission webhook without an endpoint: the writes that it matches, and no others."""
 
     matched_writes: Literal["refused", "admitted"]
     """Fate of every write that the webhook matches, by the log of the client that sends them."""
     answered_within: Bound = timedelta(seconds=1)
     """Longest time that 99 of 100 of these writes may take to be answered, refused or admitted."""
     leases_renewed_within: Bound = timedelta(seconds=20)
-    """Longest time in which a node's Lease may stay unchanged, as seen every five seconds; kubelets renew it every
-    ten, and the controller-manager calls a node NotReady after fifty (`--node-monitor-grace-period`)."""
+    """Longest time that a node's Lease may stay unchanged, as seen every five seconds. Kubelets renew it every ten, and
+    the controller-manager calls a node NotReady after fifty (`--node-monitor-grace-period`)."""
     out_within: Bound = timedelta(seconds=10)
     """Longest time from the webhook's deletion until a write that it matched is admitted again."""
 

@@ -1,4 +1,4 @@
-"""A cordon that must come. The check node-as-before judges whether it ends."""
+"""A cordon that must come; the check node-as-before judges whether it ends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gameday.values.results import Step
 
 
 class ExpectedCordon(Signal):
-    """A cordon: the target must become unschedulable, as by `kubectl cordon`."""
+    """A cordon: the target must become unschedulable, as with `kubectl cordon`."""
 
     event: ClassVar = CordonSeen
     check: ClassVar = "cordoned"
     quarantines: ClassVar = True
 
     within: Bound
-    """Longest time from the fault going in to the node being unschedulable."""
+    """Longest time from the fault going in until the node is unschedulable."""
 
     def __str__(self) -> str:
         return "cordoned"
@@ -36,7 +36,7 @@ class ExpectedCordon(Signal):
         return "" if seen.cordoned else None
 
     def seen(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the cordons since the fault, until the recovery: that cordons the node itself."""
+        """Return the cordons between the fault and the recovery, which cordons the node itself."""
         recovers = [record.seq for record, begun in history.with_times(StepStarted) if begun.step is Step.RECOVER]
         return [one for one in super().seen(history, node) if one.record.seq < min(recovers, default=inf)]
 

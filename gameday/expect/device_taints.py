@@ -1,4 +1,4 @@
-"""Taints of devices in a node's ResourceSlices, which cost one GPU and not the node."""
+"""Taints of devices in a node's ResourceSlices, which cost one GPU and not the whole node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gameday.history.journal import History
 from gameday.values.nodes import NodeRole
 
 Device = tuple[str, str]
-"""Driver and name."""
+"""A device's driver and name."""
 
 
 class DeviceTaintEffect(StrEnum):
-    """The effect of a device's taint, as Kubernetes has it (KEP-5055)."""
+    """The effect of a device's taint in Kubernetes (KEP-5055)."""
 
     NONE = "None"
     NO_SCHEDULE = "NoSchedule"
@@ -39,11 +39,11 @@ class ExpectedDeviceTaint(Signal):
     value: LabelValue | None = None
     """Value of the taint; null: any."""
     effect: DeviceTaintEffect = DeviceTaintEffect.NO_SCHEDULE
-    """Effect of the taint. NoExecute also evicts the pods whose claims have the device."""
+    """Effect of the taint. NoExecute also evicts the pods that have the device by a claim."""
     within: Bound
-    """Longest time from the fault going in to the taint being in the ResourceSlice."""
+    """Longest time from the fault going in until the taint is in the ResourceSlice."""
     pods_leave_within: Bound | None = None
-    """Longest time from the fault going in until no pod that had the device has it any more, while all pods that had
+    """Longest time from the fault going in until the pods that had the device no longer have it, while pods that had
     only other devices of the node keep theirs; null: not judged."""
     clears_within: Bound | None = timedelta(minutes=5)
     """Longest time from the end of the remediation until the taint is gone; null: a person takes it off."""
@@ -53,7 +53,7 @@ class ExpectedDeviceTaint(Signal):
 
     @property
     def words(self) -> str:
-        """The taint as `kubectl` writes one; without a value where any will do."""
+        """The taint as `kubectl` writes it; without a value if any will do."""
         value = "" if self.value is None else f"={self.value}"
         return f"{self.key}{value}:{self.effect}"
 
@@ -74,7 +74,7 @@ class ExpectedDeviceTaint(Signal):
         return not seen.present and self._amiss(seen) == ""
 
     def gone(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings that a device lost the taint; none for as long as any device has it."""
+        """Return the sightings of a device that lost the taint; none while any device has it."""
         return [] if self.tainted(history, node) else super().gone(history, node)
 
     def tainted(self, history: History, node: str | None) -> set[Device]:
@@ -91,7 +91,7 @@ class ExpectedDeviceTaint(Signal):
         return {(one.driver, one.device) for _, one in seen if one.present and self._amiss(one) == ""}
 
     def _amiss(self, seen: DeviceTaintSeen) -> str | None:
-        """Return why a taint with the key is not as expected, empty if it is; None for a taint with another key."""
+        """Return why a taint with the key is not as expected; empty if it is, None for a taint with another key."""
         if seen.taint.key != self.key:
             return None
         as_wanted = self.value in (None, seen.taint.value) and seen.taint.effect == self.effect
@@ -103,4 +103,4 @@ class DeviceTaints(Expectation):
     needs: ClassVar = NodeRole.GPU
 
     device_taints: tuple[ExpectedDeviceTaint, ...] = ()
-    """Taints that must appear on devices of the target, where GPUs are allocated by claims (DRA)."""
+    """Taints that must appear on devices of the target, for clusters that allocate GPUs by claims (DRA)."""

@@ -1,6 +1,6 @@
 """The page docs/expectations.md, made from the expectations' own classes by `python -m gameday.expect.docs`.
 
-A test compares the page on disk with it. Expectations of other packages are not on it.
+A test compares it with the page on disk. Expectations of other packages are not on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kubernetes Events that must be written about the target, by their own time stamps."""
+"""Kubernetes Events that must be written about the target, dated by their own time stamps."""
 
 from __future__ import annotations
 

@@ -22,19 +22,19 @@ class ExpectedJob(DocumentModel):
     selector: dict[LabelKey, LabelValue] = Field(min_length=1)
     """Labels of the job's pods, and of those that take their place."""
     container: str | None = Field(default=None, pattern=PLAN_NAME, max_length=63)
-    """Container whose log is read; null: the pod's only one."""
+    """Container with the log that is read; null: the pod's only one."""
     step: Pattern = r"step (?P<step>[0-9]+)"
-    """Pattern of a log line with a step. The group `step` is its number."""
+    """Pattern of a log line with a step; the group `step` is its number."""
     must_stop: bool = False
-    """If true, a pod of the job on the target must end or restart: what the fault was to do to it."""
+    """If true, a pod of the job on the target must end or restart, as the fault intends."""
     resumes_within: Bound
-    """Longest time from the last step before the job's pod ended to the first step of what took its place."""
+    """Longest time from the last step before the job's pod ended to the first step of the pod that took its place."""
     lost_steps_at_most: int | None = Field(default=None, ge=0)
-    """The most steps that are done again, or null: any number."""
+    """Most steps that may be repeated; null: any number."""
     slows_below: PartPercent | None = None
-    """Share of its steps per second before the fault that the job must fall below under the fault, or null: any rate.
+    """Share of its steps per second before the fault that the job must fall below during the fault; null: any rate.
 
-    For a job whose ranks wait for each other, and a fault that makes one of its GPUs slow."""
+    It suits a job with ranks that wait for each other, and a fault that slows one of its GPUs."""
 
     @model_validator(mode="after")
     def _names_its_group(self) -> ExpectedJob:

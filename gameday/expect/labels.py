@@ -1,4 +1,4 @@
-"""Labels that must appear on the target. That they go again is part of the check node-as-before."""
+"""Labels that must appear on the target; the check node-as-before judges whether they go again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.values.nodes import NodeRole, NodeSnapshot
 
 
 class ExpectedLabel(Signal):
-    """A label that must appear on the target, or change."""
+    """A label that must appear or change on the target."""
 
     event: ClassVar = LabelSeen
     check: ClassVar = "label-set"
@@ -22,7 +22,7 @@ class ExpectedLabel(Signal):
     value: LabelValue | None = None
     """Value of the label; null: any value that it did not have before."""
     within: Bound
-    """Longest time from the fault going in to the label being on the node."""
+    """Longest time from the fault going in until the label is on the node."""
 
     def __str__(self) -> str:
         return f"label {self.key}"

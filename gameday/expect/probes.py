@@ -1,7 +1,7 @@
 """The probes of a plan: questions of the cluster's owners, asked before, during and after the fault.
 
-A probe holds, does not hold, or cannot be read. It is asked once before the fault, so that none holds or fails by
-construction, and then again and again.
+A probe holds, does not hold, or cannot be read. It is asked once before the fault, so that one which always holds or
+always fails is noticed, and then again and again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gameday.expect.base import Expectation, Path
 from gameday.values.patterns import why_no_pattern
 
 TARGETS = "$targets"
-"""The word in a query that stands for the targets' names, as a pattern for `=~`."""
+"""Placeholder in a query for the targets' names, as a pattern for `=~`."""
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "toybox"})
 
 
@@ -33,14 +33,14 @@ def _pattern(value: str) -> str:
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_pattern)]
-"""A regular expression in RE2's syntax, which must match anywhere in the text."""
+"""A regular expression in RE2's syntax, which must match somewhere in the text."""
 
 
 def _url(value: str) -> str:
     """Refuse a URL with credentials, which a report would show, and the addresses of clouds' metadata services."""
     try:
         parts = urlsplit(value)
-        host, _ = parts.hostname, parts.port  # the port raises, too
+        host, _ = parts.hostname, parts.port  # reading a bad port raises, too
     except ValueError as error:
         raise PydanticCustomError("url", "no URL: {why}", {"why": str(error)}) from None
     if parts.scheme not in ("http", "https") or not host or parts.fragment or not value.isprintable() or " " in value:
@@ -70,19 +70,19 @@ def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
 Argv = Annotated[
     tuple[Annotated[str, Field(max_length=1024)], ...], Field(min_length=1, max_length=64), AfterValidator(_argv)
 ]
-"""A program and its arguments, one word each; no shell reads them."""
+"""A program and its arguments, one word each, run without a shell."""
 
 
 class PromqlProbe(DocumentModel):
-    """A query to the cluster's Prometheus whose values must be within limits."""
+    """A query to the cluster's Prometheus with values that must be within limits."""
 
     query: str = Field(min_length=1, max_length=4000)
-    """The query. `$targets` in it stands for a pattern of the targets' names, as in `{node=~"$targets"}`. Without a
-    series the probe cannot be read: absent data is not zero."""
+    """The query. `$targets` in it stands for a pattern of the targets' names, as in `{node=~"$targets"}`. If there is
+    no series the probe cannot be read, because absent data is not zero."""
     at_least: float | None = Field(default=None, allow_inf_nan=False)
-    """The least value."""
+    """Smallest value allowed."""
     at_most: float | None = Field(default=None, allow_inf_nan=False)
-    """The greatest value."""
+    """Largest value allowed."""
     series: Literal["every", "any"] = "every"
     """Series that must be within the limits: `every` one, or `any` one."""
 
@@ -93,18 +93,18 @@ class PromqlProbe(DocumentModel):
         return self
 
     def admits(self, value: float) -> bool:
-        """Return whether a value is within the limits; false for NaN."""
+        """Return True if a value is within the limits; False for NaN."""
         above = self.at_least is None or value >= self.at_least
         return above and (self.at_most is None or value <= self.at_most)
 
 
 class HttpProbe(DocumentModel):
-    """A GET request from where the run is, which follows no redirect."""
+    """A GET request from the run's own process, which follows no redirect."""
 
     url: Url
-    """Address, without credentials. It is in the report."""
+    """Address, without credentials; the report shows it."""
     status: int = Field(default=200, ge=100, le=599)
-    """Status code that the answer must have; a redirect is an answer."""
+    """Status code that the answer must have; a redirect counts as an answer."""
     body: Pattern | None = None
     """Pattern that the first 64 KiB of the body must contain."""
 
@@ -115,7 +115,7 @@ class ExecProbe(DocumentModel):
     namespace: str = Field(pattern=PLAN_NAME, max_length=63)
     """Namespace of the pod. The run's account needs `create` and `get` on pods/exec there (deploy/probes)."""
     selector: dict[LabelKey, LabelValue] = Field(min_length=1)
-    """Labels of the pod; of several pods the first by name is asked."""
+    """Labels of the pod; if several match, the first by name is asked."""
     where: Literal["target", "any"] = "target"
     """Place of the pod: on a `target`, or on `any` node."""
     container: str | None = Field(default=None, pattern=PLAN_NAME, max_length=63)
@@ -125,7 +125,7 @@ class ExecProbe(DocumentModel):
     exit_status: int = Field(default=0, ge=0, le=255)
     """Exit status that the command must end with."""
     output: Pattern | None = None
-    """Pattern that the first 64 KiB of its output and error output must contain."""
+    """Pattern that the first 64 KiB of its standard and error output must contain."""
 
 
 class JobProbe(DocumentModel):
@@ -169,12 +169,12 @@ class ExpectedProbe(DocumentModel):
 
     @property
     def kind(self) -> str:
-        """The key of what is asked: `promql`, `http`, `exec` or `job`."""
+        """The kind of question: `promql`, `http`, `exec` or `job`."""
         return next(key for key in _KINDS if getattr(self, key) is not None)
 
     @property
     def holds_before(self) -> bool:
-        """Return whether the probe must hold before the fault, in place of not holding."""
+        """True if the probe must hold before the fault; False if it must not hold."""
         return self.within is None
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Find the expectations: every one in a module of this package, and those that other packages add by entry points."""
+"""Find the expectations: those in modules of this package, and those that other packages add by entry points."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gameday.plugins import Found, Group, classes_in, find, modules_of
 
 @cache
 def found_expectations() -> Found[type[Expectation]]:
-    """Return every expectation, by each of its keys under `expect:`. Raises ValueError for a bug in ours."""
+    """Return every expectation by each of its keys under `expect:`. Raises ValueError for a bug in ours."""
     return find(Group.EXPECTATIONS, modules_of(gameday.expect), expectations_in)
 
 
 def expectations_in(module: ModuleType) -> dict[str, type[Expectation]]:
-    """Return the expectations that a module defines, by each of their keys."""
+    """Return the expectations that a module defines by each of their keys."""
     return {key: part for part in classes_in(module, Expectation, ()) for key in part.model_fields}

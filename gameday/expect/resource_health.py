@@ -18,7 +18,7 @@ from gameday.values.nodes import NodeRole
 
 
 class ExpectedResourceHealth(PodSignal):
-    """A report on a pod of the target that one of the pod's devices is not healthy."""
+    """A report in the status of a pod on the target that one of the pod's devices is not healthy."""
 
     check: ClassVar = "resource-unhealthy"
     ends_check: ClassVar = "resource-healthy"
@@ -56,7 +56,7 @@ class ExpectedResourceHealth(PodSignal):
 
 
 def _reported(pod: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield for each device of a pod (V1Pod) its resource's name, the place of the report, and the health."""
+    """Yield each device of a pod (V1Pod): its resource's name, the place of the report, and the health."""
     for container in (pod.status and pod.status.container_statuses) or ():
         for resource in container.allocated_resources_status or ():
             for device in resource.resources or ():

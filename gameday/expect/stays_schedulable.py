@@ -15,8 +15,8 @@ class StaysSchedulable(Expectation):
     needs: ClassVar = NodeRole.GPU
 
     stays_schedulable_for: Bound | None = None
-    """Makes the plan a negative control: for this long from the fault going in, the target gains no taint
-    and is not cordoned. Excludes `taints` and `cordoned`."""
+    """Time from the fault going in for which the target must gain no taint and not be cordoned. It makes the plan a
+    negative control, and excludes `taints` and `cordoned`."""
 
     @classmethod
     def bounds(cls, expect: Self) -> Iterator[tuple[Path, timedelta]]:

@@ -13,7 +13,7 @@ from gameday.values.nodes import NodeRole, Taint
 
 
 class TaintEffect(StrEnum):
-    """The effect of a taint, as Kubernetes has it."""
+    """The effect of a taint in Kubernetes."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -34,14 +34,14 @@ class ExpectedTaint(Signal):
     effect: TaintEffect = TaintEffect.NO_SCHEDULE
     """Effect of the taint."""
     within: Bound
-    """Longest time from the fault going in to the taint being on the node."""
+    """Longest time from the fault going in until the taint is on the node."""
 
     def __str__(self) -> str:
         return f"{self.key}:{self.effect}"
 
     @property
     def taint(self) -> Taint:
-        """The taint as the node must have it."""
+        """The taint that the node must have."""
         return Taint(key=self.key, value=self.value, effect=str(self.effect))
 
     def comes(self, node: str) -> str:
@@ -59,7 +59,7 @@ class ExpectedTaint(Signal):
         return "" if seen.taint == self.taint else f"the node carries {seen.taint} instead"
 
     def seen(self, history: History, node: str | None) -> list[Sighting]:
-        """Return the sightings of the taint, also from before the fault: the baseline has seen the node without it."""
+        """Return the sightings of the taint, even from before the fault: the baseline has seen the node without it."""
         return self.ever_seen(history, node)
 
 

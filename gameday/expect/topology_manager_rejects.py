@@ -15,7 +15,7 @@ class MisalignedPod(DocumentModel):
     """A pod that asks for more than any single NUMA node of the target can give."""
 
     gpus: int = Field(default=1, ge=1, le=1024)
-    """GPUs that the pod asks for. If fewer are free on the target, no pod is sent."""
+    """GPUs that the pod asks for; if fewer are free on the target, no pod is sent."""
     cpus: int = Field(default=1, ge=1, le=65_536)
     """Whole CPUs that the pod asks for; its requests equal its limits (QoS Guaranteed)."""
 

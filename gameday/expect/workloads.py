@@ -11,14 +11,13 @@ from gameday.values.nodes import NodeRole
 
 
 class ExpectedWorkloads(DocumentModel):
-    """The purpose of the quarantine: where work may and may not run."""
+    """The effects of the quarantine on GPU work: where it may and may not run."""
 
     running_pods: Literal["kept", "evicted", "any"] = "any"
     """Fate of the GPU pods that ran on the node when the fault went in.
 
-    Judged from the fault going in to the start of the recover step: a
-    remediation such as a reboot ends them by itself, and does not break
-    `kept`.
+    It is judged from the fault going in to the start of the recover step: a remediation such as a reboot ends them
+    anyway, and does not break `kept`.
     """
     canary_kept_off_for: Duration = timedelta(seconds=3)
     """Time for which a GPU pod that asks for this node must stay unscheduled."""

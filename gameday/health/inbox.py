@@ -1,8 +1,8 @@
 """The lines and signals that wait for the worker, with fair turns and a bound for every node and source.
 
 Nodes take turns within each source, one line or signal a turn, so that a node that writes without end delays another
-one only by a line. If too many of one node wait, repetitions of waiting ones are dropped and counted, and so is what
-would only be recorded. The newest of these is kept, because its stamp shows how far the node's log is read.
+one only by a line. If too many of one node wait, repetitions of waiting ones are dropped and counted, and so are those
+that would only be recorded. The newest of these is kept, because its stamp shows how far the node's log is read.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Matter:
     """The effect that a line or signal would have on its node, beside being recorded."""
 
     about: Hashable
-    """Equal for two that say the same about the same device."""
+    """Key that is equal for two lines that say the same about the same device."""
     response: Response
     times: int = 1
-    """The number of them that have a meaning; more are repetitions."""
+    """Number of equal ones that have a meaning; more are repetitions."""
     ends_faults: bool = False
 
 
@@ -146,10 +146,10 @@ class _Backlog:
 
 
 class Inbox(Generic[_Own]):
-    """All that waits for the worker; any number of threads put, and one gets."""
+    """Everything that waits for the worker. Any number of threads may put, and one gets."""
 
     def __init__(self, policy: Policy, on_dropped: Callable[[SignalKind, int], object]) -> None:
-        """Make an empty one.
+        """Make an empty inbox.
 
         Args:
             policy: Decides the effect of a line or signal.
@@ -160,14 +160,14 @@ class Inbox(Generic[_Own]):
         self._on_dropped = on_dropped
         self._own: deque[_Own] = deque()
         self._backlogs: OrderedDict[tuple[SignalKind, str], _Backlog] = OrderedDict()
-        """By source and node; the first one has the next turn."""
+        """Backlogs by source and node; the first one has the next turn."""
         self._count = 0
         self._is_fed = False
         """True if something was put since the last turn."""
         self._changed = threading.Condition()
 
     def put_own(self, item: _Own) -> None:
-        """Add an item of the controller's own, such as a node that changed: those come first, in order."""
+        """Add an item of the controller's own, such as a changed node. Those come first, in order."""
         with self._changed:
             self._own.append(item)
             self._changed.notify_all()

@@ -362,7 +362,7 @@ def _send_second_agent(
     if outcome is None:
         return UndoResult(Cleanliness.UNKNOWN, (why, "a second agent left no message"))
     if not outcome.ok and outcome.cleanliness is Cleanliness.CLEAN:
-        # It never came to undo, as one whose image is too old to read its task.
+        # It never began to undo: for example, its image is too old to read its task.
         return UndoResult(Cleanliness.UNKNOWN, (why, f"a second agent undid nothing: {outcome.error}"))
     return UndoResult(outcome.cleanliness, (why, *outcome.evidence))
 

@@ -1,1 +1,1 @@
-"""Collectors that fill the history and the frames."""
+"""Collectors that fill a run's history and frames."""

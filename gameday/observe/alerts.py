@@ -1,4 +1,4 @@
-"""Note alerts in the history: once per label set and state, with the node that they name."""
+"""Note alerts in the history, once per label set and state, with the node that they name."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gameday.run.steps import StepResult
 from gameday.values.dated import Dated
 from gameday.values.results import Hop
 
-# An alert that fired earlier than this was there at baseline already, where its exact time does not matter.
+# An alert that fired earlier than this was firing at baseline already, so its exact time does not matter.
 _LOOK_BACK = timedelta(minutes=15)
 _POLL_S = 0.5
 _FIRED, _FIRED_LAST = "rule fired", "the last evaluation that fired"
 _LONGEST_ANNOTATION = 4096
-"""Characters that a history keeps: the shipped rules' longest has some 500, and the report shows a few lines."""
+"""Characters of an annotation that a history keeps. The shipped rules' longest has some 500."""
 
 
 def node_of(run: ReadOnlyRun, labels: Mapping[str, str]) -> str | None:
-    """Return the node that an alert's or series' labels name, by the profile's mapping; None where they name none."""
+    """Return the node that the labels of an alert or series name, by the profile's mapping; None if they name none."""
     profile = run.profile
     return labels.get(profile.alert_node_label) or labels.get(profile.prometheus_node_label)
 
@@ -43,13 +43,13 @@ def active_alerts(history: History) -> dict[str, AlertSeen]:
 def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = False) -> list[AlertSeen]:
     """Note new states and ended alerts; return the alerts that fire now, and those pending for a target.
 
-    On a large fleet some alert is always pending and then does not fire: one about no target is not noted, nor is one
-    that the season's other runs set off.
+    Pending alerts about no target are not noted, because on a large fleet there is always one that never fires; nor are
+    alerts that the season's other runs set off.
 
     Args:
         run: The run.
         nodes: Its targets.
-        at_baseline: Nothing is injected yet, so that the alerts are not blamed on the run.
+        at_baseline: Nothing is injected yet, so the alerts are not blamed on the run.
 
     Raises:
         AdapterError: Prometheus cannot be asked.
@@ -94,7 +94,7 @@ def note_active_alerts(run: Run, nodes: Collection[str], *, at_baseline: bool = 
 
 
 def await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: str, nodes: Collection[str]) -> None:
-    """Wait until the alert no longer fires for a target; the step is broken if it does so beyond its bound.
+    """Wait until the alert no longer fires for a target; if it fires beyond its bound, the step is broken.
 
     Args:
         run: The run.
@@ -123,7 +123,7 @@ def await_resolved(run: Run, result: StepResult, expected: ExpectedAlert, node: 
 
 
 def note_missed_alerts(run: Run, nodes: Collection[str], series: list[Series]) -> None:
-    """Note alerts that Prometheus stored as firing, and that fired and ended between two looks.
+    """Note alerts that fired and ended between two looks, but that Prometheus stored as firing.
 
     Args:
         run: The run.
@@ -182,7 +182,7 @@ def is_background(run: Run, alert: str, node: str | None) -> bool:
 
 
 def siblings_alert(run: Run, alert: str, node: str | None) -> bool:
-    """Return True where another run of the same season may have set the alert off."""
+    """Return True if another run of the same season may have set the alert off."""
     return run.member is not None and run.member.is_siblings_alert(alert, node)
 
 
@@ -199,10 +199,10 @@ def _fires(known: AlertSeen | None) -> TypeGuard[AlertSeen]:
 def _dated(run: Run, alert: ActiveAlert, *, expected: bool) -> Dated:
     """Return when an alert fired: at the first evaluation that Prometheus stored as firing, earlier than the look.
 
-    Where it stored none, at the first one at which `for` had passed since activeAt, as Prometheus itself decides it.
+    If it stored none, at the first evaluation after `for` had passed since activeAt, as Prometheus itself decides it.
     """
     now, rule = run.clock.now(), _rule(run, alert.name) if expected else _Rule()
-    # It may have fired before, for another reason: only this activation counts.
+    # It may have fired earlier for another reason: only this activation counts.
     own = min((at for at in _stored(run, alert.labels, now) if at >= alert.active_at), default=None)
     if own is None and rule.every_s:
         own = alert.active_at + timedelta(seconds=math.ceil(rule.hold_s / rule.every_s) * rule.every_s)
@@ -220,7 +220,7 @@ def _dated_end(run: Run, ended: AlertSeen) -> Dated:
 
 
 def _stored(run: Run, labels: Mapping[str, str], now: datetime) -> list[datetime]:
-    """Return the evaluations that Prometheus stored as firing of a label set."""
+    """Return the times of the evaluations that Prometheus stored as firing for a label set."""
     selector = f'ALERTS{{alertname={json.dumps(labels.get("alertname", ""))},alertstate="firing"}}'
     series = run.servers.prometheus.stored_samples(selector, _LOOK_BACK, now)
     ours = (one for one in series if {k: v for k, v in one.labels.items() if k != "alertstate"} == labels)
@@ -229,21 +229,21 @@ def _stored(run: Run, labels: Mapping[str, str], now: datetime) -> list[datetime
 
 @dataclass(frozen=True)
 class _Rule:
-    """The pace of an alerting rule, in seconds; 0: none, or unknown."""
+    """The pace of an alerting rule in seconds; 0 means none or unknown."""
 
     every_s: float = 0.0
     hold_s: float = 0.0
 
 
 def _rule(run: Run, alert: str) -> _Rule:
-    """Return the pace of the rules of an alert; the slowest, where several share the name."""
+    """Return the pace of an alert's rule; the slowest if several rules share the name."""
     groups = run.servers.prometheus.rule_groups()
     found = [(group.interval_s, rule.hold_s) for group in groups for rule in group.rules if rule.name == alert]
     return _Rule(*max(found, default=(0.0, 0.0)))
 
 
 def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
-    """Return True where Alertmanager holds the alert that was expected of this target, and note its receivers.
+    """Return True if Alertmanager holds the alert expected of this target, and note its receivers.
 
     The first alert that nothing mutes is a hop of the chain; one that is silenced or inhibited reaches nobody.
 
@@ -268,7 +268,7 @@ def note_notified(run: Run, expected: ExpectedAlert, node: str) -> bool:
 def _noted_alert(run: Run, labels: Mapping[str, str]) -> AlertSeen | None:
     """Return the noted alert that Alertmanager holds under these labels.
 
-    Prometheus adds its external_labels, such as the operator's `prometheus`, only when it sends an alert.
+    Only when it sends an alert does Prometheus add its external_labels, such as the operator's `prometheus`.
     """
     known = [seen for seen in active_alerts(run.history()).values() if seen.labels.items() <= labels.items()]
     return max(known, key=lambda seen: len(seen.labels), default=None)

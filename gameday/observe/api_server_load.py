@@ -1,4 +1,4 @@
-"""The load on the API servers as a run reads it: seats by level, the clients' own log, the API canary's samples."""
+"""Read the load on the API servers: seats by level, the clients' own log, the API canary's samples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
         AdapterError: Prometheus cannot be asked.
     """
     found: dict[str, dict[str, int]] = {}
-    # The newest within a minute: a server under load misses scrapes, and has its seats all the same.
+    # The newest sample within a minute: a server under load misses scrapes but keeps its seats.
     for sample in run.servers.prometheus.query(f"last_over_time({NOMINAL_SEATS.name}[1m])"):
         server, level = sample.labels.get(SERVER_LABEL, ""), sample.labels.get("priority_level", "")
         found.setdefault(server, {})[level] = round(sample.value)
@@ -46,14 +46,14 @@ def nominal_seats(run: Run) -> dict[str, dict[str, int]]:
 
 
 def api_canary_pod(run: Run, index: int) -> str:
-    """Return the name of the API canary's pod on the target with this index."""
+    """Return the name of the API canary's pod for the target with this index."""
     return run.record.object_name("api-canary", index)
 
 
 def note_load_logs(run: Run) -> None:
-    """Note what the clients and the API canary logged, before their pods are deleted; one that is gone costs nothing.
+    """Note what the clients and the API canary logged, before their pods are deleted; a pod that is gone is skipped.
 
-    The steps note it where a run goes to its end; this is for a run that was stopped before.
+    In a run that goes to its end the steps have noted it already; this is for a run that was stopped earlier.
     """
     if run.plan.fault.runs_on is not NodeRole.API_CLIENT or not run.history().of(FaultInjected):
         return
@@ -75,7 +75,7 @@ def note_canary_samples(run: Run, node: str, pod: str) -> None:
 
 
 def note_load(run: Run, node: str, pod: str) -> None:
-    """Note the log of the load's clients, or what it measured of itself, once. Raises KubernetesError."""
+    """Note, once, the log of the load's clients or the load's own measurements. Raises KubernetesError."""
     logged, measured_before = run.history().of(LoadLogged), run.history().of(LoadMeasured)
     if node in {event.node for event in logged} | {event.node for event in measured_before}:
         return
@@ -96,7 +96,7 @@ def note_load(run: Run, node: str, pod: str) -> None:
 
 
 def _levels_of(run: Run, requests: Sequence[ApiRequest]) -> dict[str, str]:
-    """Return the names of the priority levels that served the requests, by UID; a refusal costs the names only."""
+    """Return the names, by UID, of the priority levels that served the requests; empty if they cannot be read."""
     seen = {request.priority_level for request in requests} - {""}
     try:
         names = FlowControlApi(run.kubernetes).level_names() if seen else {}

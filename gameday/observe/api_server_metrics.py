@@ -1,7 +1,7 @@
-"""Every series of an API server, its scheduler and its etcd that this project reads, each once.
+"""Every series of API servers, schedulers and etcd that this project reads, each once.
 
-The names and labels are those of Kubernetes 1.37 and etcd 3.6, and the lab's tests look for each on the real pages. A
-label is listed where somebody may ask for it; the server has more.
+The names and labels are those of Kubernetes 1.37 and etcd 3.6, and the lab's tests look for each on the real pages. The
+servers have more labels than those that are listed, which are the ones that may be asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SERVER_LABEL = "instance"
-"""The label that names the server in every series: the rehearsal's scrapes set it to the server's name."""
+"""The label that names the server in every series; the rehearsal's scrapes set it to the server's name."""
 
 API_SERVER_JOB = "apiserver"
 """The scrape job of API servers, in the rehearsal and by the custom of kube-prometheus."""
@@ -21,18 +21,18 @@ SCHEDULER_JOB = "kube-scheduler"
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric family, and where it is found."""
+    """A metric family and where it is found."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"]
     meaning: str
     labels: tuple[str, ...] = ()
     after: str = ""
-    """The use after which a server first shows it; empty: from its start on."""
+    """The use after which a server first shows it; empty if it does so from its start."""
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names of its series; of a histogram the buckets, the sum and the count."""
+        """The names of its series; a histogram has its buckets, its sum and its count."""
         return tuple(f"{self.name}{suffix}" for suffix in _SUFFIXES[self.kind])
 
 
@@ -224,7 +224,7 @@ API_SERVER_METRICS: tuple[Metric, ...] = (
     CONSISTENT_READS,
     ENDED_WATCHES,
 )
-"""The metrics that are read of an API server."""
+"""The metrics that are read from API servers."""
 
 SCHEDULING_SECONDS = Metric(
     "scheduler_pod_scheduling_sli_duration_seconds",
@@ -249,10 +249,10 @@ SCHEDULER_METRICS: tuple[Metric, ...] = (
     PENDING_PODS,
     SCHEDULE_ATTEMPTS,
 )
-"""The metrics that are read of a scheduler."""
+"""The metrics that are read from schedulers."""
 
 CONTROLLER_METRICS: tuple[Metric, ...] = (RESIDENT_MEMORY, CPU_SECONDS, START_TIME)
-"""The metrics that are read of a controller-manager."""
+"""The metrics that are read from controller-managers."""
 
 ETCD_BYTES = Metric("etcd_mvcc_db_total_size_in_bytes", "gauge", "Size of etcd's file, its free pages included.")
 ETCD_BYTES_IN_USE = Metric("etcd_mvcc_db_total_size_in_use_in_bytes", "gauge", "Size of etcd's file in use.")
@@ -265,4 +265,4 @@ ETCD_METRICS: tuple[Metric, ...] = (
     ETCD_BYTES_IN_USE,
     ETCD_QUOTA_BYTES,
 )
-"""The metrics that are read of etcd."""
+"""The metrics that are read from etcd."""

@@ -17,10 +17,10 @@ _OF_THE_SCRAPE = {"__name__", "job", SERVER_LABEL}
 
 
 def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> FrameRows:
-    """Read what API servers said of themselves in a window, as the frame `api_server`.
+    """Read the API servers' own metrics in a window, as the frame `api_server`.
 
-    Gauges that a check looks at scrape by scrape (memory, seats, queues) are read before the many counters by request,
-    so that these cannot thin them out; each part has at most about MOST_SAMPLES rows. Histograms come without buckets.
+    Gauges that a check looks at scrape by scrape (memory, seats, queues) are read apart from the many counters by
+    request, which would thin them out; each part has at most about MOST_SAMPLES rows. Histograms come without buckets.
 
     Args:
         prometheus: The server; a cluster that does not scrape its API servers under the job `apiserver` has no rows.
@@ -40,7 +40,7 @@ def read_api_server(prometheus: Prometheus, start: datetime, end: datetime) -> F
 
 
 def api_server_columns(series: Iterable[Series]) -> Columns:
-    """Return the columns of the frame `api_server`; NaN, which says "no value", is left out."""
+    """Return the columns of the frame `api_server`, without the NaN of absent values."""
     columns = columns_of("api_server")
     for one in series:
         points = [(at, value) for at, value in one.points if not math.isnan(value)]

@@ -1,4 +1,4 @@
-"""Watch the nodes that are no targets, to see what a guest writes to them. Only a rehearsal's guest is watched so."""
+"""Watch the nodes that are no targets, to see what a rehearsal's guest writes to them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
 
 _OF_KUBERNETES = "node.kubernetes.io/"
-"""Taints of Kubernetes' own controllers, which follow from a cordon or from a node's conditions."""
+"""Prefix of the taints of Kubernetes' own controllers, which follow from a cordon or from a node's conditions."""
 _OF_THE_KUBELET = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 
 
 def watch_bystanders(run: Run, targets: Collection[str]) -> None:
     """Follow every node that no run of this season breaks, until the end of the run.
 
-    Raises AdapterError where the watch does not come up.
+    Raises AdapterError if the watch does not come up.
     """
     siblings = run.member.sibling_nodes if run.member else frozenset()
     changes = _Changes(run, frozenset(targets) | siblings)
@@ -32,7 +32,7 @@ def watch_bystanders(run: Run, targets: Collection[str]) -> None:
 
 
 class _Changes:
-    """The nodes as they were last seen, and what came to them since."""
+    """The nodes as they were last seen, and what has been written to them since."""
 
     def __init__(self, run: Run, left_out: Collection[str]) -> None:
         self._run = run
@@ -45,7 +45,7 @@ class _Changes:
         return len(self._seen)
 
     def take(self, kind: str, node: Any) -> None:
-        """Note what came to a node (V1Node); in the watch's thread."""
+        """Note what was written to a node (V1Node). Runs in the watch's thread."""
         name = node.metadata.name
         if name in self._left_out:
             return

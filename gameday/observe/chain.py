@@ -1,4 +1,4 @@
-"""The detection chain's hops inside Prometheus, dated by what Prometheus itself stored."""
+"""The detection chain's hops inside Prometheus, dated by what Prometheus stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run
 from gameday.values.results import Hop
 
-# A rule's expression can only be dated by a range query at steps: this fine, while the window's points stay below the
-# 11,000 that Prometheus allows.
+# Step of the range query that dates a rule's expression, while the window has fewer than the 11,000 points that
+# Prometheus allows.
 _RESOLUTION = timedelta(milliseconds=50)
 _MOST_POINTS = 5000
 _LONGEST_WINDOW = timedelta(minutes=15)
@@ -22,7 +22,7 @@ _LONGEST_WINDOW = timedelta(minutes=15)
 def note_rule_hops(run: Run, fault: InjectedFault) -> None:
     """Record when each expected rule's expression first held, when it was pending, and when it fired.
 
-    A server that does not answer is a problem in the history, not an error.
+    If the server does not answer, that becomes a problem in the history, not an error.
     """
     start, node = fault.written_at, fault.node
     end = min(run.clock.now(), start + _LONGEST_WINDOW)
@@ -39,13 +39,13 @@ def note_rule_hops(run: Run, fault: InjectedFault) -> None:
 
 
 def _note_hops(run: Run, rule: AlertingRule, about: str | None, node: str, start: datetime, end: datetime) -> None:
-    """Record a rule's hops before it fires; `about` is the node that the rule's series name, None for the cluster's."""
+    """Record a rule's hops before it fires; `about` is the node that its series name, None for a cluster's rule."""
     prometheus = run.servers.prometheus
     resolution = max(_RESOLUTION, (end - start) / _MOST_POINTS)
     held = _first(run, prometheus.query_range(rule.query, start, end, resolution), about)
     active = min((a.active_at for a in rule.alerts if node_of(run, a.labels) == about), default=None)
     if held:
-        # Rounded up to the next step; the evaluation that saw it cannot have come before.
+        # It is rounded up to the next step, so it may lie after the evaluation that saw it.
         at = min(held, active) if active else held
         run.hop(Hop.SAMPLED, node, at, f"the expression of {rule.name} first held, to {resolution.total_seconds():g} s")
     if active:

@@ -1,7 +1,7 @@
 """A target that the cluster repairs: watch it from before the fault to the end of the chain, and keep hands off it.
 
-Nothing here writes to the node. The game-day's own acts are the fault's way out and, for a fault that stays until its
-deadline, its way in again after a reboot; both are in the ledger as those of any other fault.
+Nothing here writes to the node. The game-day itself only takes the fault out and, for a fault that stays until its
+deadline, puts it in again after a reboot; both are in the ledger, as for any other fault.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gameday.run.successor import PoolWatch, pool_of
 from gameday.run.targets import ChosenTarget, pool_labels
 from gameday.values.results import Cleanliness
 
-# What failed is tried again after this, such as the way out of a fault whose node is down. Our own choice.
+# Pause before a failed act is tried again, such as taking a fault out of a node that is down. Our own choice.
 _ASK_AGAIN = timedelta(seconds=10)
 
 
 class ClusterRepair:
-    """A target that the cluster repairs; the run looks at it in each of its waits."""
+    """A target that the cluster repairs. The run calls `look` in each of its waits."""
 
     def __init__(self, run: Run, target: ChosenTarget, pods_before: Collection[GpuPod]) -> None:
         """Follow the target's repair from now on, which must be before the fault.
@@ -71,9 +71,9 @@ class ClusterRepair:
         self._run.record.while_waiting(self.look)
 
     def look(self) -> None:
-        """Look at bounds, pods and pool, and take the fault out or put it in again where the plan says so.
+        """Look at bounds, pods and pool, and take the fault out or put it in again as the plan says.
 
-        A cluster that does not answer is a problem in the history, and is asked again a little later.
+        If the cluster does not answer, that becomes a problem in the history, and it is asked again a little later.
         """
         self.watch.look()
         if self._is_looking or self._run.clock.now() < self._act_after:
@@ -101,7 +101,7 @@ class ClusterRepair:
         return all(pod_states.fate(uid).has_left for uid in self._pods)
 
     def _follow_resources(self) -> None:
-        """Follow the custom resources that the signs name; a refused watch leaves their hops unknown."""
+        """Follow the custom resources that the signs name; if a watch is refused, their hops stay unknown."""
         signs = [sign for sign in self._run.plan.recover.hops.signs() if sign.resource]
         kinds = {(sign.resource.api_version, sign.resource.plural) for sign in signs if sign.resource}
         for api_version, plural in sorted(kinds):
@@ -127,13 +127,13 @@ class ClusterRepair:
                 return
 
     def _follow_successor(self) -> None:
-        """Follow the node in the target's place, as the target was followed."""
+        """Follow the node that took the target's place, as the target was followed."""
         seen = self._run.nodes.look_at(self.watch.name)
         if seen:
             self._run.nodes.follow_target(seen)
 
     def _lock(self, name: str) -> bool:
-        """Take a node's lease; return False for a node that another target or game-day has."""
+        """Take a node's lease; return False if another target or game-day has it."""
         run = self._run
         if run.nodes.follows(name) or name in run.excluded_nodes:
             return False
@@ -171,10 +171,10 @@ class ClusterRepair:
         return [entry for entry in entries if isinstance(entry.undo, TakeOutFault) and entry.node == self.target.node]
 
     def _put_in_again(self, boot_id: str) -> None:
-        """Put the fault in again after a reboot, for the rest of its hold: a broken GPU is broken after a reboot.
+        """Put the fault in again after a reboot, for the rest of its hold, because a broken GPU is still broken then.
 
-        It must be faster than the cluster's own test of the node. The entry of the fault of before stays open until
-        both are taken out, the newest first.
+        It must be faster than the cluster's own test of the node. The first fault's entry stays open until both faults
+        are taken out, the newest first.
         """
         run, fault = self._run, self._run.plan.fault
         left = self._fault_at + fault.hold - run.clock.now()
@@ -201,7 +201,7 @@ class ClusterRepair:
 def _resource_follower(
     kubernetes: Kubernetes, call: Callable[..., Any], on_resource: Callable[[Mapping[str, Any]], None]
 ) -> Follower:
-    """Return a watch that hands on the resources that are created or changed after its first state."""
+    """Return a watch that reports resources that are created or changed after its first state."""
 
     def changed(kind: str, resource: Mapping[str, Any]) -> None:
         if kind != DELETED and follower.wait_synced(0):

@@ -1,4 +1,4 @@
-"""Read what the frames are made of once, at the end: asking for the whole run costs less than watching it."""
+"""Read the data of the frames once, at the end: asking for the whole run costs less than watching it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Read:
 
 
 def collect(run: Run) -> dict[str, Columns]:
-    """Return by frame: metrics, alerts, log lines and pods of the targets from the baseline's start until now.
+    """Return each frame's columns: metrics, alerts, log lines and pods of the targets since the baseline's start.
 
     A server that does not answer costs its own frame, not the others.
     """
@@ -58,7 +58,7 @@ def collect(run: Run) -> dict[str, Columns]:
 
 
 def _api_server(run: Run, start: datetime, end: datetime) -> Columns:
-    """Read the API servers' own metrics, which only faults that load them are judged by."""
+    """Read the API servers' own metrics, which judge only faults that load them."""
     if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
         return columns_of("api_server")
 
@@ -70,7 +70,7 @@ def _api_server(run: Run, start: datetime, end: datetime) -> Columns:
 
 
 def _scheduler(run: Run, start: datetime, end: datetime) -> Columns:
-    """Read the schedulers' own metrics, which only a load of pods is described by."""
+    """Read the schedulers' own metrics, which describe only a load of pods."""
     if not run.history().of(PodStepsLogged):
         return columns_of("scheduler")
 
@@ -82,7 +82,7 @@ def _scheduler(run: Run, start: datetime, end: datetime) -> Columns:
 
 
 def _nvml(run: Run, start: datetime, end: datetime) -> Columns:
-    """Return what the samplers saw, where the plan lets them look."""
+    """Return what the samplers saw, if the plan allows them."""
     if not samples_nvml(run.plan):
         return columns_of("nvml")
     rows = columns_of("nvml", run.nvml.rows())
@@ -91,7 +91,7 @@ def _nvml(run: Run, start: datetime, end: datetime) -> Columns:
 
 
 def _frame(run: Run, name: str, start: datetime, end: datetime, read: Callable[[], _Read]) -> Columns:
-    """Read one frame and note how; an empty one where its server does not answer."""
+    """Read one frame and note how; it is empty if its server does not answer."""
     try:
         found = read()
     except AdapterError as error:

@@ -1,6 +1,6 @@
 """The dcgm-exporter series that a run keeps, and the GPUs that their labels name.
 
-The rehearsal at scale scrapes no more than these series and those of the rules. Labels are dcgm-exporter's own.
+At scale, the rehearsal scrapes only these series and those of the rules. Labels are dcgm-exporter's own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ METRICS = (
     "DCGM_FI_DEV_FB_USED",
     "DCGM_FI_DEV_XID_ERRORS",
 )
-"""The figures that a person wants to see of a GPU around a fault; DCGM field names (docs/sources.md, dcgm-exporter)."""
+"""GPU figures that a person wants to see around a fault, as DCGM field names (docs/sources.md, dcgm-exporter)."""
 
 RUN_METRICS = (*METRICS, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")
-"""The series of a game-day: also the counters of ECC errors, which its agent reads from NVML, too."""
+"""The series of a game-day: also the counters of ECC errors, which its agent also reads from NVML."""
 
 
 def gpus_of(series: Iterable[Mapping[str, str]]) -> tuple[GpuIdentity, ...]:

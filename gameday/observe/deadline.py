@@ -1,4 +1,4 @@
-"""Wait for an expectation with a bound, and judge it by its own time as the verdict does, so that both agree."""
+"""Wait for an expectation with a bound, and judge it by the signal's own time, as the verdict does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 
-# A signal is seen some time after it came: Prometheus stamps an alert with the begin of its group's evaluation, an
-# Event bears its writer's time, and a watch is behind both. Our own choice of patience, spent only on missing signals.
+# A signal is seen some time after it came: Prometheus stamps an alert with the start of its group's evaluation, an
+# Event bears its writer's time, and a watch lags behind both. Our own choice, and only missing signals cost this time.
 _LATEST_SIGHT = timedelta(seconds=2)
 
 
@@ -35,10 +35,10 @@ def await_within(
         what: The expectation, in words.
         bound: How long after the fault it may come.
         fault: The fault that is to cause it.
-        sightings: Finds it in a history.
+        sightings: Returns the sightings of it in a history.
 
     Returns:
-        True where it came, in time or not.
+        True if it came, in time or not.
     """
     seen = first_seen(run, what, bound, fault, lambda: next(iter(sightings(run.history())), None))
     judge(result, what, bound, fault, seen)
@@ -64,7 +64,7 @@ def first_seen(
         every_s: Seconds between two calls of `sighted`.
 
     Returns:
-        How it came, which may be after the bound; None where it was not seen.
+        How it came, which may be after the bound; None if it was not seen.
     """
     if seen := run.wait(what, fault.time_left(bound, run.clock.now()), sighted, every_s):
         return seen
@@ -74,7 +74,7 @@ def first_seen(
 
 
 def judge(result: StepResult, what: str, bound: timedelta, fault: InjectedFault, seen: Sighting | None) -> None:
-    """Break the step where the expectation did not come (`seen` is None), or came too late."""
+    """Break the step if the expectation did not come (`seen` is None), or came too late."""
     if seen is None:
         result.mark_broken(f"{what} was not seen within {format_duration(bound)}")
         return

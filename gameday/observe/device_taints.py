@@ -1,4 +1,4 @@
-"""Watch a target's ResourceSlices for taints, and the claims of its devices, where the plan expects device taints."""
+"""Watch a target's ResourceSlices for taints and the claims of its devices, if the plan expects device taints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNAL = "devices"
 
 
 class DeviceTaintWatch:
-    """The taints of one node's devices, noted in the history as they come and go."""
+    """A watch that notes the taints of one node's devices in the history as they come and go."""
 
     def __init__(self, run: Run, node: str) -> None:
         """Prepare the watch; nothing is sent yet."""
@@ -29,7 +29,7 @@ class DeviceTaintWatch:
         self._follower: Follower = follow_slices(run.kubernetes, node, self._changed)
 
     def begin(self) -> None:
-        """Read the present state, which is no news, and note every change from now on. Raises AdapterError."""
+        """Read the present state without noting it, and note every change from now on. Raises AdapterError."""
         self._follower.__enter__()
         self._run.background.callback(self._follower.stop)
         self._follower.require_synced()

@@ -26,10 +26,10 @@ from gameday.values.nodes import NodeRole
 
 _EVERY_S = 2.0
 _STARTS_WITHIN = timedelta(seconds=10)
-"""A target whose node was rebooted a moment ago has its guest back within this."""
+"""Time within which a node that has just been rebooted has its guest back."""
 _ENDS_WITHIN_S = 10.0
 _MOST_KEPT_BYTES = 1024 * 1024
-# A line is matched and kept up to here: a foreign program's line has no limit.
+# Characters of a line that are matched and kept, because a foreign program's lines have no limit.
 _LONGEST_LINE = 4096
 _MOST_WORDS = 1000
 _HINT = "`gameday rehearsal up --guest` starts it alone; its output is in the folder guests/"
@@ -38,12 +38,12 @@ _LEFT_OUT = b"(more was written, and is left out)\n"
 
 
 def watch_guest(run: Run, targets: Targets) -> None:
-    """Refuse where the guest does not watch every target; else follow it until the end of the run.
+    """Refuse if the guest does not watch every target; else follow it until the end of the run.
 
     Does nothing on a cluster without a guest, and for a fault that leaves its node whole.
 
     Raises:
-        RefusedError: A target has no running program of the guest; its last line of output is in the words.
+        RefusedError: A target has no running program of the guest; the message has its last line of output.
         AdapterError: The rehearsal does not answer.
     """
     address = run.profile.guest
@@ -61,7 +61,7 @@ def watch_guest(run: Run, targets: Targets) -> None:
 
 
 def guest_trouble(address: GuestAddress, nodes: Collection[str]) -> str:
-    """Return why the guest does not watch all of these nodes, in words; empty where it does. Raises AdapterError."""
+    """Return why the guest does not watch all of these nodes, in words; empty if it does. Raises AdapterError."""
     guest = Guest(address)
     try:
         return printable("; ".join(without_secrets(why) for why in guest.troubles(nodes)), 1000)
@@ -71,19 +71,19 @@ def guest_trouble(address: GuestAddress, nodes: Collection[str]) -> str:
 
 @dataclass
 class _Program:
-    """The last state and the output so far of one of the guest's programs."""
+    """A program of the guest, with its last state and its output so far."""
 
     seen: GuestProgram | None = None
     read_to: int = 0
     torn: str = ""
-    """The beginning of a line whose end has not been read."""
+    """The beginning of a line that has not been read to its end."""
     kept_bytes: int = 0
     words: list[OutputLine] = field(default_factory=list)
-    """The lines that match `says`."""
+    """The lines that match the guest's `says`."""
 
 
 class GuestWatch:
-    """A look at the guest every two seconds, beside the run."""
+    """Looks at the guest every two seconds, beside the run."""
 
     def __init__(self, run: Run, address: GuestAddress, nodes: Collection[str]) -> None:
         self._run = run
@@ -154,7 +154,7 @@ class GuestWatch:
             self._run.note(GuestState.model_validate(event))
 
     def _read_output(self, instance: str, known: _Program) -> None:
-        """Read what was written since the last look, page by page: a flood is sixteen megabytes."""
+        """Read what was written since the last look, page by page, because a flood is sixteen megabytes."""
         for lines in self._new_lines(instance, known):
             self._keep(instance, known, lines)
             if self._says:
@@ -194,7 +194,7 @@ class GuestWatch:
                 out.write(kept)
 
     def _note_words(self) -> None:
-        """Note the guest's first word about each target since its fault; one for the whole cluster has to name it."""
+        """Note the guest's first word about each target since its fault; a cluster-wide program has to name it."""
         if not self._says or self._spoke_of >= set(self._nodes):
             return
         history = self._run.history()
@@ -219,5 +219,5 @@ def _node(instance: str) -> str | None:
 
 
 def _names(text: str, node: str) -> bool:
-    """Return whether the text names the node itself, and not one whose name only begins alike."""
+    """Return True if the text names this node, and not one with a name that only begins alike."""
     return re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(node)}(?![A-Za-z0-9_-])", text) is not None

@@ -1,4 +1,4 @@
-"""A fault that went in, with everything that later steps measure it by."""
+"""A fault that went in, with what later steps need to measure its effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InjectedFault:
     """The GPU pods that ran on the target right before the fault."""
     log_tail: KernelLogTail
     cluster_repair: ClusterRepair | None = None
-    """The watch of the cluster's own repair; None where the game-day repairs the node."""
+    """The watch of the cluster's own repair; None if the game-day repairs the node."""
 
     @property
     def node(self) -> str:

@@ -19,7 +19,7 @@ _ENDS_WITHIN_S = 20.0
 _MOST_PODS = 50
 _MOST_CONTAINERS = 8
 _LOG_BYTES = 256 << 10
-"""The part of a log's begin in which the first step must stand."""
+"""The first bytes of a log, which must contain the first step."""
 _TAIL_LINES = 200
 _STAMP_CHARACTERS = 30
 
@@ -28,14 +28,14 @@ class JobWatch:
     """The job's containers of interest, looked at every 2 s beside the run until `stop`."""
 
     def __init__(self, run: Run, expected: ExpectedJob, nodes: Collection[str]) -> None:
-        """Look once, in the caller's thread. Raises KubernetesError, and ValueError for a useless pattern."""
+        """Look once, in the caller's thread. Raises KubernetesError, or ValueError for a useless pattern."""
         self._run = run
         self._expected = expected
         self._repetition: Repetition | None = None
         self._was_trouble_said = False
         self._seen: dict[tuple[str, int], JobStepSeen] = {}
         pods = self._pods()
-        # Others of the same labels are no concern of this fault, unless they are created later.
+        # Other pods with the same labels do not concern this fault, unless they are created later.
         self._others = {pod.metadata.uid for pod in pods if pod.spec.node_name not in nodes}
         self._ended_before = {
             (pod.metadata.uid, status.restart_count)
@@ -46,12 +46,12 @@ class JobWatch:
 
     @property
     def has_steps(self) -> bool:
-        """Return whether a container on a target has printed a step."""
+        """Return True if a container on a target has printed a step."""
         return bool(self._seen)
 
     @property
     def has_pace(self) -> bool:
-        """Return whether every container on a target has printed steps enough to know its pace."""
+        """Return True if every container on a target has printed enough steps to know its pace."""
         return self.has_steps and all(one.last_step > one.first_step for one in self._seen.copy().values())
 
     def pods_on(self, node: str) -> dict[str, str]:
@@ -59,11 +59,11 @@ class JobWatch:
         return {seen.uid: seen.pod for seen in self._seen.copy().values() if seen.node == node}
 
     def start(self) -> None:
-        """Look again and again from now on."""
+        """Look every 2 s from now on, in a thread of its own."""
         self._repetition = self._run.clock.repeat("job-steps", self._look_again, _LOOK_EVERY_S)
 
     def stop(self) -> None:
-        """End it."""
+        """End the watch."""
         if self._repetition:
             self._repetition.stop(_ENDS_WITHIN_S)
 
@@ -102,7 +102,7 @@ class JobWatch:
                 self._note(key, seen.model_copy(update={"ended": True}))
 
     def _container_status(self, pod: Any) -> Any:
-        """Return the status of the container whose log is read; None where it has not begun, and so has no log."""
+        """Return the status of the container that is followed; None if it has not begun, and so has no log."""
         statuses = (pod.status.container_statuses if pod.status else None) or ()
         found = next((one for one in statuses if self._expected.container in (None, one.name)), None)
         if found and found.state and found.state.waiting and not found.restart_count:
@@ -134,7 +134,7 @@ class JobWatch:
         self._run.note(seen)
 
     def _steps(self, pod: str, **part: int) -> list[tuple[datetime, int]]:
-        """Return the steps in a part of a pod's log, oldest first; none where the pod is gone."""
+        """Return the steps in a part of a pod's log, oldest first; none if the pod is gone."""
         text, container = b"", self._expected.container
         with self._run.kubernetes.explained(f"read the log of {pod} for expect.job"), absent_is_none():
             text = self._run.kubernetes.core.read_namespaced_pod_log(
@@ -160,7 +160,7 @@ def _is_alive(pod: Any, status: Any) -> bool:
 
 
 def _moment(stamp: str) -> datetime | None:
-    """Return a log line's stamp, whose nanoseconds no datetime holds; None for what is none."""
+    """Return a log line's time stamp, cut to microseconds; None if the text is none."""
     try:
         at = datetime.fromisoformat(stamp[:_STAMP_CHARACTERS])
     except ValueError:

@@ -10,7 +10,7 @@ from gameday.errors import AdapterError
 from gameday.run.run import ReadOnlyRun, Run
 from gameday.values.results import Hop
 
-# The shipper stamps a line when it reads it; a node's clock may be this far from ours.
+# The shipper stamps a line when it reads it, and a node's clock may differ from ours by this much.
 _CLOCK_MARGIN = timedelta(seconds=5)
 _MOST_LINES = 1000
 

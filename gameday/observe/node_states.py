@@ -11,8 +11,8 @@ from gameday.history.events import NodesAndPodsSeen, NodeSeen
 from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
 
-# Our controller takes its reason off a node one or two requests after the taint is gone. Where the API server was away,
-# it watches again within 5 s (gameday/cluster/watch.py) and writes again within 10 s (gameday/health/worker.py).
+# Our controller takes its reason off a node one or two requests after the taint is gone. If the API server was away, it
+# watches again within 5 s (gameday/cluster/watch.py) and writes again within 10 s (gameday/health/worker.py).
 _TIDY_TIMEOUT_S = 20.0
 
 
@@ -24,7 +24,7 @@ def note_nodes_during(run: Run, nodes: Collection[str]) -> None:
 
 
 def note_nodes_and_pods(run: Run, phase: Literal["before", "after"]) -> None:
-    """Note every node and pod but the game-day's own, where the plan judges them. Raises KubernetesError."""
+    """Note every node, and every pod but the game-day's own, if the plan judges them. Raises KubernetesError."""
     containment = run.plan.expect.containment
     if containment is None or not containment.nodes_and_pods_stay:
         return
@@ -34,9 +34,9 @@ def note_nodes_and_pods(run: Run, phase: Literal["before", "after"]) -> None:
 
 
 def note_nodes_after(run: Run, nodes: Collection[str]) -> None:
-    """Note every target, read anew, once others had time to tidy up after the quarantine was lifted.
+    """Read every target again and note it, once others had time to tidy up after the quarantine was lifted.
 
-    A node that cannot be read is a problem in the history, not an error.
+    If a node cannot be read, that becomes a problem in the history, not an error.
     """
     for node in nodes:
         if run.ledger.restorations_of(node):
@@ -48,7 +48,7 @@ def note_nodes_after(run: Run, nodes: Collection[str]) -> None:
 
 
 def _await_tidy(run: Run, node: str) -> None:
-    """Wait until the detector's reason and the cordon's taint are gone; a node kept in quarantine keeps both."""
+    """Wait until the detector's reason and the cordon's taint are gone; a node that stays in quarantine keeps both."""
 
     def tidy() -> bool:
         now = run.nodes.now(node)

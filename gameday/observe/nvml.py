@@ -1,4 +1,4 @@
-"""The sampler: an agent that reads NVML on a target at a finer pace than Prometheus scrapes dcgm-exporter."""
+"""The sampler: an agent that reads NVML on a target more often than Prometheus scrapes dcgm-exporter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gameday.run.targets import ChosenTarget
 
 
 def start_sampler(run: Run, target: ChosenTarget) -> None:
-    """Start the sampler on a target, unless the plan forbids it; it is not waited for.
+    """Start the sampler on a target, unless the plan forbids it, without waiting for it.
 
     Raises:
         KubernetesError: Its pod cannot be created.
@@ -24,7 +24,7 @@ def start_sampler(run: Run, target: ChosenTarget) -> None:
 
 
 def end_samplers(run: Run) -> None:
-    """End all samplers and keep what they saw: a reset would fail while one of them reads."""
+    """End all samplers and keep what they saw, because a reset would fail while one of them reads."""
     for entry in run.ledger.open_entries():
         if _is_sampler(entry):
             keep_samples(run, entry)
@@ -32,9 +32,9 @@ def end_samplers(run: Run) -> None:
 
 
 def keep_samples(run: Run, entry: Entry) -> None:
-    """Read the log of a sampler's pod, which is about to be deleted; every other entry is left alone.
+    """Read the log of a sampler's pod that is about to be deleted; do nothing for any other entry.
 
-    A log that cannot be read, or is empty, is a problem of the run and costs it nothing else.
+    A log that cannot be read, or is empty, becomes a problem in the history, not an error.
     """
     if not _is_sampler(entry) or not isinstance(entry.undo, DeletePod) or entry.node is None:
         return

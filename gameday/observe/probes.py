@@ -1,7 +1,6 @@
 """Ask a plan's probes: once before the fault, then beside the run until it ends.
 
-Hostile answers stay small: a history gets statuses, counts and numbers, and never a body or an output, which may hold
-secrets.
+The history gets statuses, counts and numbers, but never a body or an output, which may be huge or hold secrets.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from gameday.values.patterns import found_in
 _BODY_BYTES = 64 << 10
 _DETAIL_CHARACTERS = 400
 _CANDIDATES = 50
-"""Pods among which the first by name is chosen; a selector that fits more means no single one of them."""
+"""Most pods that are listed to choose the first by name."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a probe that was asked once."""
+    """The answer to one question of a probe."""
 
     holds: bool | None
-    """None: it could not be read."""
+    """None if it could not be read."""
     detail: str
     value: float | None = None
 
 
 class ProbeWatch:
-    """A probe that is asked every so often, beside the run, until `stop`."""
+    """A probe that is asked again and again, beside the run, until `stop`."""
 
     def __init__(self, run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> None:
         self._run = run
@@ -53,7 +52,7 @@ class ProbeWatch:
         self._repetition = run.clock.repeat(f"probe-{probe.name}", self._ask)
 
     def stop(self) -> None:
-        """End it; a question that is under way has its own time-out."""
+        """End the watch; a question that is under way has its own time-out."""
         self._is_over = True
         self._repetition.stop(self._probe.timeout.total_seconds() + 1)
 
@@ -66,7 +65,7 @@ class ProbeWatch:
 
 
 def ask(run: Run, probe: ExpectedProbe, nodes: Collection[str]) -> ProbeAnswered:
-    """Ask a query, a request or a command once; what keeps it from an answer is its detail.
+    """Ask a query, a request or a command once. If there is no answer, the detail says why.
 
     Args:
         run: The run.
@@ -101,7 +100,7 @@ def answer_event(probe: ExpectedProbe, began: datetime, at: datetime, found: Ans
 
 
 def _ask_prometheus(run: Run, probe: PromqlProbe, nodes: Collection[str]) -> Answer:
-    # In a string of PromQL a backslash would need a second one; a class of one character needs none.
+    # In a PromQL string a backslash would need a second one; a class of one character needs none.
     pattern = "|".join(sorted(node.replace(".", "[.]") for node in nodes))
     samples = run.servers.prometheus.query(probe.query.replace(TARGETS, pattern))
     values = [sample.value for sample in samples if not math.isnan(sample.value)]
@@ -116,12 +115,12 @@ def _ask_prometheus(run: Run, probe: PromqlProbe, nodes: Collection[str]) -> Ans
         if len(values) < len(samples) and holds:
             return Answer(None, f"{len(samples) - len(values)} of {len(samples)} values are not numbers (NaN)")
     count = f"{len(admitted)} of {len(samples)} series within the limits"
-    # JSON has no infinity; the detail has it.
+    # JSON has no infinity, so only the detail has it.
     return Answer(holds, f"{decisive:.6g}; {count}", decisive if math.isfinite(decisive) else None)
 
 
 def _ask_http(probe: HttpProbe, timeout_s: float) -> Answer:
-    """Send one GET request; where no server answers it, the probe does not hold.
+    """Send one GET request; if no server answers it, the probe does not hold.
 
     No redirect is followed, and no proxy, cookie or credential of this process is used.
     """
@@ -147,12 +146,12 @@ def _ask_http(probe: HttpProbe, timeout_s: float) -> Answer:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Return the certificates that are trusted, whose reading takes longer than many a request."""
+    """Return the trusted certificates; reading them takes longer than many a request."""
     return httpx.create_ssl_context(trust_env=False)
 
 
 def _first_bytes(answer: httpx.Response, deadline: float) -> bytes:
-    """Read the beginning of a body as it was sent. Raises TimeoutError for one that trickles."""
+    """Read the beginning of a body as it was sent. Raises TimeoutError if it comes too slowly."""
     body = b""
     for chunk in answer.iter_raw():
         body += chunk[: _BODY_BYTES - len(body)]
@@ -164,7 +163,7 @@ def _first_bytes(answer: httpx.Response, deadline: float) -> bytes:
 
 
 def _is_ours(error: BaseException | None) -> bool:
-    """Return True where the failure may be of this machine: it knows no such name, or does not trust a certificate."""
+    """Return True if the failure may be this machine's: it knows no such name, or does not trust a certificate."""
     while error is not None:
         if isinstance(error, socket.gaierror | ssl.SSLCertVerificationError):
             return True
@@ -187,7 +186,7 @@ def _ask_pod(run: Run, probe: ExecProbe, nodes: Collection[str], timeout_s: floa
 
 
 def _first_pod(run: Run, probe: ExecProbe, nodes: Collection[str]) -> str | None:
-    """Return the name of the first running pod that nobody is ending. Raises KubernetesError."""
+    """Return the name of the first running pod that is not being deleted. Raises KubernetesError."""
     found: list[str] = []
     places = [f",spec.nodeName={node}" for node in sorted(nodes)] if probe.where == "target" else [""]
     for place in places:

@@ -1,4 +1,4 @@
-"""Find out whether Prometheus kept up: without scrapes and evaluations, an alert that is absent proves nothing."""
+"""Find out whether Prometheus kept up: without scrapes and evaluations, a missing alert proves nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gameday.history.sampling import GAP_FACTOR
 from gameday.run.run import Run
 
 LEAST_PAUSE_S = 10.0
-"""Pause below which nothing is said: plans give alerts 15 s and more, and a busy server is late by seconds."""
+"""Pauses below this are not reported: plans give alerts 15 s and more, and a busy server is late by seconds."""
 _MISSED = "prometheus_rule_group_iterations_missed_total"
 _INTERVAL = "prometheus_rule_group_interval_seconds"
 HINT = (
@@ -26,9 +26,9 @@ HINT = (
 
 
 def note_if_behind(run: Run, since: datetime, until: datetime) -> bool:
-    """Note why alerts of a time may be missing, with the remedy; return whether there is a reason.
+    """Note why alerts of a time span may be missing, with the remedy; return True if there is a reason.
 
-    A server that cannot be asked is one.
+    It is one if the server cannot be asked.
     """
     try:
         reasons = list(_reasons(run.servers.prometheus, since, until))
@@ -53,7 +53,7 @@ def _reasons(prometheus: Prometheus, since: datetime, until: datetime) -> Iterat
 
 
 def _lateness(group: RuleGroup, now: datetime) -> str:
-    """Return how late a group is; empty where it is not, or has not begun."""
+    """Return how late a rule group is; empty if it is not late or has not begun."""
     if group.last_evaluation is None or not group.rules:
         return ""
     age = (now - group.last_evaluation).total_seconds()
@@ -63,9 +63,9 @@ def _lateness(group: RuleGroup, now: datetime) -> str:
 
 
 def _pause(prometheus: Prometheus, since: datetime, until: datetime) -> tuple[datetime, datetime] | None:
-    """Return the longest pause between scrapes of the target that is scraped most; None where none is unusual.
+    """Return the longest pause between scrapes of the target that is scraped most; None if none is unusual.
 
-    Prometheus stores `up` for a target that does not answer, too: a pause is its own.
+    Prometheus stores `up` even for a target that does not answer, so a pause is Prometheus' own.
     """
     most = prometheus.query(f"topk(1, count_over_time(up[{_milliseconds(since, until)}ms]) and up)", until)
     if not most:

@@ -1,7 +1,7 @@
 """The samples that Prometheus stored in a window, and the columns of the frame `metrics` made of them.
 
-A range query would repeat each sample at every step until the next one. Its rows are no samples, and anything counted
-of them (gaps, a baseline's spread) would be about the steps and not about the GPU.
+A range query would repeat each sample at every step until the next one, and what is counted (gaps, a baseline's
+spread) would then be about the steps and not about the GPU.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from gameday.cluster.prometheus import Prometheus, Series
 from gameday.history.frames import Columns, columns_of
 
 MOST_SAMPLES = 300_000
-"""Eight GPUs with the metrics a run keeps, for the longest window of a post-mortem (a day), at a scrape every 15 s, are
-276,480. They take 160 MB and 3 s of processor while they are read, as measured."""
+"""Most samples in one answer. Eight GPUs with the metrics that a run keeps, scraped every 15 s over a post-mortem's
+longest window (a day), make 276,480, which were measured to take 160 MB and 3 s of processor time to read."""
 
 
 @dataclass(frozen=True)
 class StoredSamples:
-    """The answer of `read_samples`."""
+    """The samples that `read_samples` returns."""
 
     query: str
     series: list[Series]
     step_s: float | None
-    """Step between samples: the newest sample at or before each step; None: every sample there is, with its own
-    time."""
+    """Seconds between steps, each with the newest sample at or before it; None: every sample, with its own time."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class FrameRows:
     rows: Columns
     query: str
     step_s: float | None
-    """The widest step between samples; None: every sample there is, with its own time."""
+    """The widest step between samples in seconds; None: every sample, with its own time."""
 
 
 def read_samples(
@@ -45,8 +44,8 @@ def read_samples(
 ) -> StoredSamples:
     """Read the samples of several metrics in a window.
 
-    This takes two requests, whatever the number of series; three where there are more than MOST_SAMPLES. Then the
-    samples are thinned out to about MOST_SAMPLES, at steps no finer than the usual scrape.
+    This takes two requests for any number of series. If there are more than MOST_SAMPLES it takes a third, which thins
+    them out to about MOST_SAMPLES, at steps no finer than the usual scrape.
 
     Args:
         prometheus: The server.
@@ -60,7 +59,7 @@ def read_samples(
     """
     selector = f'{{__name__=~"{"|".join(names)}",{matchers}}}' if len(names) > 1 else f"{names[0]}{{{matchers}}}"
     window = f"{max(1, round((end - start).total_seconds() * 1000))}ms"
-    # Counting drops the names: counted together two metrics would have the same labels, which Prometheus refuses.
+    # Counting drops the names, so two metrics counted together would have the same labels, which Prometheus refuses.
     counted = [f"(sum(count_over_time({name}{{{matchers}}}[{window}])) or vector(0))" for name in names]
     (samples,) = prometheus.query(" + ".join(counted), end)
     if samples.value <= MOST_SAMPLES:
@@ -73,10 +72,10 @@ def read_samples(
 def metrics_columns(series: Iterable[Series], *, node_label: str, gpu_label: str = "gpu") -> Columns:
     """Return the columns of the frame `metrics`: time, node, gpu, metric, value.
 
-    NaN is how exporters say "no value": such points are left out, because absent data is an absent row.
+    NaN is how exporters say "no value", so such points are left out: absent data is an absent row.
 
     Args:
-        series: A series without a name, such as the result of an expression, has the metric "".
+        series: The series. One without a name, such as the result of an expression, has the metric "".
         node_label: The cluster profile's `prometheus_node_label`; a series without it has the node "".
         gpu_label: The label that holds the GPU's index; a series without it has the gpu "".
     """

@@ -15,7 +15,7 @@ _OF_THE_SCRAPE = {"__name__", "job", SERVER_LABEL}
 
 
 def read_scheduler(prometheus: Prometheus, start: datetime, end: datetime) -> FrameRows:
-    """Read what schedulers said of themselves in a window, as the frame `scheduler`, histograms with their buckets.
+    """Read the schedulers' own metrics in a window as the frame `scheduler`, histograms with their buckets.
 
     Args:
         prometheus: The server; without the job `kube-scheduler` there are no rows.

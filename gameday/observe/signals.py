@@ -20,7 +20,7 @@ from gameday.values.nodes import NodeSnapshot
 
 
 class PodSigns(NodeListener):
-    """The signals' own signs on the pods of one target, noted in the history whenever they change."""
+    """A listener that notes the signals' signs on a target's pods in the history whenever they change."""
 
     def __init__(self, run: Run, node: str) -> None:
         self._run = run
@@ -47,7 +47,7 @@ def _signs(run: Run, pods: Sequence[Any]) -> dict[tuple[str, str], str]:
 
 
 def watch_signals(run: Run, node: str) -> None:
-    """Begin to watch what shows a target's expected signals, as far as the run does not follow it anyway."""
+    """Begin to watch the objects that show a target's expected signals, unless the run follows them anyway."""
     watches = {signal.watch for signal in run.plan.expect.signals_awaited()}
     if "devices" in watches:
         watch_devices(run, node)

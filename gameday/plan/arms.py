@@ -2,7 +2,7 @@
 
 An arm's changes are laid over the plan as a JSON Merge Patch (RFC 7396): a mapping is merged key by key, a list or a
 value takes the place of the plan's, and null takes the key out. One case differs: a fault of another `type` takes the
-place of the whole fault, because the keys of the two have nothing to do with each other.
+place of the whole fault, because the keys of two types have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Arm(DocumentModel):
     name: str = Field(pattern=PLAN_NAME, max_length=30)
     """Name of the arm: lower-case letters, digits and `-`. Its game-days bear the plan's name and this one."""
     title: str = Field(default="", max_length=80)
-    """Head of the arm's column; none: its name."""
+    """Head of the arm's column; empty: its name."""
     set: dict[str, Any] = Field(default={}, json_schema_extra={"propertyNames": {"enum": list(SETTABLE)}})
     """Keys of the plan with other values, written as in the plan. Only detector, expect, fault, qa, recover, rehearsal
     and settings may be set."""
     may_break: tuple[CheckName, ...] = ()
-    """Checks, such as `alert-fires`, whose expectations need not hold in this arm, nor be judged: the comparison does
-    not fail for them."""
+    """Checks, such as `alert-fires`, that may break or stay unjudged in this arm: the comparison does not fail for
+    them."""
     must_break: tuple[CheckName, ...] = ()
-    """Checks whose expectations must break in this arm, a negative control: one that holds fails the comparison,
-    because it shows that the experiment cannot tell the arms apart."""
+    """Checks that must break in this arm, a negative control: one that holds fails the comparison, because it shows
+    that the experiment cannot tell the arms apart."""
 
     @property
     def heading(self) -> str:
@@ -80,31 +80,31 @@ class Arm(DocumentModel):
 
 
 class ExpectedRatio(DocumentModel):
-    """A bound on how many times as large a figure of one arm is as the same figure of another, or what others found."""
+    """A bound on the ratio of one arm's figure to another arm's, or a published value for that ratio."""
 
     figure: str = Field(min_length=1, max_length=120)
     """Name of the figure, as the comparison's page has it."""
     of: str
-    """Name of the arm whose median is divided."""
+    """Name of the arm with the median that is divided."""
     against: str
-    """Name of the arm whose median it is divided by."""
+    """Name of the arm with the median that it is divided by."""
     at_least: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """The least that the ratio may be."""
+    """Smallest ratio allowed."""
     at_most: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """The most that the ratio may be."""
+    """Largest ratio allowed."""
 
     published: str = Field(default="", max_length=120)
-    """Finding of others, such as `the talk saw about 2`: shown beside the ratio, and no bound. With it the ratio needs
-    none."""
+    """Finding of others, such as `the talk saw about 2`: shown beside the ratio and not a bound. A ratio with one needs
+    no bound."""
 
     @property
     def is_bound(self) -> bool:
-        """Return whether the ratio can fail the comparison."""
+        """True if the ratio can fail the comparison."""
         return self.at_least is not None or self.at_most is not None
 
     @property
     def bound(self) -> str:
-        """The bound for people, such as `1.7 to 2.3`; empty where there is none."""
+        """The bound for people, such as `1.7 to 2.3`; empty if there is none."""
         if not self.is_bound:
             return ""
         if self.at_least is not None and self.at_most is not None:
@@ -112,7 +112,7 @@ class ExpectedRatio(DocumentModel):
         return f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
 
     def holds(self, ratio: float) -> bool:
-        """Return whether a ratio is within the bound."""
+        """Return True if a ratio is within the bound."""
         return (self.at_least is None or ratio >= self.at_least) and (self.at_most is None or ratio <= self.at_most)
 
     @model_validator(mode="after")
@@ -130,7 +130,7 @@ class ExpectedRatio(DocumentModel):
 
 
 class PublishedFigure(DocumentModel):
-    """The word of others about a figure, shown beside it; it bounds nothing."""
+    """A value that others have published for a figure: shown beside it and not a bound."""
 
     figure: str = Field(min_length=1, max_length=120)
     """Name of the figure, as the comparison's page has it."""
@@ -144,16 +144,16 @@ class Arms(DocumentModel):
     """A comparison: the arms, how often each is played, and the seed that chooses the nodes for all of them."""
 
     compare: tuple[Arm, ...] = Field(json_schema_extra={"minItems": 2, "maxItems": MOST_ARMS})
-    """The arms, of which the others are compared with the first."""
+    """The arms; the first is what the others are compared with."""
     repetitions: int = Field(default=1, ge=1, le=10)
-    """Number of times that each arm is played. The order is turned round every second time, so that what
-    drifts over the hours speaks for no arm."""
+    """Number of times that each arm is played. The order is reversed every second time, so that a drift over the hours
+    favours no arm."""
     seed: int = 1
     """Seed that chooses the nodes once, for all arms and repetitions."""
 
     expect: tuple[ExpectedRatio, ...] = Field(default=(), max_length=50)
-    """Bounds on the arms' figures, one over another: one that does not hold fails the comparison, and one that was not
-    measured leaves it unknown. One without a bound is shown beside what others found."""
+    """Bounds on ratios of the arms' figures: one that does not hold fails the comparison, and one that was not measured
+    leaves it unknown. A ratio without a bound is only shown beside what others found."""
     published: tuple[PublishedFigure, ...] = Field(default=(), max_length=20)
     """Values that others have published, to be read beside the figures of the arms."""
 
@@ -184,7 +184,7 @@ class Arms(DocumentModel):
 
 
 def source_of_arm(source: Source, number: int, arm: Arm) -> Source:
-    """Return the plan's document as the arm changes it; its places are those of the arm where it sets a key.
+    """Return the plan's document as the arm changes it; keys that the arm sets have their place in the arm.
 
     Args:
         source: The plan's document.
@@ -206,7 +206,7 @@ def laid_over(
         base: Its keys that stay.
         patch: The part's `set`.
         own: The part's path in the document.
-        head: The name and the title of what comes of it.
+        head: The name and the title of the result.
     """
     data = {**merged(base, patch), **head}
     replaced = set(_replaced(base, patch))
@@ -238,7 +238,7 @@ def merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_merged_into(base: object, value: object) -> bool:
-    """Return whether the two are merged key by key: both are mappings, and not faults of two types."""
+    """Return True if the two are merged key by key: both are mappings, and not faults of two types."""
     if not (isinstance(base, dict) and isinstance(value, dict)):
         return False
     return "type" not in value or value["type"] == base.get("type")
@@ -249,7 +249,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _replaced(base: Mapping[str, Any], patch: Mapping[str, Any], at: Path = ()) -> Iterator[Path]:
-    """Yield the paths at which nothing of the plan's own value is left."""
+    """Yield the paths at which the patch replaces the plan's own value."""
     for key, value in patch.items():
         if _is_merged_into(base.get(key), value):
             yield from _replaced(base[key], value, (*at, key))

@@ -12,11 +12,11 @@ from gameday.plan.load import LoadedPlan, load_plan
 from gameday.shipped import shipped
 
 _SUGGESTED = 6
-"""Names of one suggestion, at most: as many as begin alike in most families of plans."""
+"""Most names in a suggestion: most families of plans with a common beginning are no larger."""
 
 
 def shipped_plans() -> dict[str, Path]:
-    """Return the file of every shipped plan of GPU faults by the plan's name, in the order of the names.
+    """Return the files of the shipped plans of GPU faults by the plans' names, in the order of the names.
 
     Raises:
         IncompleteInstallationError: The folder of the shipped plans is missing.
@@ -25,7 +25,7 @@ def shipped_plans() -> dict[str, Path]:
 
 
 def control_plane_plans() -> dict[str, Path]:
-    """Return the same of the control plane's, which load API servers and are in no season that names no plans.
+    """Return the same for plans of the control plane, which load API servers; a season plays them only if named.
 
     Raises:
         IncompleteInstallationError: The folder of the shipped plans is missing.
@@ -38,7 +38,7 @@ def _plans_in(folder: Path) -> dict[str, Path]:
 
 
 def find_plan(name_or_path: str) -> Path:
-    """Return the file of the shipped plan that has this name, or alone begins with it; or the path as it is.
+    """Return the file of the shipped plan with this name, or the only one that begins with it; or the path as it is.
 
     Raises:
         DocumentError: The text is neither a path nor the name of a shipped plan.

@@ -41,7 +41,7 @@ from gameday.expect.workloads import Workloads
 from gameday.values.nodes import NodeRole
 
 
-# The bases are the expectations that other rooms read by name, and the last one has the first keys. `every_expectation`
+# The bases are the expectations that other packages read by name; the last base has the first keys. `every_expectation`
 # adds all others that are installed, and a plan's `expect` is of that class.
 class Expectations(
     Workloads,
@@ -86,11 +86,11 @@ class Expectations(
         return any(part.is_asked(self) for part in self.parts())
 
     def signals_awaited(self) -> list[Signal]:
-        """Return every signal that is awaited of a target, in the order of the keys."""
+        """Return every signal that the plan awaits of a target, in the order of the keys."""
         return [signal for part in self.parts() for _, signal in part.signals(self)]
 
     def about(self, role: NodeRole) -> list[str]:
-        """Return the keys given here that only a node of this role can fulfil or break."""
+        """Return the keys that the plan gives and that only a node of this role can fulfil or break."""
         return [key for part in self.parts() if part.needs is role for key in part.given(self)]
 
     def all_bounds(self) -> Iterator[tuple[Path, timedelta]]:

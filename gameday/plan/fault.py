@@ -1,6 +1,6 @@
 """The base of every fault's parameters, and a fault of any type that the reader of a plan knows.
 
-Beside the plan's other models, so that an agent's pod need not load them all.
+They are apart from the plan's other models, so that an agent's pod need not load all of those.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ class FaultParameters(DocumentModel):
     """
 
     dangerous: ClassVar[str] = ""
-    """The reason why the fault may cost more than the plan says; empty: the fault is not dangerous.
+    """The reason why the fault may cost more than the plan says; empty if the fault is not dangerous.
 
-    A dangerous fault needs the plan's and the cluster's allowance.
+    A dangerous fault must be allowed by the plan and by the cluster.
     """
 
     needs_canary: ClassVar[bool] = False
-    """True for a fault that only our own job notices, so that a plan needs `expect.canary` or an all-reduce by NCCL."""
+    """True for a fault that only our own job notices: a plan then needs `expect.canary` or an all-reduce by NCCL."""
 
     needs_api_canary: ClassVar[bool] = False
-    """True for a fault whose harm only an ordinary API client sees, so that a plan needs `expect.api_canary`."""
+    """True for a fault that harms only ordinary API clients: a plan then needs `expect.api_canary`."""
 
     needs_lab: ClassVar[bool] = False
-    """True for a fault that stops programs of the control plane, which only a lab lets itself be asked for."""
+    """True for a fault that stops programs of the control plane, which is possible only in a lab."""
 
     goes_in_within: ClassVar[timedelta] = timedelta()
-    """Longest time that injecting takes once the agent has started, for a fault that has much to prepare."""
+    """Longest time that the injection takes once the agent has started, for a fault that has much to prepare."""
 
     runs_on: ClassVar[NodeRole] = NodeRole.GPU
     """The nodes that the injector may run on."""
 
     is_read_back: ClassVar[bool] = False
-    """True for the fault of a stored plan, of which only the type is known: what it suits is not asked again."""
+    """True for a fault read back from a stored plan: only its type is known, so no check asks what it suits."""
 
     type: str
     hold: Duration = timedelta(seconds=60)
@@ -52,12 +52,12 @@ class FaultParameters(DocumentModel):
 
     @property
     def longest_injection(self) -> timedelta:
-        """The longest time that injecting takes once the agent has started; a fault made of others needs theirs."""
+        """The longest time that the injection takes once the agent has started, with that of its parts."""
         return self.goes_in_within
 
     @property
     def api_server_away_for(self) -> timedelta:
-        """The longest time for which the fault lets the API server take no writes: the run's lease outlasts it."""
+        """The longest time for which the fault keeps the API server from taking writes; the run's lease outlasts it."""
         return timedelta()
 
     def dangers(self) -> dict[str, str]:
@@ -65,14 +65,14 @@ class FaultParameters(DocumentModel):
         return {self.type: self.dangerous} if self.dangerous else {}
 
     def wanted_pods(self) -> WantedPods | None:
-        """Return the pods of which the target must run exactly one; None: the fault needs none."""
+        """Return the pods that the fault needs, exactly one on each target; None if it needs none."""
         return None
 
     def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
-        """Return why a cluster cannot bear these parameters, even where it allows the fault; empty: it can.
+        """Return why a cluster cannot bear these parameters even if it allows the fault; empty if it can.
 
         Args:
-            namespace: The game-day's own, with its ledger and its Leases.
+            namespace: The game-day's own namespace, with its ledger and its Leases.
             is_lab: The cluster is a rehearsal's lab.
         """
         if self.needs_lab and not is_lab:
@@ -81,7 +81,7 @@ class FaultParameters(DocumentModel):
 
 
 def _resolve_fault(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> FaultParameters:
-    """Validate a fault against the model of its `type`, among those in the context's `faults`."""
+    """Validate a fault against the model for its `type` in the context's `faults`."""
     if isinstance(value, FaultParameters):
         return value
     models: dict[str, type[FaultParameters]] = (info.context or {}).get("faults", {})

@@ -70,9 +70,9 @@ class Limits(DocumentModel):
     max_unhealthy_nodes: int | None = Field(default=None, ge=0)
     """The most other GPU nodes that may be NotReady, cordoned or quarantined, before and during the run."""
     protected_namespaces: tuple[str, ...] = ()
-    """Namespaces of which no pod may be on a target; pods of DaemonSets and the kubelet's static pods do not count."""
+    """Namespaces that may have no pod on a target, except pods of DaemonSets and the kubelet's static pods."""
     protected_priority_classes: tuple[str, ...] = ()
-    """Priority classes of which no pod may be on a target; the same pods do not count."""
+    """Priority classes that no pod on a target may have, with the same exceptions."""
     windows: tuple[TimeWindow, ...] = ()
     """Time windows in which runs may take place; none: at any time. A run that is still on when its window closes is
     aborted."""

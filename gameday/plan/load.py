@@ -1,4 +1,4 @@
-"""Read a plan file into a validated plan with the hash of its bytes, or report every problem in it."""
+"""Read a plan file and return the validated plan with the hash of its bytes, or report every problem in it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class FromDetector:
 
 @dataclass(frozen=True, slots=True)
 class DetectorWarning:
-    """The harm that the plan's fault does to a detector, for the person who is about to run the plan."""
+    """A warning, for the person who is about to run the plan, about the harm that its fault does to a detector."""
 
     detector: str
     what: str
     """The harm, with its cause."""
     fix: str
-    """The advice: a step to take before the run."""
+    """Advice on what to do before the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SilentSource:
     source: AlertSource
     why: str
     certain: bool
-    """True where it follows from where the fault enters; False where a detector's profile says so."""
+    """True if that follows from where the fault enters; False if only a detector's profile says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +74,25 @@ class LoadedPlan:
     from_detector: FromDetector | None = None
     """The detector's part of the plan; None if the plan names no detector."""
     detector_warnings: tuple[DetectorWarning, ...] = ()
-    """Warnings about the detector that the plan names, and about the one that watches the cluster if it is known."""
+    """Warnings about the detector that the plan names and, if it is known, about the one that watches the cluster."""
     silent_sources: tuple[SilentSource, ...] = ()
-    """Sources of alert rules that do not show the fault; others may not, either, where nobody knows the detector."""
+    """Sources of alert rules that do not show the fault; if the detector is unknown there may be more."""
     arm: Arm | None = None
     """The arm that changed the plan; None for a plan as its file has it."""
     at: Path = ()
-    """Path in the file at which the plan's own keys are: an arm's `set`."""
+    """Path of the plan's own keys in the file: an arm's `set`."""
     arms: tuple[LoadedPlan, ...] = ()
     """The plan as each of its arms changes it, in the file's order; empty for a plan without arms."""
     scales: Mapping[str, LoadedPlan] = field(default_factory=dict)
-    """The plan at each of its other scales, with the arms that it has there."""
+    """The plan at each of its other scales, by name, with its arms at that scale."""
 
     @property
     def played(self) -> tuple[LoadedPlan, ...]:
-        """The game-days that the plan stands for: its arms, or itself where it has none."""
+        """The game-days that the plan stands for: its arms, or itself if it has none."""
         return self.arms or (self,)
 
     def of_arm(self, name: str | None) -> LoadedPlan:
-        """Return the plan as the arm of this name changes it; without a name, a plan that has no arms.
+        """Return the plan as the arm of this name changes it; without a name, the plan itself.
 
         Raises:
             DocumentError: The plan has no such arm, or it has arms and none is named.
@@ -113,7 +113,7 @@ class LoadedPlan:
         raise DocumentError([DocumentProblem(self.plan.name, None, None, "arms", None, what, fix)])
 
     def of_scale(self, name: str) -> LoadedPlan:
-        """Return the plan at the scale of this name. Raises DocumentError where it has none."""
+        """Return the plan at the scale of this name. Raises DocumentError if it has none."""
         if name == AS_WRITTEN:
             return self
         if name in self.scales:
@@ -133,7 +133,7 @@ def load_plan(
         remediations: The names that it may give under `recover.remediation`; None: any.
 
     Raises:
-        DocumentError: Whatever is wrong with the path or the file, and nothing else.
+        DocumentError: Something is wrong with the path or the file. Nothing else is raised.
     """
     return parse_plan(read(path), str(path), faults, remediations)
 
@@ -144,7 +144,7 @@ def parse_plan(
     faults: Mapping[str, type[FaultParameters]],
     remediations: Collection[str] | None = None,
 ) -> LoadedPlan:
-    """Validate a plan as `load_plan` does, for bytes already read; `file` is only named in problems."""
+    """Validate a plan as `load_plan` does, from bytes that were read already; `file` is only named in problems."""
     parsed, sha256 = parse(decode(source, file), file), hashlib.sha256(source).hexdigest()
 
     def loaded(document: Source, at: Path, arm: Arm | None) -> LoadedPlan:

@@ -1,12 +1,10 @@
 """The plan's models: the plan as a whole and its recovery.
 
-A fault's parameters are a model of their own, defined beside the fault. A plan
-is validated against the parameter models that the caller knows (see
-`plan.load`), so that a new fault needs no edit here.
+A fault's parameters are a model of their own, beside the fault. A plan is validated against the parameter models that
+the caller knows (see `plan.load`), so a new fault needs no edit here.
 
-A combination of keys that makes no sense is refused with a `conflict` error
-that names the field to change in its context (`at`), so that the loader can
-point at the line.
+A combination of keys that makes no sense is refused with a `conflict` error. Its context names the field to change
+(`at`), so that the loader can point at the line.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ NO_REMEDIATION = "none"
 
 
 def _is_known_remediation(name: str, info: ValidationInfo) -> str:
-    """Refuse a name that is not among the context's `remediations`; without those any name is taken."""
+    """Refuse a name that is not among the context's `remediations`; without those, accept any name."""
     known: Collection[str] | None = (info.context or {}).get("remediations")
     if known is not None and name not in known:
         raise PydanticCustomError(
@@ -53,8 +51,8 @@ class ServerRestart(DocumentModel):
     """A restart of a lab's API servers once the load is gone, which shows how much memory only a restart frees."""
 
     settle: Duration = Field(default=timedelta(seconds=30), ge=timedelta(seconds=20), le=timedelta(minutes=10))
-    """Time from the end of the load to the restart, and again from the restart to the end of the step. The memory is
-    that of its second half, which at a scrape every 5 s has two samples at least."""
+    """Time from the end of the load to the restart, and again from the restart to the end of the step. Memory is
+    measured in the second half, which has at least two samples at a scrape every 5 s."""
 
 
 class Recovery(DocumentModel):
@@ -83,12 +81,12 @@ class Recovery(DocumentModel):
 
     @property
     def is_hands_off(self) -> bool:
-        """The cluster repairs the node, and the game-day only watches."""
+        """True if the cluster repairs the node and the game-day only watches."""
         return self.by == "cluster"
 
     @property
     def gives_node_back(self) -> bool:
-        """The node is to be in service at the end."""
+        """True if the node is to be in service at the end."""
         return self.node_ends == "in-service"
 
     @property
@@ -98,7 +96,7 @@ class Recovery(DocumentModel):
 
     @property
     def repairs_node(self) -> bool:
-        """The plan names a remediation."""
+        """True if the plan names a remediation."""
         return self.remediation != NO_REMEDIATION
 
     @model_validator(mode="after")
@@ -168,7 +166,7 @@ class Plan(DocumentModel):
 
     @property
     def names_detector(self) -> bool:
-        """Return whether the plan writes the key `detector`."""
+        """True if the plan writes the key `detector`."""
         return "detector" in self.model_fields_set
 
     @property
@@ -321,7 +319,7 @@ class Plan(DocumentModel):
             raise conflict(("expect", "webhook"), "only the fault webhook_unreachable puts in a webhook to judge")
 
     def _check_role(self) -> None:
-        """Refuse what only a GPU node can show or have, where the fault runs on an API-client node."""
+        """Refuse what only a GPU node can show or have, if the fault runs on an API-client node."""
         during = self.recover.fault_during
         if during and during.runs_on is not self.fault.runs_on:
             raise conflict(

@@ -1,4 +1,4 @@
-"""The purpose of a game-day: for the people who read the report. Nothing is judged by it."""
+"""The purpose of a game-day, for the people who read the report. Nothing is judged by it."""
 
 from __future__ import annotations
 

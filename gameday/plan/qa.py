@@ -35,8 +35,8 @@ BurnIn = Annotated[Duration, AfterValidator(_long_enough)]
 class QaFloors(DocumentModel):
     """The least that a node must show before it takes work again.
 
-    A floor of null is not written: the node's, its GPUs' own or their model's figure then counts, or the check is
-    switched off, as its field says.
+    If a floor is null, a figure of the node, its GPUs or their model counts, or the check is switched off, as its field
+    says.
     """
 
     gpus: int | None = Field(default=None, ge=1, le=64)
@@ -49,15 +49,15 @@ class QaFloors(DocumentModel):
     link_bandwidth_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Rate of a copy from the nearest host memory, GB/s for each GPU; null: as `gemm_tflops`."""
     all_reduce_gbs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Bus bandwidth of an all-reduce over all GPUs of the node, GB/s; null: the model's floor, and only the sums are
-    checked where it has none, or where `nvlinks` is 0."""
+    """Bus bandwidth of an all-reduce over all GPUs of the node, GB/s; null: the model's floor. If that has none, or if
+    `nvlinks` is 0, only the sums are checked."""
     pcie_generation: int | None = Field(default=None, ge=1, le=7)
     """PCIe generation of each GPU's link; null: the GPU's own maximum."""
     pcie_width: int | None = Field(default=None, ge=1, le=32)
     """Lanes of each GPU's link; null: the GPU's own maximum."""
     nvlinks: int | None = Field(default=None, ge=0, le=72)
-    """NVLinks that must be active on each GPU; null: the model's number, and not checked where it is not listed; 0: the
-    GPUs have none."""
+    """NVLinks that must be active on each GPU; null: the model's number, not checked if that is not listed; 0: the GPUs
+    have none."""
     power_limit_w: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Power limit that each GPU must have, watts; null: the board's default."""
     persistence: bool | None = True
@@ -68,11 +68,11 @@ class QaFloors(DocumentModel):
     """Memory that must be free on each GPU at rest, MiB; null: not checked."""
     temperature_max_c: float | None = Field(default=93, gt=0, allow_inf_nan=False)
     """Highest temperature of each GPU at any time, degrees Celsius (93: where Azure's agent warns, docs/sources.md,
-    Pass criteria). Where the GPU's own highest operating temperature is lower, that one counts. The burn-in ends where
-    a GPU is hotter than this; null: not checked."""
+    Pass criteria). If the GPU's own highest operating temperature is lower, that one counts. The burn-in ends if a GPU
+    is hotter than this; null: not checked."""
 
     def of_load(self) -> dict[str, float]:
-        """Return the floors that are written here and that only a load can measure, by key."""
+        """Return the floors given here that only a load can measure, by key."""
         keys = ("gemm_tflops", "memory_bandwidth_gbs", "link_bandwidth_gbs", "all_reduce_gbs")
         return {key: value for key in keys if (value := getattr(self, key)) is not None}
 
@@ -83,19 +83,19 @@ class NodeProof(DocumentModel):
     floors: QaFloors = QaFloors()
     """The least that the node must show."""
     burn_in: BurnIn | None = timedelta(minutes=5)
-    """Time for which all GPUs compute at once, in which heat shows; null: QA only reads, and leaves running work alone.
+    """Time for which all GPUs compute at once, so that heat shows; null: QA only reads, and leaves running work alone.
     The default is more than twice DCGM's targeted power test (docs/sources.md, Burn-in)."""
     virtual_burn_in: Bound = timedelta(seconds=1)
-    """The same on the virtual nodes of a rehearsal, whose GPUs are a model; a real node never takes it."""
+    """The burn-in of a rehearsal's virtual nodes, which have model GPUs; a real node never uses it."""
 
     dcgm_diag: Literal[1, 2, 3] | None = None
     """Level of `dcgmi diag` that the node must pass, after the burn-in: 1 only reads; 2 and 3 put work on the GPUs, and
-    need a burn_in (docs/sources.md, DCGM diag). Where it cannot run, the node does not pass. null: it is not run. That
-    is the default, as a node without DCGM could not pass, and level 3 takes a quarter of an hour."""
+    need a burn_in (docs/sources.md, DCGM diag). If it cannot run, the node does not pass. null: it is not run. That is
+    the default, because a node without DCGM could not pass, and level 3 takes a quarter of an hour."""
 
     @property
     def longest_work(self) -> timedelta:
-        """The longest time of burn-in and diagnosis on any node; 0 where QA only reads."""
+        """The longest time of burn-in and diagnosis on any node; 0 if QA only reads."""
         burn_in = max(self.burn_in, self.virtual_burn_in) if self.burn_in else timedelta()
         return burn_in + (DIAG_LIMITS[self.dcgm_diag] if self.dcgm_diag else timedelta())
 
@@ -120,7 +120,7 @@ class Qa(NodeProof):
     """The proof that the node is good, before it takes work again."""
 
     within: Duration = timedelta(minutes=10)
-    """Longest time from the start of the step to the result of the last check, beside burn-in and `dcgmi diag`."""
+    """Longest time from the start of the step to the result of the last check, without burn-in and `dcgmi diag`."""
 
     @property
     def longest(self) -> timedelta:

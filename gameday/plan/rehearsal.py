@@ -1,4 +1,4 @@
-"""The cluster that a plan wants for its rehearsal: the lab's API servers, and how its programs differ from stock."""
+"""The cluster that a plan wants for its rehearsal: the lab's API servers, and changes of its programs' settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gameday.documents.fields import Bound, DocumentModel, conflict
 
 
 class LabComponent(StrEnum):
-    """A program of the lab's control plane, by the name it has everywhere."""
+    """A program of the lab's control plane."""
 
     ETCD = "etcd"
     API_SERVER = "kube-apiserver"
@@ -35,7 +35,7 @@ class LabComponent(StrEnum):
 
 
 class Balance(StrEnum):
-    """The way in which the load balancer chooses a server for a new connection, in HAProxy's words."""
+    """The load balancer's rule for choosing a server for a new connection, in HAProxy's terms."""
 
     ROUND_ROBIN = "roundrobin"
     LEAST_CONNECTIONS = "leastconn"
@@ -49,15 +49,15 @@ class DraXidEffect(StrEnum):
 
 
 _FLAG = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
-# A plan comes from anywhere. What it sets may change how a program works, not which files it reads, where it listens
-# or what it starts.
+# Plans are not trusted: a flag may change how a program works, but not which files it reads, where it listens or what
+# it starts.
 _OF_FILES_AND_ADDRESSES = re.compile(
     r"(?:^|-)(?:(?:ca|cert|key)?file|files|dir|path|kubeconfig|config|urls?|outputs|address|addresses|port|certificate"
     r"|servers|overrides|proxy|srv|master)$"
 )
 _NO_FILES = ("runtime-config",)
-"""Flags that are named as if they took a file, and take values."""
-# Flags that the lab, its rights or its readiness rest on, beside those of files and addresses.
+"""Flags that are named as if they took a file but take values."""
+# Other flags that the lab, its access rights or its readiness depend on.
 _THE_LABS_OWN: Mapping[LabComponent, tuple[str, ...]] = {
     LabComponent.ETCD: (
         "name",
@@ -106,7 +106,7 @@ _THE_LABS_OWN: Mapping[LabComponent, tuple[str, ...]] = {
 
 
 def why_refused(component: LabComponent, flag: str) -> str:
-    """Return why the lab takes no such flag of the component; empty where it takes it."""
+    """Return why the lab takes no such flag of the component; empty if it takes it."""
     if not _FLAG.fullmatch(flag):
         return "a flag is written without its dashes: lower-case letters, digits and `-`, like goaway-chance"
     if flag in _THE_LABS_OWN[component]:
@@ -129,7 +129,7 @@ def _without_own_flags(
 
 
 def _flag_text(value: object) -> object:
-    """Return a YAML scalar as a program's flag has it: `true`, `0.02`."""
+    """Return a YAML scalar as the text of a flag's value: `true`, `0.02`."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -216,9 +216,9 @@ class RehearsalSettings(DocumentModel):
     environment: Environment = Field(default_factory=dict)
     """Environment variables of the lab's programs, by component: those of Go's runtime, such as GOGC."""
     controller_manager_qps: ClientQps | None = None
-    """Requests per second that each of kube-controller-manager's clients may send; stock is 20."""
+    """Requests per second that each of kube-controller-manager's clients may send; its own default is 20."""
     scheduler_qps: ClientQps | None = None
-    """Requests per second that kube-scheduler's client may send; stock is 50."""
+    """Requests per second that kube-scheduler's client may send; its own default is 50."""
     api_server_memory: MemoryLimit | None = None
     """Resident memory, such as `1GiB`, above which an API server is killed, as the kernel kills a container."""
     api_server_release: ApiServerRelease | None = None
@@ -257,7 +257,7 @@ class RehearsalSettings(DocumentModel):
 
     @model_validator(mode="after")
     def _only_a_lab_has_settings(self) -> Self:
-        # By value: a plan that is read back from JSON writes every key.
+        # Compared by value, because a plan that is read back from JSON writes every key.
         fields = type(self).model_fields
         set_here = {key for key, value in self if value != fields[key].get_default(call_default_factory=True)}
         for key in sorted(set_here - {"cluster", "training"}):

@@ -1,4 +1,4 @@
-"""The repair chain: the hops by which a cluster repairs a node by itself, their bounds and their signs.
+"""The repair chain: the hops of a cluster that repairs a node by itself, with their bounds and signs.
 
 Kubernetes shows some hops of every cluster: the quarantine, the work that has left, a new boot, a new node, Ready, and
 the end of the quarantine. A *sign* shows a hop that Kubernetes does not show by itself. Signs usually come from the
@@ -38,7 +38,7 @@ class LabelSign(DocumentModel):
     key: LabelKey
     """Key of the label."""
     values: tuple[LabelValue, ...] = ()
-    """Values that are a sign; none: any value that the node did not have before the fault."""
+    """Values that are a sign; empty: any value that the node did not have before the fault."""
 
 
 class AnnotationSign(DocumentModel):
@@ -54,7 +54,7 @@ class TaintSign(DocumentModel):
     key: LabelKey
     """Key of the taint."""
     gone: StrictBool = False
-    """If true, the end of the taint is the sign: it must have been on the node since the fault."""
+    """If true, the sign is the end of the taint, which must have been on the node after the fault."""
 
 
 class ConditionSign(DocumentModel):
@@ -125,11 +125,11 @@ class Sign(DocumentModel):
     kind: RepairKind | None = None
     """Kind of repair that the sign shows; only at the hop `repaired`, which needs it."""
     by: Actor | None = None
-    """The actor's name where the cluster does not record it; null: as the cluster records it."""
+    """The actor's name, if the cluster does not record it; null: as the cluster records it."""
 
     @property
     def source(self) -> str:
-        """Name of the key that says where to look."""
+        """The key that is given: where to look for the sign."""
         return self._sources()[0]
 
     @property
@@ -158,17 +158,17 @@ class ExpectedHop(DocumentModel):
     """A hop of the repair chain that must come in time."""
 
     within: Bound
-    """Longest time from the hop before; for the chain's first hop from the fault going in."""
+    """Longest time from the previous hop; for the chain's first hop, from the fault going in."""
     signs: tuple[Sign, ...] = ()
-    """Marks in the cluster that show this hop; the first one that appears counts. They come in addition to what
-    Kubernetes itself shows. None: the profile's, if the plan names a detector."""
+    """Marks in the cluster that show this hop, in addition to what Kubernetes itself shows; the first one that appears
+    counts. Empty: the profile's, if the plan names a detector."""
 
 
 class ExpectedRepair(ExpectedHop):
     """The hop *repaired*."""
 
     kinds: tuple[RepairKind, ...] = ()
-    """Kinds of repair that count; none: every kind."""
+    """Kinds of repair that count; empty: every kind."""
 
 
 class RepairChain(DocumentModel):
@@ -179,7 +179,7 @@ class RepairChain(DocumentModel):
     work_moved: ExpectedHop | None = None
     """None of the GPU pods that ran before the fault is left on the node."""
     repair_begun: ExpectedHop | None = None
-    """The repair begins. Only signs show it; at the latest a new boot or a new node does."""
+    """The repair begins. Only signs show it before a new boot or a new node does."""
     repaired: ExpectedRepair | None = None
     """The repair is done: a new boot id, a new node in the same place, or a sign with its kind."""
     ready: ExpectedHop | None = None
@@ -187,7 +187,7 @@ class RepairChain(DocumentModel):
     validated: ExpectedHop | None = None
     """The cluster's own test of the node has passed. Only signs show it."""
     returned: ExpectedHop | None = None
-    """The node takes work: it has no taint that it did not have before, and it is not cordoned."""
+    """The node takes work: it has no new taint and is not cordoned."""
 
     def expected(self) -> list[tuple[RepairHop, ExpectedHop]]:
         """Return the hops that the plan expects, in their order."""
@@ -209,12 +209,12 @@ class RepairChain(DocumentModel):
             yield from hop.signs
 
     def without_signs(self) -> list[RepairHop]:
-        """Return the expected hops that only a sign could show, and that have none."""
+        """Return the expected hops that only a sign could show but that have none."""
         shown_by_signs = (RepairHop.REPAIR_BEGUN, RepairHop.VALIDATED)
         return [hop for hop, expected in self.expected() if hop in shown_by_signs and not expected.signs]
 
     def completed_by(self, other: RepairChain) -> RepairChain:
-        """Return this chain, completed by another one; keys that this one writes win, and so does a written null.
+        """Return this chain, completed by another one; keys that this one writes win, even those with null.
 
         Args:
             other: The chain of the detector's profile.

@@ -18,7 +18,7 @@ from gameday.plan.rehearsal import MemoryLimit
 AS_WRITTEN = "small"
 """The scale of the plan as its file has it."""
 SETTABLE = ("arms", "baseline", "expect", "fault", "guardrails", "rehearsal", "settings")
-"""The keys of a plan that a scale may change: all that decide how large it is, how long it takes and what must hold."""
+"""The keys of a plan that a scale may change: those that decide its size, its duration and what must hold."""
 
 
 class Scale(DocumentModel):
@@ -27,9 +27,9 @@ class Scale(DocumentModel):
     title: str = Field(min_length=1, max_length=80)
     """The size in a few words, for the report's head."""
     memory: MemoryLimit
-    """Memory, such as `20GiB`, that the whole rehearsal takes: a machine with less to spare refuses it."""
+    """Memory, such as `20GiB`, that the whole rehearsal needs: it is refused on a machine with less to spare."""
     nodes: int | None = Field(default=None, ge=1, le=1000)
-    """Least number of virtual GPU nodes; none: as many as `--nodes` says."""
+    """Least number of virtual GPU nodes; null: as many as `--nodes` says."""
     set: dict[str, Any] = Field(default={}, json_schema_extra={"propertyNames": {"enum": list(SETTABLE)}})
     """Keys of the plan with other values, written as in the plan and merged as those of an arm are: arms, baseline,
     expect, fault, guardrails, rehearsal and settings."""
@@ -53,7 +53,7 @@ Scales = dict[ScaleName, Scale]
 
 
 def source_of_scale(source: Source, name: str, scale: Scale) -> Source:
-    """Return the plan's document at a scale; its places are those of the scale where it sets a key."""
+    """Return the plan's document at a scale; keys that the scale sets have their place in the scale."""
     base = {key: value for key, value in source.data.items() if key != "scales"}
     head = {"name": f"{source.data['name']}-{name}", "title": f"{source.data['title']}: {scale.title}"}
     return laid_over(source, base, scale.set, ("scales", name), head)

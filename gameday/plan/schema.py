@@ -1,4 +1,4 @@
-"""The plan's JSON schema, for editors: the models' own, with the known faults as alternatives by their `type`.
+"""The plan's JSON schema, for editors: the models' schema, with the known faults as alternatives by their `type`.
 
 A schema cannot express conflicts between keys (see `Plan._check_conflicts`);
 `gameday validate` finds them.
@@ -28,7 +28,7 @@ def plan_schema(
 
     Args:
         faults: The faults' parameter models, by their `type`.
-        summaries: The faults in a line each, by the same names.
+        summaries: A line about each fault, by the same names.
         remediations: The names of the remediations.
     """
     expectations = every_expectation()
@@ -56,7 +56,7 @@ def plan_schema(
 
 
 def _name_by_type(fault: dict[str, Any], name: str, summary: str) -> None:
-    """Make `type` required: a fault without a `type` would otherwise fit every alternative."""
+    """Make `type` required, because a fault without one would fit every alternative."""
     fault["properties"]["type"] = {"const": name, "type": "string", "description": summary}
     fault["required"] = sorted({*fault.get("required", []), "type"})
     fault["description"] = summary
@@ -65,5 +65,5 @@ def _name_by_type(fault: dict[str, Any], name: str, summary: str) -> None:
 def schema_text(
     faults: Mapping[str, type[FaultParameters]], summaries: Mapping[str, str], remediations: Collection[str]
 ) -> str:
-    """Return the schema as it is published: indented, one final newline, the same bytes for the same models."""
+    """Return the schema as published: indented, with one final newline, and the same bytes for the same models."""
     return json.dumps(plan_schema(faults, summaries, remediations), indent=2, ensure_ascii=False) + "\n"

@@ -13,18 +13,18 @@ MOST_TARGETS = 100
 
 
 class Domain(DocumentModel):
-    """A failure domain, whose GPU nodes fail together: they share one value of a label."""
+    """A failure domain: GPU nodes that fail together and share one value of a label."""
 
     label: LabelKey
     """The label, like `topology.kubernetes.io/rack` or `network.topology.nvidia.com/leaf`."""
     value: LabelValue | None = Field(default=None, min_length=1)
-    """The label's value that names the domain. None: that of the first opted-in node in the seed's order."""
+    """The label's value that names the domain; null: that of the first opted-in node in the seed's order."""
     percent: float = Field(default=100, gt=0, le=100)
-    """The share of the domain's GPU nodes that are broken, rounded up to whole nodes, percent."""
+    """Percentage of the domain's GPU nodes that are broken, rounded up to whole nodes."""
 
 
 class Targets(DocumentModel):
-    """The nodes to break: chosen once, before anything changes, by a seeded rule, among the nodes that opted in."""
+    """The nodes to break: chosen by a seeded rule among the nodes that opted in, once, before anything changes."""
 
     nodes: int = Field(default=1, ge=1, le=MOST_TARGETS)
     """Number of nodes to break."""

@@ -1,4 +1,4 @@
-"""The checks that a plan's arms name under `may_break` and `must_break`: refused before the run where none is known."""
+"""The checks that a plan's arms name under `may_break` and `must_break`; unknown ones are refused before the run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gameday.text import shown
 
 
 def known_checks(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the checks that judge a run of this plan: what they say of a history without any event."""
+    """Return the names of the checks that judge a run of this plan, found by judging an empty history."""
     return tuple(sorted({verdict.check for verdict in run_checks(plan, History(()), Frames())}))
 
 
 def refuse_unknown_checks(loaded: LoadedPlan) -> None:
-    """Do nothing where every check that an arm names judges that arm's runs.
+    """Refuse a plan with an arm that names a check that does not judge the arm's runs.
 
     Args:
         loaded: The plan, with its arms, completed by its detector's profile.

@@ -11,15 +11,15 @@ from gameday.history.journal import History
 from gameday.runs.comparison_record import ArmRecord
 
 _JUDGED = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
-"""The outcomes of runs that were played to their end: of another nothing is known about the arm's control."""
+"""The outcomes of runs that were played to their end; any other says nothing about the arm's control."""
 
 
 def arm_result(arm: ArmRecord, history: History, verdicts: Sequence[Verdict]) -> RunResult:
     """Return a game-day's result as that of its arm.
 
-    The checks that `may_break` and `must_break` name do not fail it. One of `must_break` fails it if all its
-    expectations held, for then the control controls nothing; if it was not judged, the result is unknown. A cluster
-    that is dirty, or not provably clean, stays so in every arm.
+    If a check in `may_break` or `must_break` breaks, that does not fail the game-day. A check in `must_break` fails it
+    if all its expectations held, because the control then controls nothing; if it was not judged, the result is
+    unknown. A cluster that is dirty, or not provably clean, stays so in every arm.
     """
     result = fold_outcome(history, verdicts, {*arm.may_break, *arm.must_break})
     if result.outcome not in _JUDGED:
@@ -35,7 +35,7 @@ def arm_result(arm: ArmRecord, history: History, verdicts: Sequence[Verdict]) ->
 
 
 def _controls(arm: ArmRecord, verdicts: Sequence[Verdict]) -> tuple[list[str], list[str]]:
-    """Return the checks that must break and held, and those that nobody can judge."""
+    """Return the checks that must break but held, and those that could not be judged."""
     held, unjudged = [], []
     for check in arm.must_break:
         statuses = {verdict.status for verdict in verdicts if verdict.check == check}

@@ -1,4 +1,4 @@
-"""The assignment of nodes to runs: made before anything changes, by the season's seed alone."""
+"""The assignment of nodes to runs, made before anything changes and by the season's seed alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gameday.values.nodes import NodeRole
 
 @dataclass(frozen=True)
 class FitNode:
-    """A node that a game-day may use as its role says. `busy`: work holds GPUs of it."""
+    """A node that a game-day may use in its role. `busy`: work holds some of its GPUs."""
 
     name: str
     labels: dict[str, str]
@@ -24,7 +24,7 @@ class FitNode:
 
 
 def seeded_order(names: Sequence[str], seed: int) -> list[str]:
-    """The names in an order that depends on nothing but them and the seed."""
+    """Return the names in an order that depends only on them and the seed."""
     ordered = sorted(names)
     random.Random(seed).shuffle(ordered)  # noqa: S311 - a stated, repeatable choice
     return ordered
@@ -33,11 +33,10 @@ def seeded_order(names: Sequence[str], seed: int) -> list[str]:
 def assign(
     season: str, chosen: Sequence[ChosenPlan], nodes: Sequence[FitNode]
 ) -> tuple[list[Assignment], list[LeftOut]]:
-    """Give each plan its nodes: of those that it may use, the ones with the least to do so far, in the nodes' order.
+    """Give each plan its nodes: of those that it may use, the ones with the fewest runs so far, in the nodes' order.
 
-    So every plan has nodes of its own if there are enough; else some take
-    turns. A plan that judges what becomes of running pods takes nodes that
-    run some before the others, which would prove nothing.
+    So every plan has nodes of its own if there are enough; else plans share nodes and take turns. A plan that judges
+    running pods prefers nodes that have some, because the others would prove nothing.
     """
     minutes = dict.fromkeys((node.name for node in nodes), 0.0)
     order = {node.name: number for number, node in enumerate(nodes)}
@@ -59,7 +58,7 @@ def assign(
 
 
 def comparison_of(season: str, plan: Plan) -> str:
-    """Return the id of the comparison of this plan's arms, which is the name of its folder, too."""
+    """Return the id of the comparison of this plan's arms, which is also the name of its folder."""
     return f"{season}-{plan.name}"
 
 
@@ -93,12 +92,12 @@ def too_few(one: ChosenPlan, usable: int) -> str:
 
 
 def idle(one: ChosenPlan, node: FitNode) -> bool:
-    """Return True for a node that leaves a question of the plan open: it judges running pods, and the node has none."""
+    """Return True if the plan judges running pods and the node has none, so that a question would stay open."""
     return not node.busy and any(map(judges_running_pods, one.played))
 
 
 class RunQueue:
-    """Return the runs that may begin: their nodes are free, and no more than so many are broken together."""
+    """A queue of runs; a run may begin if its nodes are free and not too many nodes are broken together."""
 
     def __init__(self, places: Sequence[Assignment], at_once: int, alone: frozenset[str] = frozenset()) -> None:
         """`alone` names the plans with a fault that reaches beyond its node: nothing runs beside them."""
@@ -107,7 +106,7 @@ class RunQueue:
         self._at_once = at_once
         self._alone = alone
         self.late: list[str] = []
-        """Runs that will not begin, as their turn came after the latest time that was drawn for them."""
+        """Runs that will not begin, because their turn came after the latest time that was drawn for them."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -118,10 +117,10 @@ class RunQueue:
         return any(one.drawn for one in self._waiting)
 
     def startable(self, elapsed_s: float = 0.0) -> list[Assignment]:
-        """The next runs to begin, which count as running from now on.
+        """Return the next runs to begin, which count as running from now on.
 
         Args:
-            elapsed_s: Seconds since the season began to play, by which drawn times are judged.
+            elapsed_s: Seconds since the season began to play, for comparison with drawn times.
         """
         begun: list[Assignment] = []
         for one in list(self._waiting):
@@ -135,7 +134,7 @@ class RunQueue:
                 self._running[one.run_id] = one
                 begun.append(one)
             elif one.drawn and one.plan in self._alone:
-                break  # later ones would keep it waiting for ever
+                break  # later ones would keep it waiting forever
         return begun
 
     def ended(self, run_id: str) -> None:

@@ -21,14 +21,14 @@ from gameday.values.results import Cleanliness
 
 _ASKS_FOR_ACTION = "quarantine"
 _STAYS_IN_SERVICE = ("workload", "event", "ignore")
-"""Decisions about a line in the kernel log (docs/detectors.md) for which a node stays in service."""
-# Conditions that the kubelet keeps, of which a detector knows nothing.
+"""Decisions about a kernel-log line (docs/detectors.md) that leave a node in service."""
+# Conditions of the kubelet, which detectors do not set.
 _OF_THE_KUBELET = ("Ready=", "MemoryPressure=", "DiskPressure=", "PIDPressure=", "NetworkUnavailable=")
 _NOT_PLAYED_OUT = (RunOutcome.REFUSED, RunOutcome.ABORTED)
 
 
 class DetectorAnswer(PageModel):
-    """A detector's answer to a fault, with the signals that it gave itself, the first one first."""
+    """A detector's answer to a fault, with the signals that it gave itself, in the order of time."""
 
     state: CellState
     signals: tuple[CoverageCell, ...] = ()
@@ -43,7 +43,7 @@ class DetectorAnswer(PageModel):
 
 
 class DetectorColumn(PageModel):
-    """A detector, and what it made of the faults."""
+    """A detector, with the sum of its answers to the faults."""
 
     name: str
     seasons: tuple[str, ...] = Field(description="its seasons' folders, from the page's")

@@ -45,7 +45,7 @@ class GroupKind(StrEnum):
 class RunGroup:
     """A comparison or a fleet run, and what its page says.
 
-    The game-days of a comparison are in its folder, and no runs of the catalog; a fleet run plays none.
+    The game-days of a comparison are in its folder and are no runs of the catalog; a fleet run plays none.
     """
 
     kind: GroupKind
@@ -62,7 +62,7 @@ class RunGroup:
     plans: frozenset[str]
     """Names of the plans that it played."""
     series: tuple[str, ...]
-    """The same for all groups that are pruned together: the newest of them stay."""
+    """Key that is equal for groups that are pruned together; the newest of them stay."""
 
     @property
     def page(self) -> str:
@@ -118,7 +118,7 @@ class RunCatalog:
         return [one for one in self.groups if one.kind is GroupKind.FLEET]
 
     def cluster_of(self, run: CatalogRun) -> str:
-        """Return the name of the run's cluster, and part of its identity if two clusters share the name."""
+        """Return the name of the run's cluster, with part of its identity if two clusters share the name."""
         one = run.summary
         return one.place if len(self._ids_of_name[one.cluster]) == 1 else f"{one.place} ({one.cluster_id[:8]})"
 
@@ -129,7 +129,7 @@ class RunCatalog:
 
 
 def read_catalog(reports: Path) -> RunCatalog:
-    """Read all that a reports folder holds, but for the repository's sample. Damage makes a folder `unreadable`.
+    """Read all that a reports folder holds, except the repository's sample. A damaged folder becomes `unreadable`.
 
     Raises:
         OSError: The reports folder cannot be listed.

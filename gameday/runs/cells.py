@@ -24,7 +24,7 @@ class CellState(StrEnum):
     UNKNOWN = "unknown"
     MISSED = "missed"
     WRONG = "wrongly acted"
-    """A detector took a node out of service that had to stay, or wrote to one without a fault."""
+    """A detector took a node out of service that had to stay in, or wrote to one without a fault."""
     NOT_PLAYED = "not played"
 
 
@@ -32,7 +32,7 @@ _BADNESS = list(CellState)
 
 
 class CoverageCell(PageModel):
-    """A signal of a fault; with several targets, that of the target that fared worst."""
+    """A signal of a fault; with several targets, that of the worst one."""
 
     signal: Signal
     state: CellState
@@ -43,12 +43,12 @@ class CoverageCell(PageModel):
 
     @property
     def text(self) -> str:
-        """The cell in as few words as it bears."""
+        """The cell's text, as short as possible."""
         return str(self.state) if self.seconds is None else seconds_text(self.seconds)
 
 
 def cell_of(signal: Signal, expected: bool, windows: Sequence[FaultWindow], not_reached: str) -> CoverageCell:
-    """`not_reached` is why there is no window: no fault went in."""
+    """Return a signal's cell; `not_reached` is the reason if no fault went in, so that there is no window."""
     if not windows:
         state = CellState.UNKNOWN if expected else CellState.NOT_EXPECTED
         return CoverageCell(signal=signal, state=state, why=not_reached if expected else "")

@@ -1,4 +1,4 @@
-"""The seasons of several clusters in one page: a row per cluster, also if its season did not begin."""
+"""The seasons of several clusters on one page: a row per cluster, even if its season did not begin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gameday.runs.season_record import SeasonResult
 from gameday.values.results import Cleanliness
 
 FORMAT = 1
-"""The format of clusters.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of clusters.json; raised if an existing field changes its meaning or goes."""
 
 
 class ClusterSeason(PageModel):
@@ -28,11 +28,11 @@ class ClusterSeason(PageModel):
     why: str
     """Reason, in one sentence."""
     game_days: Mapping[str, int] | None = {}
-    """Number of its game-days by their end, such as Passed, or Running for one that has none; None: not known."""
+    """Number of its game-days by their end, such as Passed, or Running if it has not ended; None: not known."""
     started: AwareDatetime | None = None
-    """None for a season that did not begin."""
+    """Time of its start; None for a season that did not begin."""
     ended: AwareDatetime | None = None
-    """None as well for a season that had not ended when this was written."""
+    """Time of its end; None also for a season that had not ended when this was written."""
     page: str = ""
     """URL of its flow run in Prefect; empty for a season that Prefect did not take."""
 
@@ -42,12 +42,12 @@ class ClusterSeason(PageModel):
         return self.code.name.capitalize()
 
     def count(self, state: str) -> int | None:
-        """Return how many of its game-days ended so; None if that is not known."""
+        """Return how many of its game-days ended in this state; None if that is not known."""
         return None if self.game_days is None else self.game_days.get(state, 0)
 
     @property
     def took_s(self) -> float | None:
-        """Seconds from its start to its end; None if it lacks one of them."""
+        """Seconds from its start to its end; None if one of them is missing."""
         return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
@@ -65,7 +65,7 @@ class ClusterSeasons(PageModel):
 
     @property
     def result(self) -> SeasonResult:
-        """The worst end of them, by the rules of `worst_exit_code`, and one sentence."""
+        """The worst of their ends, by the rules of `worst_exit_code`, and one sentence."""
         ended = [ended_with(one.code) for one in self.clusters]
         ended += [(RunOutcome.ABORTED, Cleanliness.CLEAN)] if self.stopped else []
         count = len(self.clusters)

@@ -32,11 +32,11 @@ class PlayedRun:
     result: RunResult
     """The result as that of its arm (`gameday.runs.arm_result`)."""
     own: RunResult
-    """The result as in the run's own report, which knows of no arm."""
+    """The result as in the run's own report, which does not know of arms."""
     verdicts: tuple[Verdict, ...]
     figures: tuple[Figure, ...]
     virtual: bool = False
-    """Its GPUs are virtual."""
+    """True if its GPUs are virtual."""
 
     @property
     def repetition(self) -> int:
@@ -80,7 +80,7 @@ class VerdictCell(FrozenModel):
 
     @property
     def is_as_wanted(self) -> bool:
-        """No repetition speaks against the comparison."""
+        """True if no repetition speaks against the comparison."""
         if self.wanted == "must break":
             return not self.held and not self.unknown
         return bool(self.wanted) or not (self.broken or self.unknown)
@@ -136,7 +136,7 @@ class Comparison(FrozenModel):
 
 
 def read_comparison(folder: Path) -> Comparison:
-    """Read what comparison.json holds; raises OSError, and ValueError for a file that holds something else."""
+    """Read comparison.json. Raises OSError, or ValueError if the file holds something else."""
     return Comparison.model_validate_json(read_plain(folder / "comparison.json"))
 
 
@@ -146,7 +146,7 @@ def compare(record: ComparisonRecord, played: Sequence[PlayedRun], problems: Seq
     Args:
         record: The comparison's record.
         played: Its game-days that have a folder, in any order.
-        problems: Sentences about what could not be read of them.
+        problems: Sentences about what could not be read.
     """
     by_arm = [_of_arm(arm, played) for arm in record.arms]
     missing = len(record.runs) - len(played)

@@ -58,9 +58,9 @@ class ComparisonRecord(GroupRecord):
 def comparisons(
     season: SeasonRecord, chosen: Sequence[ChosenPlan], fresh: Collection[str] = ()
 ) -> list[ComparisonRecord]:
-    """Return a record for each plan of the season that has arms, and that nodes were found for.
+    """Return a record for each of the season's plans that has arms and for which nodes were found.
 
-    `fresh` names the plans that begin each of their game-days in fresh API servers.
+    `fresh` names the plans that begin each of their game-days with fresh API servers.
     """
     found = []
     for one in chosen:

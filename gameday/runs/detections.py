@@ -1,4 +1,4 @@
-"""The first sight of each signal on a target, or why it is unknown: out of a run's history and frames."""
+"""Find the first sighting of each signal on a target, or why it is unknown, in a run's history and frames."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gameday.values.results import Hop, Step
 
 @dataclass(frozen=True)
 class Detection:
-    """A signal's first sight; `at` None: not seen. `why`: the reason if that proves nothing."""
+    """A signal's first sighting. `at` None: not seen. `why`: the reason if that proves nothing."""
 
     at: datetime | None
     what: str = ""
@@ -55,7 +55,7 @@ class FaultWindow:
 
 
 def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
-    """Return the fault's window: it ends with the recover step or once the fault is out, whichever is first."""
+    """Return the fault's window, which ends with the recover step or once the fault is out, whichever is first."""
     intents = {one.intent for _, one in run.history.about(FaultInjected, fault.target.node)}
     undone = [record.at for record, event in run.history.with_times(FaultUndone) if event.intent in intents]
     recovers = [record.at for record, event in run.history.with_times(StepStarted) if event.step is Step.RECOVER]
@@ -64,7 +64,7 @@ def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
 
 
 def first_detection(signal: Signal, window: FaultWindow) -> Detection:
-    """Return the time and the form of the signal's first sight; else why its absence proves nothing."""
+    """Return the time and the form of the signal's first sighting; else why its absence proves nothing."""
     seen = sorted(_LOOK[signal](window), key=lambda one: one[0])
     if seen:
         at, what = seen[0]
@@ -82,7 +82,7 @@ def _log(window: FaultWindow) -> Seen:
 
 
 def _metric(window: FaultWindow) -> Seen:
-    """The expression of an expected rule, dated by Prometheus; and the first series that left its baseline."""
+    """Yield the expression of an expected rule, dated by Prometheus, and the first series that left its baseline."""
     for _, hop in window.run.history.about(HopSeen, window.node):
         if hop.hop is Hop.SAMPLED:
             yield hop.at, hop.source
@@ -139,7 +139,7 @@ def expects_canary_to_feel_fault(plan: Plan) -> bool:
 
 
 def _canary(window: FaultWindow) -> Seen:
-    """A value beyond the plan's own bound, on the side that means that the canary felt the fault."""
+    """Yield values beyond the plan's own bound, on the side that means that the canary felt the fault."""
     plan = window.run.plan
     base = {e.measure: e.value for e in _canaries(window) if e.phase == "before"}
     expectations: dict[str, ExpectedMeasurement] = (
@@ -175,7 +175,7 @@ _LOOK: dict[Signal, Callable[[FaultWindow], Seen]] = {
     Signal.SAID: _said,
 }
 OF_THE_DETECTOR = (Signal.CONDITION, Signal.TAINT, Signal.EVENT, Signal.ALLOCATABLE, Signal.SAID)
-"""Signals that the detector itself gives, or its stack; the others come without one."""
+"""Signals that come from the detector or its stack; the others come without one."""
 _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, Signal.METRIC: Step.AWAIT_ALERT}
 """The step that must have ended before the absence of a signal means something; VERIFY_TAINT for signals from the watch
 of the node."""

@@ -1,7 +1,7 @@
-"""The season in one page: every plan's verdicts, what got slower, what nothing notices, what people promised to do.
+"""The season on one page: every plan's verdicts, what got slower, what nothing notices, what people promised to do.
 
-Figures are read from the summaries and coverage rows that the runs left; only
-one that left none (it was killed) is read whole.
+Figures come from the summaries and coverage rows that the runs left; only a run without them, because it was killed, is
+read whole.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gameday.runs.run_row import judged_run
 from gameday.values.results import Cleanliness
 
 FORMAT = 1
-"""The format of digest.json; counted up when a field that was there before changes its meaning or goes."""
+"""The format of digest.json; raised if an existing field changes its meaning or goes."""
 MOST_MARKS = 20
-"""Verdicts shown of a plan's history: a season's quarter of weekly runs, and some by hand."""
+"""Most verdicts shown of a plan's history: a quarter of weekly runs, and some by hand."""
 _MEASURES = (DurationKind.ALERT, DurationKind.TAINT, DurationKind.RETURN)
 
 
@@ -42,7 +42,7 @@ class Mark(PageModel):
 
 
 class PlanRow(PageModel):
-    """A plan on a cluster; `history` oldest first. `trends` are the newest run's, as its own report has them."""
+    """A plan on a cluster. `history` has the oldest first; `trends` are those in the newest run's own report."""
 
     plan: str
     title: str
@@ -53,19 +53,19 @@ class PlanRow(PageModel):
     why: str
     history: tuple[Mark, ...]
     changed: bool
-    """The newest verdict differs from the one before."""
+    """True if the newest verdict differs from the one before."""
     trends: tuple[Trend, ...]
 
 
 class ClusterCoverage(PageModel):
-    """The newest run of each plan on one cluster; what is noticed in a rehearsal says nothing of another."""
+    """The newest run of each plan on one cluster; a rehearsal says nothing about what is noticed on another."""
 
     cluster: str
     matrix: CoverageMatrix
 
 
 class OpenAction(PageModel):
-    """`page` is its report's, from the reports folder; `source` the node or the run it was written down for."""
+    """An open action item. `page`: path of its report in the reports folder. `source`: the node or run it is about."""
 
     page: str
     source: str
@@ -74,18 +74,18 @@ class OpenAction(PageModel):
 
 
 class Digest(PageModel):
-    """The content of digest.json. Its figures count runs that began in the window; trends look further back."""
+    """The content of digest.json. Figures count the runs that began in the window; trends look further back."""
 
     start: datetime
     end: datetime
     headline: str
     running: tuple[RunningRun, ...]
-    """Runs that were under way when this was made; no other figure counts them."""
+    """Runs that were under way when this was made; all other figures leave them out."""
     outcomes: dict[RunOutcome, int]
     unclean: tuple[Mark, ...]
     """Runs of the window that left the cluster dirty or unproven."""
     unclean_before: tuple[Mark, ...]
-    """Unclean runs from before the window: nothing may ever prove them clean, so they are listed and colour nothing."""
+    """Unclean runs from before the window. They may never be proved clean, so they are listed but colour nothing."""
     plans: tuple[PlanRow, ...]
     never_run: tuple[tuple[str, str], ...]
     """Name and title of the known plans without a run."""
@@ -97,9 +97,9 @@ class Digest(PageModel):
 
 
 def digest_of(catalog: RunCatalog, plans: Sequence[Plan], start: datetime, end: datetime) -> Digest:
-    """Fold the catalog into a digest; nothing in a run's folder makes it raise.
+    """Fold the catalog into a digest; a damaged run's folder does not make it raise.
 
-    `plans` are all those that could be run.
+    `plans`: all plans that could be run.
     """
     past = [run for run in catalog.runs if run.summary.started <= end]
     window = [run for run in past if run.summary.started >= start]
@@ -187,7 +187,7 @@ def _actions(
 ) -> tuple[tuple[OpenAction, ...], list[str]]:
     """Return the open actions of post-mortems and of plans' runs, and what could not be read.
 
-    The overdue ones first, then by due date; those without a date last.
+    Overdue ones come first, then the others by due date, and last those without a date.
     """
     found = [
         (f"{quote(one.folder.name)}/post-mortem.html", one.incident.node, action)

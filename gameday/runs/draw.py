@@ -1,8 +1,8 @@
 """The draw of a random season: plans, nodes and times by one seed, before anything changes.
 
-The beginnings are a Poisson process: gaps from one to the next are exponential, so that the past tells nothing about
-the next one. Plans and nodes are drawn by rendezvous hashing: what has the lowest hash of seed and name wins. A plan or
-a node that is new or gone then changes only the game-days that it would have won, and no other.
+Game-days begin as a Poisson process: the gaps are exponential, so the past tells nothing about the next beginning.
+Plans and nodes are drawn by rendezvous hashing: the lowest hash of seed and name wins. So a plan or node that is new or
+gone changes only the game-days that it wins or won.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from gameday.runs.plans import ChosenPlan, read_plan, why_left_out
 from gameday.runs.season_record import Assignment, DrawnNotPlaced, DrawnTime, LeftOut, RandomSettings
 
 DRAWN_FROM = 64
-"""Fit nodes to draw from, at least: the seed chooses them, and each costs a request or two. Our own choice."""
+"""Least number of fit nodes to draw from. The seed chooses them, and each costs a request or two. Our own choice."""
 DEFAULT_MEAN_GAP = timedelta(minutes=5)
-"""Twelve game-days an hour in the mean; our own choice."""
+"""Mean time between beginnings: twelve game-days an hour. Our own choice."""
 SEEDS = 1_000_000
-"""Number of seeds to draw from if none is given: short enough to be read out."""
+"""Number of seeds to draw from if none is given, so that a seed is short enough to be read out."""
 BESIDE_THE_WAITS = timedelta(seconds=30)
-"""The time for injection, the repair of a virtual node, QA and undo, beside a plan's waits: rehearsed game-days of the
-main plan, whose waits are 21 s, took 19 to 47 s (docs/coverage.md, At random)."""
-# Each is a game-day of a minute or so, and each is named on the season's page. Our own choice.
+"""The time for injection, the repair of a virtual node, QA and undo, in addition to a plan's waits. Rehearsed game-days
+of the main plan, with waits of 21 s, took 19 to 47 s (docs/coverage.md, At random)."""
+# Each game-day takes a minute or so and is named on the season's page. Our own choice.
 _MOST_DRAWN = 1000
 
 
 def refuse_settings(asked: RandomSettings) -> None:
-    """Do nothing for a budget and a mean gap that can be drawn from; raises RefusedError."""
+    """Refuse a budget or mean gap that cannot be drawn from. Raises RefusedError."""
     if asked.mean_gap <= timedelta() or asked.budget / asked.mean_gap > _MOST_DRAWN:
         least = format_duration(timedelta(seconds=max(1, round(asked.budget / _MOST_DRAWN / timedelta(seconds=1)))))
         why = (
@@ -51,8 +51,8 @@ def usual_duration(one: ChosenPlan, cluster: ClusterProfile, before: Mapping[str
     Args:
         one: The plan.
         cluster: The cluster. A virtual one repairs its nodes in seconds.
-        before: What its game-days have taken here, by the plan's name. A plan that is not named has its own waits, the
-            longest time of its repair, and what comes beside them.
+        before: What game-days have taken here, by the plan's name. For any other plan the waits, the longest time of
+            its repair, and BESIDE_THE_WAITS are added up.
     """
     repair = timedelta() if cluster.rehearsal else one.plan.recover.within
     takes = before.get(one.plan.name, one.longest_wait + repair + BESIDE_THE_WAITS)
@@ -103,7 +103,7 @@ def plans_to_draw(
 
 
 def _nothing_to_draw(left_out: Sequence[LeftOut], too_long: Mapping[str, timedelta]) -> RefusedError:
-    """Return the refusal with the smallest budget that helps; `too_long` is what plans take that only it rules out."""
+    """Return the refusal with the smallest budget that helps; `too_long`: duration of plans that only it rules out."""
     none = f"of {len(left_out)} plans none can be drawn"
     if too_long:
         shortest = min(too_long, key=lambda name: too_long[name])

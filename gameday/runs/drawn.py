@@ -21,20 +21,20 @@ class DrawnGameDay(PageModel):
     plan: str
     targets: tuple[str, ...] = ()
     run_id: str = ""
-    """Empty: it had no time or no nodes."""
+    """Name of its run; empty if it had no time or no nodes."""
     began_s: float | None = None
-    """None: it was not played."""
+    """Seconds at which it began; None if it was not played."""
     outcome: str = _NOT_PLAYED
     why: str = ""
 
     @property
     def began(self) -> bool:
-        """It left a report, also if it was refused."""
+        """True if it left a report, even if it was refused."""
         return self.outcome != _NOT_PLAYED
 
     @property
     def played(self) -> bool:
-        """It began, and nothing refused it."""
+        """True if it began and was not refused."""
         return self.outcome not in (_NOT_PLAYED, RunOutcome.REFUSED)
 
 
@@ -59,7 +59,7 @@ def drawn_game_days(record: SeasonRecord, runs: Mapping[str, JudgedRun]) -> tupl
 
 
 def drawn_headline(record: SeasonRecord, drawn: tuple[DrawnGameDay, ...]) -> str:
-    """Return in a sentence what was drawn and what of it was played; empty for a season that is not random."""
+    """Return a sentence on what was drawn and how much was played; empty for a season that is not random."""
     if record.random is None:
         return ""
     played = sum(one.played for one in drawn)

@@ -1,4 +1,4 @@
-"""The gaps of the matrix, in words that a person can act on."""
+"""The gaps of the matrix, with what a person can do about them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CoverageGap(PageModel):
 
 
 def gaps_of(plan: str, cells: Iterable[CoverageCell]) -> list[CoverageGap]:
-    """Return the gaps of cells that are missed or unknown; cells with one reason are one gap."""
+    """Return the gaps: cells that are missed or unknown, with one gap for all cells with the same reason."""
     found: dict[tuple[CellState, str, str], list[Signal]] = {}
     for cell in cells:
         found.setdefault((cell.state, cell.why, _advice(cell)), []).append(cell.signal)

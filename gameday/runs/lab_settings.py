@@ -1,7 +1,7 @@
 """The settings of a lab, which a comparison changes for its arms, under a ledger of the comparison's own.
 
-Each game-day has its own ledger, for what it does itself; the settings outlive it, as the next arm brings others. They
-are taken back once, at the end, or by the reaper.
+Each game-day has its own ledger for its own changes; the settings outlive it, because only the next arm changes them
+again. They are taken back once, at the end, or by the reaper.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from gameday.runs.pages import PageModel
 from gameday.values.results import Cleanliness, Step
 
 _REACHING_SOMEBODY = frozenset(Signal) - {Signal.LOG, Signal.METRIC, Signal.EVENT, Signal.SAID}
-"""Signals that act or call somebody. A log line, a metric, a Kubernetes Event and a guest's output reach only those who
-look for them."""
+"""Signals that act or alert somebody. A log line, a metric, a Kubernetes Event and a guest's output reach only people
+who look for them."""
 
 
 _KEPT_AWAY = "guest-kept-to-its-nodes"
@@ -70,13 +70,13 @@ class FaultRow(PageModel):
 
     @property
     def first(self) -> CoverageCell | None:
-        """The expected signal that came first: how soon anybody could have known."""
+        """The expected signal that came first, which shows how soon anybody could have known."""
         seen = [cell for cell in self.cells if cell.state is CellState.SEEN and cell.seconds is not None]
         return min(seen, key=lambda cell: cell.seconds or 0.0, default=None)
 
     @property
     def noticed(self) -> FaultNoticed:
-        """The share of the expected signals that reach somebody and were seen: all, some, none."""
+        """The part of the expected signals, of those that reach somebody, that was seen: all, some or none."""
         states = [cell.state for cell in self.cells if cell.signal in _REACHING_SOMEBODY]
         seen, missed = CellState.SEEN in states, CellState.MISSED in states
         if seen:
@@ -114,7 +114,7 @@ class CoverageMatrix(PageModel):
 
 
 def matrix_of(run: RunFolder) -> CoverageMatrix:
-    """Return the run's row, with its gaps, as a matrix of one; of none if its plan cannot be read."""
+    """Return a matrix of the run's row with its gaps; an empty one if its plan cannot be read."""
     rows = [_row(run, run.plan)] if run.plan else []
     gaps = tuple(gap for row in rows for gap in gaps_of(row.plan, row.gaps))
     return CoverageMatrix(signals=_signals(rows), rows=tuple(rows), gaps=gaps)
@@ -127,7 +127,7 @@ def _signals(rows: Sequence[FaultRow]) -> tuple[Signal, ...]:
 
 
 def joined(single: Iterable[CoverageMatrix]) -> CoverageMatrix:
-    """Matrices of different plans as one, in the same order."""
+    """Return matrices of different plans as one, in the same order."""
     parts = sorted((one for one in single if one.rows), key=lambda one: (one.rows[0].layer, one.rows[0].plan))
     rows = tuple(row for one in parts for row in one.rows)
     return CoverageMatrix(signals=_signals(rows), rows=rows, gaps=tuple(gap for one in parts for gap in one.gaps))
@@ -167,14 +167,14 @@ def _cells(run: RunFolder, plan: Plan | None) -> tuple[CoverageCell, ...]:
     expected = dict(expected_signals(plan, detector)) | {Signal.SAID: expects_a_word(plan, detector)}
     if plan.expect.measurements:
         expected[Signal.CANARY] = expects_canary_to_feel_fault(plan)
-    # A fault that is put in again has its first time only.
+    # If a fault is put in again, only its first time counts.
     windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)[::-1]}
     not_reached = f"not reached: {stop_reason(run.history)}"
     return tuple(cell_of(signal, expected[signal], list(windows.values()), not_reached) for signal in signals)
 
 
 def _with_parameters(plan: Plan) -> Plan | None:
-    """The plan with its fault's own model, which a stored plan is read without; None for an unknown fault."""
+    """Return a stored plan with its fault's own model; None for an unknown fault."""
     try:
         return plan.model_copy(update={"fault": parse_parameters(plan.fault.model_dump(mode="json"))})
     except ValueError:

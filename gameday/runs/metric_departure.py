@@ -1,7 +1,6 @@
 """The time at which a series left its baseline: the metric signal of faults that no rule is written for.
 
-The rule, for every series of the target (one metric of one GPU), from the
-fault going in until it came out:
+The rule for every series of the target (one metric of one GPU), from the fault going in until it came out:
 
 * zero throughout the baseline (a code, a flag, a count of errors): it has moved at its first other sample;
 * else: at the first of two samples in a row that lie outside the band from lowest to highest, widened to both sides
@@ -52,7 +51,7 @@ def has_baseline(metrics: pd.DataFrame, injected: datetime) -> bool:
 
 
 def first_departure(metrics: pd.DataFrame, injected: datetime, ended: datetime) -> Departure | None:
-    """The earliest departure of any series of one node's metrics between the two instants; None if none departed."""
+    """Return the earliest departure of any series of a node's metrics between the two times; None if none departed."""
     if metrics.empty:  # a killed run left no frames, and pandas would need long for an empty result
         return None
     rows = metrics[(metrics["time"] <= pd.Timestamp(ended)) & metrics["gpu"].notna() & metrics["value"].notna()]
@@ -89,7 +88,7 @@ def _table(at: np.ndarray, gpu: np.ndarray, values: np.ndarray, gpus: list[str])
 
 
 def _of_metric(metric: str, table: _Table, fault: np.datetime64, end: np.datetime64) -> Iterator[Departure]:
-    """The first departure of each GPU's series."""
+    """Yield the first departure of each GPU's series."""
     times, samples = table.times, table.samples
     first = int(np.searchsorted(times, fault))
     before = [column[:first][~np.isnan(column[:first])] for column in samples.T]

@@ -1,4 +1,4 @@
-"""A page over many runs as it is written: HTML out of a template of ours, and the same content as JSON beside it."""
+"""Write a page over many runs: HTML from a template of ours, and the same content as JSON beside it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class PageModel(BaseModel):
 
 @dataclass(frozen=True)
 class RenderedPage(Generic[Content]):
-    """A page, its JSON, and what both of them say."""
+    """A page, its JSON, and the content of both."""
 
     html: Path
     json: Path
     content: Content
     unwritten: str
-    """The reason why a disk that takes nothing more lacks one of the two; empty if both are written."""
+    """The reason why a full or failing disk lacks one of the two; empty if both are written."""
 
 
 def write_page(

@@ -29,7 +29,7 @@ _NEEDS_A_LAB = "it restarts or stops programs of the control plane, and only a l
 
 @dataclass(frozen=True)
 class ChosenPlan:
-    """`name` is what the plan was asked for by: a shipped plan's name, or a path."""
+    """A plan of the season. `name`: the shipped plan's name or the path by which it was asked for."""
 
     name: str
     loaded: LoadedPlan
@@ -40,26 +40,26 @@ class ChosenPlan:
 
     @property
     def played(self) -> tuple[Plan, ...]:
-        """The plans that its game-days play: each arm's, or its own where it has no arms."""
+        """The plans that its game-days play: each arm's, or its own if it has no arms."""
         return tuple(one.plan for one in self.loaded.played)
 
     @property
     def arms(self) -> Arms:
-        """The plan's arms; only asked of a plan that has some."""
+        """The plan's arms; the plan must have some."""
         assert self.plan.arms is not None
         return self.plan.arms
 
     @property
     def changes_the_lab(self) -> bool:
-        """True where its arms run with different settings of the control plane, or its fault stops parts of it."""
+        """True if its arms have different settings of the control plane, or its fault stops parts of that."""
         arms = self.plan.arms.compare if self.plan.arms else ()
         return any(arm.rehearsal for arm in arms) or any(plan.fault.needs_lab for plan in self.played)
 
     @property
     def begins_fresh(self) -> bool:
-        """True for arms whose game-days each need API servers that have just started.
+        """True if each game-day of its arms needs API servers that have just started.
 
-        A server keeps memory that an earlier load took: what a later arm adds to it would seem too little.
+        A server keeps memory that an earlier load took, so what a later arm adds would seem too little.
         """
         return bool(self.plan.arms) and (self.changes_the_lab or self.plan.fault.runs_on is NodeRole.API_CLIENT)
 
@@ -83,13 +83,13 @@ def choose_plans(
     cluster: ClusterProfile | None = None,
     rehearsed: bool = False,
 ) -> tuple[list[ChosenPlan], list[LeftOut]]:
-    """The plans to run, those that take longest first; all shipped ones where none are named.
+    """Return the plans to run, those that take longest first; all shipped ones if none are named.
 
-    A dangerous fault, a repair by the cluster, or a comparison, is left out unless its plan was named. Where the season
-    is `rehearsed` the fault is not, as it harms nobody there. A plan whose own bounds let it last longer than `within`,
-    or that aims at more than `at_once` nodes, is left out in any case. What a guest's profile adds to a plan's bounds
-    leaves none out. `folders` hold the team's own detector profiles. Raises DocumentError for a plan that cannot be
-    read.
+    A plan with a dangerous fault, a repair by the cluster, or arms is left out unless it was named; in a `rehearsed`
+    season a dangerous fault is no reason, because it harms nobody there. A plan that may last longer than `within` by
+    its own bounds, or that aims at more than `at_once` nodes, is left out in any case; what a guest's profile adds to
+    its bounds does not count. `folders` hold the team's own detector profiles. Raises DocumentError for a plan that
+    cannot be read.
     """
     chosen: list[ChosenPlan] = []
     left_out: list[LeftOut] = []
@@ -105,7 +105,7 @@ def choose_plans(
 
 
 def read_plan(name: str, folders: Sequence[Path], cluster: ClusterProfile | None) -> tuple[ChosenPlan, timedelta, str]:
-    """Return a plan as the cluster plays it, its wait by its file, and why a guest's rehearsal cannot play it."""
+    """Return a plan as the cluster plays it, its wait by its file, and why a rehearsal with a guest cannot play it."""
     guest = cluster.guest if cluster else None
     watching = cluster.detector if cluster and not guest else None
     one = ChosenPlan(name, load_complete_plan(find_plan(name), folders, watching))
@@ -126,7 +126,7 @@ def plan_with_arms(name: str, loaded: LoadedPlan, cluster: ClusterProfile) -> Ch
         cluster: The cluster.
 
     Raises:
-        DocumentError: The plan has no arms, or they name checks that nobody has.
+        DocumentError: The plan has no arms, or they name unknown checks.
     """
     if not loaded.arms:
         what, fix = "this plan has no arms to compare", f"`gameday run {name}` plays it as one game-day"
@@ -142,7 +142,7 @@ def played_here(chosen: Sequence[ChosenPlan], lab: Path | None) -> tuple[list[Ch
 
     Args:
         chosen: The plans.
-        lab: The control socket of the lab; None for any other cluster, whose control plane nobody may restart.
+        lab: The control socket of the lab; None for any other cluster, which must not have its control plane restarted.
     """
     left_out = [
         LeftOut(plan=one.plan.name, title=one.plan.title, why=f"{_NEEDS_A_LAB}: `gameday rehearse {one.name}`")
@@ -154,12 +154,12 @@ def played_here(chosen: Sequence[ChosenPlan], lab: Path | None) -> tuple[list[Ch
 
 
 def _played_by_guest(loaded: LoadedPlan, cluster: ClusterProfile) -> LoadedPlan:
-    """Return a plan as it is played where a guest watches: by the guest's detector profile, if it has one.
+    """Return a plan as it is played beside a guest: by the guest's detector profile, if it has one.
 
-    Raises DocumentError where that profile cannot be read.
+    Raises DocumentError if that profile cannot be read.
     """
     assert cluster.guest is not None
-    if cluster.detector == _OUR_DETECTOR:  # the cluster profile names no other: nobody has written the guest's down
+    if cluster.detector == _OUR_DETECTOR:  # the cluster profile names no other: the guest has no profile
         return played_by(loaded, cluster.guest.name, None)
     return played_by(loaded, cluster.detector, load_detector(cluster.detector, cluster.detector_profiles))
 
@@ -189,10 +189,10 @@ def why_left_out(
     within: timedelta | None,
     at_once: int,
 ) -> str:
-    """Return why the season leaves this plan out; empty where it does not.
+    """Return why the season leaves this plan out; empty if it does not.
 
-    `written` is the wait by the plan's file. It counts where a guest's profile makes the wait longer. `dangerous`:
-    dangerous plans may be played, too.
+    `written` is the wait by the plan's file, which counts even if a guest's profile makes it longer. `dangerous`: if
+    true, dangerous plans may be played, too.
     """
     plan, wait = one.plan, min(one.longest_wait, written)
     if why := _why_to_be_named(one, named=named, dangerous=dangerous):
@@ -209,7 +209,7 @@ def why_left_out(
 
 
 def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
-    """Return the names of plans whose fault, or whose arms, other nodes feel too: no other run goes on beside them."""
+    """Return the names of plans that other nodes feel, by their fault or their arms: no run is played beside them."""
     return frozenset(
         one.plan.name
         for one in chosen

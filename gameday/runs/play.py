@@ -35,10 +35,10 @@ from gameday.runs.season_record import Assignment, DirtyNode
 from gameday.values.nodes import NodeRole
 from gameday.values.results import Cleanliness
 
-# How soon a signal reaches the runs; also those that were just opening when it came, so it is asked again and again.
+# Pause between looks for a signal: also runs that were just opening when it came must get it.
 _PASSED_ON_WITHIN_S = 0.2
 _SAID_CHARACTERS = 200
-# Nodes that are looked at and turn out unfit, before the cluster and not the choice is the problem.
+# Most nodes that are looked at and turn out unfit; after that, the cluster is the problem and not the choice.
 _UNFIT_AT_MOST = 20
 
 
@@ -46,17 +46,17 @@ class OpenSeason:
     """An open season: the cluster's lease is held."""
 
     def __init__(self, id: str, kubernetes: Kubernetes, abort: Abort, dirty_nodes: Collection[str] = ()) -> None:
-        """`dirty_nodes`: still have something in that a dead run left, and wait for a person."""
+        """Open a season. `dirty_nodes` still have something that a dead run left, and wait for a person."""
         self.id = id
         self.kubernetes = kubernetes
         self.abort = abort
         self.dirty_nodes = dirty_nodes
         self.late: list[str] = []
-        """Runs of a random season that had their turn too late for its budget."""
+        """Runs of a random season that got their turn too late for its budget."""
         self.taken_out: list[DirtyNode] = []
         """Nodes that a guest left dirty meanwhile."""
         self.died: set[str] = set()
-        """Runs that did not end by themselves; their histories say now what was undone in their place."""
+        """Runs that did not end by themselves; their histories now say what was undone for them."""
 
     @property
     def stopped(self) -> str:
@@ -76,7 +76,7 @@ def open_season(
     Args:
         id: The season's name.
         profile: The cluster.
-        on_reaped: Gets what was undone of dead runs, also if that keeps the season from beginning.
+        on_reaped: Gets what was undone of dead runs, even if that keeps the season from beginning.
         chosen: The plans; the lease has to outlast their faults.
 
     Raises:
@@ -110,8 +110,8 @@ def fit_nodes(season: OpenSeason, chosen: Sequence[ChosenPlan], seed: int, at_le
 
     `at_least` are returned of each kind of node, if there are so many, however few the plans need.
 
-    Nodes are listed once for each selector that plans have; each that is looked at is read once, and its pods if a
-    plan judges what becomes of them. Raises KubernetesError.
+    Nodes are listed once for each of the plans' selectors. Each node that is looked at is read once, with its pods if a
+    plan judges those. Raises KubernetesError.
     """
     kubernetes = season.kubernetes
     ask_pods = any(judges_running_pods(plan) for one in chosen for plan in one.played)
@@ -176,7 +176,7 @@ def run_all(
                 if season.stopped or not waiting.waits_for_a_time:
                     season.late = waiting.late
                     return
-                with suppress(StopRunError):  # the next turn of the loop asks why
+                with suppress(StopRunError):  # the loop's next turn finds out why
                     season.abort.sleep(_PASSED_ON_WITHIN_S)
                 continue
             done, _ = wait(running, _PASSED_ON_WITHIN_S, FIRST_COMPLETED)

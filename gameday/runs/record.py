@@ -31,5 +31,5 @@ class GroupRecord(FrozenModel):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load a folder's record; raises OSError, and ValueError for a file that holds something else."""
+        """Load a folder's record. Raises OSError, or ValueError if the file holds something else."""
         return cls.model_validate_json(read_plain(folder / cls.FILE))

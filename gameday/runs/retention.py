@@ -22,7 +22,7 @@ from gameday.values.results import Cleanliness
 _RENAMED = "somebody renamed the folder: it is no longer its own"
 _SERIES = {GroupKind.COMPARISON: "plan on its cluster", GroupKind.FLEET: "cluster"}
 _TAIL_BYTES = 64 * 1024
-"""A run_ended record has a hundred bytes and is the last of its history."""
+"""The part of a history that is read for its last record, run_ended, which has a hundred bytes."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def decide_retention(
 
 
 def delete_folder(folder: Path) -> str:
-    """Delete a folder that may be deleted; return what kept it from going, or empty if it is gone."""
+    """Delete a folder that may be deleted; return why it could not be deleted, empty if it is gone."""
     try:
         shutil.rmtree(folder)
     except OSError as error:
@@ -143,7 +143,7 @@ def without_dead_links(reports: Path, rendered_at: datetime) -> str:
     The digest links the runs of its window, which are newer than what is deleted as a rule; `gameday digest` renews it.
 
     Returns:
-        The reason why a disk that takes nothing more lacks one of them; empty if all are drawn.
+        The reason why a full or failing disk lacks one of them; empty if all are drawn.
 
     Raises:
         OSError: The folder cannot be read or written.

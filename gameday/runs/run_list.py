@@ -23,7 +23,7 @@ from gameday.runs.run_row import judged_run
 from gameday.values.models import FrozenModel
 
 INCIDENT_FILE, ARMS_FILE, FLEET_FILE = "incident.json", "arms.json", "fleet.json"
-"""Files by which the folder of an incident, a comparison or a fleet run is known."""
+"""The files that tell the folder of an incident, a comparison or a fleet run."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class CatalogRun:
 
 
 class RunningRun(FrozenModel):
-    """A run that had not ended when the catalog was read, so that nothing of it is judged."""
+    """A run that had not ended when the catalog was read, so it is not judged."""
 
     run_id: str
     plan: str = Field(description="empty until the run has asked its cluster for the first time")
@@ -63,14 +63,14 @@ class RunList:
 
 
 def list_runs(reports: Path) -> RunList:
-    """Read the runs that a reports folder holds, but for the repository's sample and the runs of comparisons.
+    """Read the runs in a reports folder, except the repository's sample and the runs of comparisons.
 
     Raises:
         OSError: The reports folder cannot be listed.
     """
     runs, unreadable, others, played = [], [], [], []
     for folder in sorted(path for path in reports.iterdir() if path.is_dir() and path.name != SAMPLE_FOLDER):
-        if folder.is_symlink():  # its run would be listed, and kept, twice, or be somewhere that is not ours to write
+        if folder.is_symlink():  # its run would be listed and kept twice, or be in a place that is not ours to write
             unreadable.append(f"{folder.name}: it is a symbolic link, and none is followed here")
         elif any((folder / file).is_file() for file in (INCIDENT_FILE, ARMS_FILE, FLEET_FILE)):
             others.append(folder)

@@ -1,8 +1,8 @@
 """The row of the coverage matrix that a run leaves beside its history when it ends.
 
-A row is judged out of the whole history, which for 500 nodes takes seconds and
-a hundred megabytes; a page over a season's fifty runs reads fifty small files.
-A run that was killed left none, until the reaper or `gameday report` renders it: each page judges its history.
+A row is judged from the whole history, which for 500 nodes takes seconds and a hundred megabytes; a page over a
+season's fifty runs then reads fifty small files. A run that was killed left no row, so until the reaper or
+`gameday report` renders it, each page judges its history.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ROW_FILE = "coverage-row.json"
 class JudgedRun:
     """A run's result and its row of the matrix.
 
-    `row` is a matrix of one; of none if the run's plan cannot be read. `summary` is None for a history that does
-    not say which run it is.
+    `row` is a matrix with that row, or an empty one if the run's plan cannot be read. `summary` is None for a history
+    that does not say which run it is.
     """
 
     summary: Summary | None
@@ -40,8 +40,8 @@ class JudgedRun:
 def render_run(folder: Path, rendered_at: datetime) -> Rendered:
     """Render a run's report and leave its row, with its gaps, as a matrix of one; raises what `render` does.
 
-    A row that cannot be judged is left out: the report is written by then, and a
-    reader of the row judges it again and gets the error.
+    A row that cannot be judged is left out: the report is written by then, and a reader of the row judges it again and
+    gets the error.
     """
     rendered, path = render(folder, rendered_at), folder / ROW_FILE
     try:

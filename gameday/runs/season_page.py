@@ -1,4 +1,4 @@
-"""A season's page: the matrix of its runs, the answer in a sentence, gaps in words; the same as JSON."""
+"""A season's page: the matrix of its runs, the answer in a sentence, the gaps in words; and the same as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Coverage(PageModel):
     left_out: tuple[LeftOut, ...]
     outages: tuple[OutageTotal, ...] = ()
     virtual: str = ""
-    """The words that GPUs of its game-days are virtual; empty if none are."""
+    """The note that its game-days' GPUs are virtual; empty if they are not."""
     drawn: tuple[DrawnGameDay, ...] = ()
     """A random season's game-days, with those that were not played."""
 
@@ -69,7 +69,7 @@ class Coverage(PageModel):
 
     @property
     def surprises(self) -> list[tuple[FaultRow, CoverageCell]]:
-        """The signals that came though nobody expected them, with their rows."""
+        """The signals that came although they were not expected, with their rows."""
         return [(row, cell) for row in self.matrix.rows for cell in row.cells if cell.state is CellState.UNEXPECTED]
 
 
@@ -110,7 +110,7 @@ def read_coverage(folder: Path) -> Coverage:
 
 
 def redraw_season(folder: Path, rendered_at: datetime) -> RenderedPage[Coverage]:
-    """Write the page again as coverage.json has it, with links to what is still there; raises as `read_coverage`."""
+    """Write the page again from coverage.json, with links to what is still there; raises as `read_coverage`."""
     return _write(read_coverage(folder), folder, rendered_at)
 
 

@@ -52,7 +52,7 @@ class DrawnTime(FrozenModel):
 
 
 class DrawnNotPlaced(LeftOut):
-    """A game-day that a random season drew, and for which it has no time or no nodes."""
+    """A game-day that a random season drew, but for which it has no time or no nodes."""
 
     at_s: float = Field(description="when it would have begun, in seconds as in DrawnTime")
 
@@ -144,7 +144,7 @@ class SeasonResult(FrozenModel):
 
 
 def refuse_left_out(left_out: Sequence[LeftOut]) -> None:
-    """Do nothing if no plan is left out; raises RefusedError with the first one's reason.
+    """Refuse if a plan is left out. Raises RefusedError with the first one's reason.
 
     A comparison plays all its arms or none.
     """

@@ -1,4 +1,4 @@
-"""The times that the runs of a reports folder took, as an OpenMetrics file for a scraper, and the usual ones."""
+"""The durations of a reports folder's runs: as an OpenMetrics file for a scraper, and the usual ones by plan."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PLAYED_TO_THE_END = (RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.UNKNOWN)
 
 
 def write_timings(reports: Path, file: Path) -> None:
-    """Write the newest run of each plan on each cluster; runs of comparisons are not among them.
+    """Write the timings of the newest run of each plan on each cluster, without runs of comparisons.
 
-    Of runs that end together, each writer waits for the one before, so that the last one leaves none out.
+    If runs end together, each writer waits for the one before, so that the last one leaves none out.
 
     Args:
         reports: Folder of all runs.
@@ -43,7 +43,7 @@ def timings_of(runs: Iterable[CatalogRun]) -> bytes:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock for the block; a process that dies lets go of it."""
+    """Hold the folder's lock for the block; a process that dies releases it."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -27,12 +27,12 @@ class Measure(StrEnum):
 
     @property
     def uses_ping(self) -> bool:
-        """Return whether the canary sends pings."""
+        """True if the canary sends pings."""
         return self in (Measure.ROUND_TRIP, Measure.ANSWERED)
 
     @property
     def owns_gpus(self) -> bool:
-        """Return whether the canary's pod asks for GPUs, as a job does."""
+        """True if the canary's pod asks for GPUs, as a job does."""
         return self in (Measure.ALL_REDUCE, Measure.COPY)
 
 

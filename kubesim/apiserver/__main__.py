@@ -21,7 +21,7 @@ from kubesim.apiserver.server import MAX_BODY_BYTES, ApiServer
 from kubesim.certificates import Authority
 from kubesim.process import die_with_parent
 
-# Connections that are still busy this long after the watches ended are cut; the whole stop stays under 2 s.
+# Connections that are busy this long after the watches ended are cut, so that the whole stop takes under 2 s.
 _STOP_S = 0.5
 
 
@@ -83,7 +83,7 @@ async def _serve(folder: Path, listener: socket.socket, runtime_classes: Sequenc
 
 
 def main() -> int:
-    """Serve; the exit status."""
+    """Serve until stopped; return the exit status."""
     arguments = _arguments()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="apiserver %(levelname)s %(message)s")
     die_with_parent()

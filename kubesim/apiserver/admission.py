@@ -1,6 +1,6 @@
-"""Admission: the checks and changes between a decoded object and the store that are no rule of the kind itself.
+"""Admission: checks and changes of a decoded object before it is stored, besides the rules of its kind.
 
-The real server's plug-ins, as far as kubectl and small controllers meet them: NamespaceLifecycle, ServiceAccount,
+It has those of the real server's plug-ins that kubectl and small controllers meet: NamespaceLifecycle, ServiceAccount,
 Priority, DefaultTolerationSeconds, TaintNodesByCondition, RuntimeClass.
 """
 
@@ -21,26 +21,26 @@ _EVICTION_TOLERATION_S = 300
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
-# A token of an hour, which kubelets renew early: serviceaccount.WarnOnlyBoundTokenExpirationPeriod.
+# Life of a token: an hour, and kubelets renew it early (serviceaccount.WarnOnlyBoundTokenExpirationPeriod).
 _TOKEN_S = 3607
 # The alphabet of k8s.io/apimachinery/pkg/util/rand: no vowels, no look-alikes.
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def random_suffix() -> str:
-    """Five letters that make a generated name."""
+    """Return the five characters that end a generated name."""
     return "".join(secrets.choice(_NAME_ALPHABET) for _ in range(5))
 
 
 class Admission:
-    """Changes and refuses objects that are about to be created."""
+    """Changes or refuses objects that are about to be created."""
 
     def __init__(self, store: Store, runtime_classes: Collection[str] = ()) -> None:
         self._store = store
         self._runtime_classes = runtime_classes
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Refuse a namespace that is absent or on its way out, by StatusError 404 or 403."""
+        """Refuse a namespace that is absent (StatusError 404) or terminating (403)."""
         space = self._store.get("namespaces", "", namespace)
         if space is None:
             details = {"name": namespace, "kind": "namespaces"}
@@ -54,7 +54,7 @@ class Admission:
             raise error
 
     def change(self, resource: Resource, obj: Json) -> None:
-        """Fill in what plug-ins decide about a new object. Raises StatusError 403."""
+        """Change a new object as the plug-ins do. Raises StatusError 403."""
         if resource.plural == "pods":
             self._account(resource, obj)
             self._priority(resource, obj)
@@ -109,7 +109,7 @@ class Admission:
 
 
 def _mount_token(spec: Json) -> None:
-    """A volume with the account's token, mounted wherever nothing else is mounted in its place."""
+    """Add a volume with the account's token, mounted in each container that mounts nothing else at that path."""
     name = f"kube-api-access-{random_suffix()}"
     mounted = False
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
@@ -143,7 +143,7 @@ def _tolerates(toleration: Json, key: str) -> bool:
 
 
 def _not_ready(node: Json) -> None:
-    """A node proves itself Ready before work is placed on it."""
+    """Taint a new node not-ready: it must become Ready before work is placed on it."""
     taints = node["spec"].get("taints") or []
     if not any((taint.get("key"), taint.get("effect")) == (_NOT_READY, "NoSchedule") for taint in taints):
         node["spec"]["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]

@@ -41,7 +41,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def info(self) -> Json:
-        """UserInfo as reviews return it."""
+        """The UserInfo that reviews return."""
         found: Json = {"username": self.name}
         if self.uid:
             found["uid"] = self.uid
@@ -56,7 +56,7 @@ ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """Groups every service account of the namespace is in."""
+    """Return the groups of every service account of the namespace."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
 
 
@@ -79,7 +79,7 @@ class Authenticator:
         }
 
     def user(self, authorization: str) -> User | None:
-        """The caller of a request with this Authorization header, ANONYMOUS without a token; None for a wrong one."""
+        """Return the caller with this Authorization header: ANONYMOUS without a token, None for a wrong one."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
@@ -90,7 +90,7 @@ class Authenticator:
         return self._service_account(claims) if claims and {*API_AUDIENCES} & {*claims["aud"]} else None
 
     def issue(self, account: Json, audiences: list[str], seconds: int, bound: Json | None) -> tuple[str, int]:
-        """(token, expiry in epoch seconds) for a stored ServiceAccount."""
+        """Return a token for a stored ServiceAccount, and its expiry in epoch seconds."""
         now = int(time.time())
         meta = account["metadata"]
         claims: Json = {"namespace": meta["namespace"], "serviceaccount": {"name": meta["name"], "uid": meta["uid"]}}
@@ -114,7 +114,7 @@ class Authenticator:
         return hmac.new(self._key, signed.encode(), hashlib.sha256).digest()
 
     def _claims(self, token: str) -> Json | None:
-        """Return the claims of a token of ours; None for any other, or one out of time."""
+        """Return the claims of a token of ours; None for any other, or for one outside its time."""
         signed, _, signature = token.rpartition(".")
         try:
             if not signed or not hmac.compare_digest(_unb64(signature), self._signature(signed)):
@@ -141,13 +141,13 @@ class Authenticator:
         return User(payload["sub"], service_account_groups(namespace), account["uid"], extra)
 
     def _is_there(self, plural: str, namespace: str, bound: Json) -> bool:
-        """Return whether the object that a token is bound to is still there, and no other of its name."""
+        """Return True if the object that a token is bound to still exists, and is not another one with its name."""
         stored = self._store.get(plural, namespace, bound["name"])
         return stored is not None and stored.obj["metadata"]["uid"] == bound["uid"]
 
 
 def load_key(path: Path) -> bytes:
-    """The signing key of service-account tokens, made on first use."""
+    """Return the signing key of service-account tokens, which is made on first use."""
     if not path.exists():
         write_private(path, secrets.token_bytes(32))
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""The inputs of writes: options in the query, and objects and patches in bodies of JSON or protobuf."""
+"""Read the inputs of writes: options in the query, and objects and patches in bodies of JSON or protobuf."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Json = dict[str, Any]
 
 _PATCH_TYPES = frozenset({JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH})
 _APPLY = "application/apply-patch+yaml"
-# Longest manager name the real server accepts.
+# The longest manager name that the real server accepts.
 _MANAGER_MAX = 128
 _SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The type that an endpoint takes."""
+    """The type of object that an endpoint takes."""
 
     api_version: str
     kind: str
@@ -36,17 +36,17 @@ class Expected:
 
     @staticmethod
     def of(resource: Resource) -> Expected:
-        """A resource's own type."""
+        """Return a resource's own type."""
         return Expected(resource.api_version, resource.kind)
 
 
 def user_agent_program(request: web.BaseRequest) -> str:
-    """The User-Agent up to its first slash: the default manager of what the request writes."""
+    """Return the User-Agent up to its first slash, which is the default manager for what the request writes."""
     return request.headers.get("User-Agent", "unknown").split("/")[0][:_MANAGER_MAX]
 
 
 def write_options(request: web.BaseRequest, subresource: str = "") -> Write:
-    """The write options in the query. Raises StatusError 422."""
+    """Return the write options in the query. Raises StatusError 422."""
     query = request.query
     if not query:
         return Write(user_agent_program(request), subresource=subresource)
@@ -83,7 +83,7 @@ def dry_run_causes(given: list[str]) -> list[Json]:
 
 
 def read_object(request: web.BaseRequest, raw: bytes, expected: Expected) -> Json:
-    """The object in a body, without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
+    """Return the object in a body without kind and apiVersion, which are checked. Raises StatusError 400 or 415."""
     unreadable = f"the object provided is unrecognized (must be of type {expected.kind}): "
     obj = _body(request, raw, unreadable)
     _check_kind(obj, expected)
@@ -106,7 +106,7 @@ def read_decoded(request: web.BaseRequest, raw: bytes, expected: Expected, write
 
 
 def read_delete_options(request: web.BaseRequest, raw: bytes) -> Json:
-    """The DeleteOptions in a body, {} without one. Raises StatusError 400 or 415."""
+    """Return the DeleteOptions in a body, {} without a body. Raises StatusError 400 or 415."""
     if not raw.strip():
         return {}
     obj = _body(request, raw, "")
@@ -155,7 +155,7 @@ def check_patch_type(request: web.BaseRequest) -> None:
 
 
 def read_patch(request: web.BaseRequest, raw: bytes) -> tuple[str, Any]:
-    """(patch type, patch). Raises StatusError 400."""
+    """Return the patch's type and the patch. Raises StatusError 400."""
     kind = request.content_type
     wanted = list if kind == JSON_PATCH else dict
     try:

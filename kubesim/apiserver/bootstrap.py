@@ -21,7 +21,7 @@ Json = dict[str, Any]
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
-# Kubeconfig name → user and groups. The component users are Kubernetes' own, so that RBAC treats them alike.
+# Kubeconfig name → user and groups. The components have Kubernetes' own user names, for RBAC.
 IDENTITIES: dict[str, Json] = {
     "admin": {"user": "kubesim-admin", "groups": [MASTERS]},
     "scheduler": {"user": "system:kube-scheduler", "groups": []},
@@ -43,7 +43,7 @@ def load_tokens(folder: Path) -> dict[str, Json]:
 
 
 def write_kubeconfigs(folder: Path, static: Mapping[str, Json], url: str, ca: Path) -> None:
-    """Write DIR/<name>.kubeconfig for every identity; JSON is YAML, so every client reads it."""
+    """Write DIR/<name>.kubeconfig for every identity, as JSON, which every client reads as YAML."""
     by_user = {entry["user"]: token for token, entry in static.items()}
     authority = base64.b64encode(ca.read_bytes()).decode()
     for name, identity in IDENTITIES.items():
@@ -71,7 +71,7 @@ _WORKLOADS = "apps batch policy core coordination.k8s.io events.k8s.io discovery
 _EVENTS = _rule("core events.k8s.io", "events", "create patch update")
 _REVIEWS = _rule("authentication.k8s.io authorization.k8s.io", "tokenreviews subjectaccessreviews", "create")
 
-# Generous versions of Kubernetes' bootstrap roles; scheduler, controllers and nodes stay inside theirs.
+# Generous versions of Kubernetes' bootstrap roles; scheduler, controllers and nodes need no more than theirs allow.
 _ROLES: dict[str, list[Json]] = {
     "cluster-admin": [_rule("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
     "admin": [_rule(_WORKLOADS, "*", f"{_READ} {_WRITE}"), _rule(_RBAC, "roles rolebindings", f"{_READ} {_WRITE}")],
@@ -132,7 +132,7 @@ _PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical":
 
 
 class NamespaceFiller:
-    """Gives every namespace what controllers of a real cluster put there: the default account and the CA."""
+    """Gives every namespace what a real cluster's controllers put there: the default account and the CA."""
 
     def __init__(self, objects: Objects, ca: str) -> None:
         self._objects = objects
@@ -160,7 +160,7 @@ class NamespaceFiller:
 
 
 def create_built_ins(objects: Objects) -> None:
-    """Create whatever built-in object is absent; what people changed stays changed."""
+    """Create the built-in objects that are absent; those that people changed stay as they are."""
     for namespace in NAMESPACES:
         _create_if_absent(objects, "namespaces", "", {"metadata": {"name": namespace}})
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}

@@ -22,16 +22,16 @@ class Columns:
     """Column titles and the functions that fill the columns.
 
     A leading + marks a column that only `-o wide` shows; a trailing `:integer`, `:boolean` or `:date` gives its type,
-    if that is not string.
+    which is otherwise string.
     """
 
     titles: tuple[str, ...]
     cells: Cells
     marks: Callable[[Json], Json] = lambda obj: {}
-    """Fields of a row that show its object's state besides the cells, such as `conditions`."""
+    """Other fields of a row that show its object's state, such as `conditions`."""
 
     def definitions(self) -> list[Json]:
-        """The columnDefinitions of the Table."""
+        """Return the Table's columnDefinitions."""
         return [_definition(title) for title in self.titles]
 
 
@@ -47,10 +47,10 @@ def _definition(title: str) -> Json:
 
 
 def human_duration(seconds: float) -> str:
-    """A duration as kubectl shows it: 45s, 3m20s, 5h, 12d."""
+    """Return a duration as kubectl shows it: 45s, 3m20s, 5h, 12d."""
     whole = max(int(seconds), 0)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    # Up to which duration which units are shown (k8s.io/apimachinery/pkg/util/duration, HumanDuration).
+    # The units shown up to each duration (k8s.io/apimachinery/pkg/util/duration, HumanDuration).
     steps: tuple[tuple[int, str], ...] = (
         (120, f"{whole}s"),
         (600, _pair(minutes, "m", whole % 60, "s")),
@@ -68,29 +68,29 @@ def _pair(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 def age_since(stamp: str | None) -> str:
-    """Age of a timestamp."""
+    """Return the age of a timestamp."""
     if not stamp:
         return UNKNOWN
     return human_duration((now_utc() - parse_time(stamp)).total_seconds())
 
 
 def age(obj: Json) -> str:
-    """The cell of an Age column."""
+    """Return the cell of an Age column."""
     return age_since(obj["metadata"].get("creationTimestamp"))
 
 
 def name(obj: Json) -> str:
-    """The cell of a Name column; a bookmark's object has no name."""
+    """Return the cell of a Name column; a bookmark's object has no name."""
     return str(obj["metadata"].get("name", ""))
 
 
 def label_pairs(labels: Json | None) -> str:
-    """Labels: a=b,c=d."""
+    """Return labels as `a=b,c=d`."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
 def selector_text(found: Json | None) -> str:
-    """A LabelSelector: a=b,c in (d,e)."""
+    """Return a LabelSelector as `a=b,c in (d,e)`."""
     terms = [f"{key}={value}" for key, value in sorted(((found or {}).get("matchLabels") or {}).items())]
     for item in (found or {}).get("matchExpressions") or []:
         match item["operator"]:
@@ -104,13 +104,13 @@ def selector_text(found: Json | None) -> str:
 
 
 def container_names(spec: Json | None) -> tuple[str, str]:
-    """Names and images of a pod's containers."""
+    """Return the names and the images of a pod's containers."""
     found = (spec or {}).get("containers") or []
     return ",".join(item["name"] for item in found), ",".join(item.get("image", "") for item in found)
 
 
 def condition(obj: Json, kind: str) -> Json:
-    """The status condition of that type, or {}."""
+    """Return the status condition of that type, or {}."""
     for item in (obj.get("status") or {}).get("conditions") or []:
         if item.get("type") == kind:
             found: Json = item

@@ -1,4 +1,4 @@
-"""The forms in which objects are written: whole, or their metadata alone."""
+"""The forms of objects in answers: whole, or their metadata alone."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class FullForm:
         return self.resource.prefix + stored.tail
 
     def after_first(self) -> Self:
-        """The form of a watch's events after its first."""
+        """Return the form of a watch's events after the first one."""
         return self
 
     def encode_list(self, items: list[Stored], meta: Json) -> bytes:
-        """A list; its items carry no kind of their own, as the real server's."""
+        """Return a list; as in the real server, its items have no kind of their own."""
         head = orjson.dumps({"kind": f"{self.resource.kind}List", "apiVersion": self.resource.api_version})[:-1]
         joined = b",".join([b"{" + item.tail for item in items])
         return head + b',"metadata":' + orjson.dumps(meta) + b',"items":[' + joined + b"]}\n"
 
     def bookmark(self, meta: Json) -> bytes:
-        """An otherwise empty object that carries a version."""
+        """Return an object that has only a version."""
         return self.resource.prefix + orjson.dumps({"metadata": meta})[1:]
 
 
 @dataclass(frozen=True)
 class MetadataForm:
-    """PartialObjectMetadata: what a metadata informer asks for."""
+    """PartialObjectMetadata, which metadata informers ask for."""
 
     resource: Resource
     version: str = "v1"
@@ -50,16 +50,16 @@ class MetadataForm:
         return self._head("PartialObjectMetadata") + orjson.dumps(stored.obj["metadata"]) + b"}"
 
     def after_first(self) -> Self:
-        """The form of a watch's events after its first."""
+        """Return the form of a watch's events after the first one."""
         return self
 
     def encode_list(self, items: list[Stored], meta: Json) -> bytes:
-        """A PartialObjectMetadataList."""
+        """Return a PartialObjectMetadataList."""
         joined = b",".join([self.encode(item) for item in items])
         return self._head("PartialObjectMetadataList") + orjson.dumps(meta) + b',"items":[' + joined + b"]}\n"
 
     def bookmark(self, meta: Json) -> bytes:
-        """A bookmark's object."""
+        """Return an object that has only a version."""
         return self._head("PartialObjectMetadata") + orjson.dumps(meta) + b"}"
 
     def _head(self, kind: str) -> bytes:

@@ -1,6 +1,6 @@
 """The columns that kubectl prints of each kind; those of pods and nodes are in a module of their own.
 
-Kinds that are not here have a name and an age, as those of a real server without columns of its own.
+Kinds that are not here have a name and an age, like kinds without columns of their own on a real server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubesim.apiserver.cells import (
 from kubesim.clock import parse_time
 
 Json = dict[str, Any]
-# The first of these conditions that holds is the STATUS.
+# STATUS is the first of these conditions that holds.
 _JOB_STATES = ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 

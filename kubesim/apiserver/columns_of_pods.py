@@ -1,4 +1,4 @@
-"""The columns of pods and nodes: STATUS is an art of its own."""
+"""The columns of pods and nodes, with the rules of a pod's STATUS."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def _ended(terminated: Json) -> str:
 
 
 def _restartable(pod: Json) -> set[str]:
-    """Names of the init containers that stay: sidecars."""
+    """Return the names of the init containers that keep running (sidecars)."""
     found = (pod.get("spec") or {}).get("initContainers") or []
     return {item["name"] for item in found if item.get("restartPolicy") == "Always"}
 
 
 def _initializing(pod: Json) -> str:
-    """STATUS of a pod that is held up by an init container, else ""."""
+    """Return the STATUS of a pod that an init container holds up, else empty."""
     sidecars, status = _restartable(pod), pod.get("status") or {}
     for index, item in enumerate(status.get("initContainerStatuses") or []):
         state = item.get("state") or {}
@@ -73,7 +73,7 @@ def _initializing(pod: Json) -> str:
 
 
 def _main_status(pod: Json, shown: str) -> str:
-    """STATUS after initialization: what the first container that has something to say says."""
+    """Return the STATUS after initialization, by the first container that has a reason to show."""
     running, failed = False, ""
     for item in reversed((pod.get("status") or {}).get("containerStatuses") or []):
         state = item.get("state") or {}
@@ -93,7 +93,7 @@ def _main_status(pod: Json, shown: str) -> str:
 
 
 def pod_reason(pod: Json) -> str:
-    """STATUS of a pod as kubectl prints it."""
+    """Return the STATUS of a pod as kubectl prints it."""
     status = pod.get("status") or {}
     shown = str(status.get("reason") or status.get("phase", ""))
     if condition(pod, "PodScheduled").get("reason") == "SchedulingGated":
@@ -145,7 +145,7 @@ def _pod(pod: Json) -> list[Cell]:
 
 
 def _completed(pod: Json) -> Json:
-    """Marks pods that are over, so that kubectl can hide them."""
+    """Return the fields that mark a pod as ended, so that kubectl can hide it."""
     phase = (pod.get("status") or {}).get("phase")
     if phase not in ("Succeeded", "Failed"):
         return {}

@@ -1,7 +1,7 @@
 """Values that the real server fills in before it stores an object.
 
-They are the kinds' defaults, and the values that their strategies reset or set on creation. Values that admission adds
-are in admission.py.
+They are the kinds' defaults, and the values that their strategies set or reset on creation; admission.py has those that
+admission adds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pod_spec(spec: Json) -> None:
 
 
 def _container(container: Json) -> None:
-    # Only what follows the colon of a reference is its tag: neither a registry's port nor a digest.
+    # The tag of a reference follows its colon; a registry's port and a digest are no tags.
     tagged = container.get("image", "").partition("@")[0].rpartition("/")[2]
     digested = "@" in container.get("image", "")
     latest = tagged.endswith(":latest") or (":" not in tagged and not digested)
@@ -93,7 +93,7 @@ def _counted(amounts: Json | None) -> dict[str, str]:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort, from cpu and memory."""
+    """Return Guaranteed, Burstable or BestEffort, by cpu and memory."""
     requests: list[dict[str, str]] = []
     guaranteed = True
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
@@ -112,7 +112,7 @@ def _pod(pod: Json) -> None:
     pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        # What is limited and not asked for is asked for: in pods, and not in templates.
+        # A limit without a request becomes the request, in pods but not in templates.
         resources = container["resources"]
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
@@ -159,7 +159,7 @@ def _new_job(job: Json) -> None:
     labels = spec["template"]["metadata"].setdefault("labels", {})
     labels.update({label: uid, "controller-uid": uid})
     labels.update({"batch.kubernetes.io/job-name": meta["name"], "job-name": meta["name"]})
-    # A job without labels of its own shows its template's.
+    # A job without labels of its own gets its template's.
     meta.setdefault("labels", dict(labels))
 
 
@@ -185,7 +185,7 @@ def _new_daemonset(daemonset: Json) -> None:
 
 
 def _changed_daemonset(daemonset: Json, old: Json) -> None:
-    """The generation of the template is counted in an annotation, whatever the client says."""
+    """Count the template's generation in an annotation, even if the client writes another value."""
     count = int((old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "0"))
     if daemonset["spec"]["template"] != old["spec"]["template"]:
         count += 1
@@ -265,7 +265,7 @@ def fill(key: str, obj: Json) -> None:
 
 
 def fill_status(key: str, obj: Json, old: Json) -> None:
-    """Fill the defaults of a status that a client wrote, and what clients cannot change, in place."""
+    """Fill, in place, the defaults of a status that a client wrote and what clients cannot change."""
     if key == "nodes":
         obj["status"] = {**obj["status"]}
         _node(obj)
@@ -281,7 +281,7 @@ def before_create(key: str, obj: Json) -> None:
 
 
 def before_update(key: str, obj: Json, old: Json) -> None:
-    """Apply what the strategy of a changing object sets, or keeps as it was."""
+    """Apply what a changed object's strategy sets or keeps as it was."""
     if key == "daemonsets.apps":
         _changed_daemonset(obj, old)
     elif key == "namespaces":

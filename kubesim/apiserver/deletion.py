@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 EVENT_TTL_S = 3600
 _EVENT_SWEEP_S = 60
 _POLICIES = ("Foreground", "Background", "Orphan")
-# By default these leave their dependents behind, for clients as old as they are.
+# By default these leave their dependents behind, for the sake of old clients.
 _ORPHANING = frozenset({"jobs.batch"})
 _FOREGROUND = "foregroundDeletion"
 _ORPHAN = "orphan"
@@ -35,7 +35,7 @@ _ORPHAN = "orphan"
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """metav1.DeleteOptions; None means that nothing was said."""
+    """metav1.DeleteOptions; None means not given."""
 
     grace_s: int | None = None
     propagation: str | None = None
@@ -83,7 +83,7 @@ class Deleter:
         self._store = objects.store
 
     def delete(self, resource: Resource, stored: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
-        """Return the object as it is now, and whether it is gone. Raises StatusError 409 when a precondition fails."""
+        """Return the object as it is now, and True if it is gone. Raises StatusError 409 if a precondition fails."""
         meta = stored.obj["metadata"]
         check_preconditions(resource, stored, options)
         grace = self._grace(resource, stored, options)
@@ -125,7 +125,7 @@ class Deleter:
 
     @staticmethod
     def _grace(resource: Resource, stored: Stored, options: DeleteOptions) -> int | None:
-        """Seconds a pod may still take; 0 for everything else and for pods no kubelet runs. None: as already said."""
+        """Return the seconds a pod may still take; 0 for other kinds and pods that no kubelet runs. None: as before."""
         if resource.plural != "pods":
             return 0
         spec, meta = stored.obj["spec"], stored.obj["metadata"]
@@ -152,7 +152,7 @@ class Deleter:
 
 
 def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
-    """Refuse to delete an object that is not the one that was meant, by StatusError 409."""
+    """Refuse to delete an object other than the one that was meant, by StatusError 409."""
     meta = stored.obj["metadata"]
     uid, version = options.uid, options.resource_version
     if uid is not None and uid != meta["uid"]:
@@ -170,7 +170,7 @@ def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptio
 
 
 def _marked_as_deleted(obj: Json, grace: int | None, finalizers: list[str]) -> Json:
-    """The object with its deletion written down."""
+    """Return the object marked as being deleted."""
     meta = {**obj["metadata"]}
     if "generation" in meta and "deletionTimestamp" not in meta:
         meta["generation"] += 1
@@ -183,7 +183,7 @@ def _marked_as_deleted(obj: Json, grace: int | None, finalizers: list[str]) -> J
 
 
 class Collector:
-    """Follows ownerReferences and empties namespaces, in the background and promptly."""
+    """Follows ownerReferences and empties namespaces, in the background."""
 
     def __init__(self, objects: Objects, deleter: Deleter) -> None:
         self._objects = objects
@@ -231,7 +231,7 @@ class Collector:
             self._enqueue(identity)
 
     def _owners_of(self, stored: Stored) -> None:
-        """Look after the owners of a dependent that is gone: those in foreground deletion may be done."""
+        """Queue the owners of a dependent that is gone: those in foreground deletion may be done."""
         for uid in _owner_uids(stored):
             if uid in self._uids:
                 self._enqueue(self._uids[uid])
@@ -254,7 +254,7 @@ class Collector:
                 await asyncio.sleep(0)
 
     def work_once(self) -> bool:
-        """Look after one object that is due; return False where none is."""
+        """Handle one object that is due; return False if none is."""
         if not self._due:
             return False
         self._step(self._due.pop())
@@ -312,7 +312,7 @@ class Collector:
         return [(resource, item) for resource, item in found if item is not None]
 
     def _delete_dependents(self, stored: Stored) -> bool:
-        """Delete what the object owns; True while a dependent still blocks it."""
+        """Delete what the object owns; return True while a dependent still blocks it."""
         uid, blocked = stored.obj["metadata"]["uid"], False
         for resource, item in self._dependents_of(stored):
             refs = item.obj["metadata"].get("ownerReferences") or []
@@ -346,7 +346,7 @@ class Collector:
         self._store.put(resource.qualified, {**stored.obj, "metadata": meta})
 
     def _empty(self, space: Stored) -> None:
-        """Delete what a terminating namespace holds; let it go once nothing is remaining."""
+        """Delete what a terminating namespace holds, and the namespace once nothing remains."""
         is_empty = True
         for key, collection in self._store.collections.items():
             resource = BY_NAME[key]
@@ -359,7 +359,7 @@ class Collector:
         if not space.obj["metadata"].get("finalizers"):
             self._store.delete("namespaces", "", space.name)
         elif space.obj["spec"]:
-            # From now on it waits for finalizers of its own alone.
+            # From now on it waits only for finalizers of its own.
             self._store.put("namespaces", {**space.obj, "metadata": {**space.obj["metadata"]}, "spec": {}})
 
 

@@ -9,7 +9,7 @@ from kubesim.apiserver.resources import GROUP_VERSIONS, RESOURCES, UNSERVED, Res
 
 Json = dict[str, Any]
 
-# The release whose behaviour is imitated; the lab builds the same one.
+# The imitated release; the lab builds the same one.
 VERSION: Json = {
     "major": "1",
     "minor": "37",
@@ -28,7 +28,7 @@ VERSION: Json = {
 
 
 def api_versions(address: str) -> Json:
-    """GET /api."""
+    """Return the answer to GET /api."""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
@@ -40,13 +40,13 @@ def _group(group: str, version: str) -> Json:
 
 @cache
 def group_list() -> Json:
-    """GET /apis."""
+    """Return the answer to GET /apis."""
     groups = [_group(group, version) for group, version in GROUP_VERSIONS if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(name: str) -> Json | None:
-    """GET /apis/{group}; None when it is not served."""
+    """Return the answer to GET /apis/{group}; None if the group is not served."""
     for found, version in GROUP_VERSIONS:
         if found == name and name:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(found, version)}
@@ -54,7 +54,7 @@ def group(name: str) -> Json | None:
 
 
 def resource_list(group: str, version: str) -> Json | None:
-    """GET /api/v1 or /apis/{group}/{version}; None when it is not served."""
+    """Return the answer to GET /api/v1 or /apis/{group}/{version}; None if that is not served."""
     if (group, version) not in GROUP_VERSIONS:
         return None
     entries: list[Json] = []
@@ -93,7 +93,7 @@ def _legacy_sub(resource: Resource, name: str) -> Json:
 
 
 def openapi_root() -> Json:
-    """GET /openapi/v3."""
+    """Return the answer to GET /openapi/v3."""
     paths = {}
     for group_name, version in GROUP_VERSIONS:
         path = f"apis/{group_name}/{version}" if group_name else f"api/{version}"
@@ -102,9 +102,9 @@ def openapi_root() -> Json:
 
 
 def openapi(group_name: str, version: str) -> Json | None:
-    """GET /openapi/v3/…: says that patches take fieldValidation and dryRun, which is what kubectl checks.
+    """Return the answer to GET /openapi/v3/…: that patches take fieldValidation and dryRun, which kubectl checks.
 
-    The schemas themselves are absent: clients fall back to the types they are built with.
+    It has no schemas: clients fall back to the types they are built with.
     """
     if (group_name, version) not in GROUP_VERSIONS:
         return None

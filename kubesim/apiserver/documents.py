@@ -14,12 +14,12 @@ _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 def page_not_found() -> web.Response:
-    """404 in plain text, as the real server's where no API begins."""
+    """Return 404 in plain text, as the real server does for a path outside of its APIs."""
     return web.Response(status=404, text="404 page not found\n")
 
 
 def answer_path(request: web.BaseRequest) -> web.Response:
-    """The answer to a path that is no resource. Raises StatusError 404 or 405."""
+    """Return the answer to a path that is no resource. Raises StatusError 404 or 405."""
     parts = request.path.strip("/").split("/")
     head, rest = parts[0], parts[1:]
     if head in _HEALTH:
@@ -45,7 +45,7 @@ def _discovery(request: web.BaseRequest, head: str, rest: list[str]) -> web.Resp
 def _found(request: web.BaseRequest, head: str, rest: list[str]) -> Json | web.Response | None:
     match head, *rest:
         case ["version"]:
-            # People read this document, so that it is indented for every client.
+            # People read this document, so it is indented for every client.
             body = orjson.dumps(discovery.VERSION, option=orjson.OPT_INDENT_2)
             return web.Response(body=body, content_type="application/json")
         case ["api" | "apis"]:
@@ -73,7 +73,7 @@ def _openapi(request: web.BaseRequest, rest: list[str]) -> web.Response:
 
 
 def _openapi_v2(request: web.BaseRequest) -> web.Response:
-    # Empty documents: old clients then leave the checking of fields to the server.
+    # Empty documents: with these, old clients leave the checking of fields to the server.
     if "protobuf" in request.headers.get("Accept", ""):
         return web.Response(body=b"", headers={"Content-Type": _PROTOBUF_V2})
     info = {"title": "Kubernetes", "version": discovery.VERSION["gitVersion"]}

@@ -1,4 +1,4 @@
-"""Failures as Kubernetes speaks them: an HTTP code, a reason and a `Status` body clients can parse."""
+"""Failures as in Kubernetes: an HTTP code, a reason and a `Status` body that clients can parse."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ def no_such_path() -> StatusError:
 
 
 def not_simulated(sentence: str) -> StatusError:
-    """404 for what a real server has and kubesim has not; a client that can do without it goes on."""
+    """404 for what only a real server has; a client that can do without it goes on."""
     return StatusError(404, "NotFound", sentence, {})
 
 
 def already_exists(resource: Resource, name: str, *, is_terminating: bool) -> StatusError:
-    """409: create of a name that is taken, perhaps by an object that is terminating."""
+    """409: a new object's name is taken, perhaps by an object that is terminating."""
     message = f'{"object is being deleted: " if is_terminating else ""}{resource.qualified} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, _details(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> StatusError:
-    """409: optimistic lock or precondition lost."""
+    """409: the optimistic lock or a precondition failed."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(resource, name))
 
 
 def kind_conflict(kind: str, name: str, why: str) -> StatusError:
-    """409 of a check that knows an object by its kind."""
+    """409 of a check that names an object by its kind."""
     message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
     return StatusError(409, "Conflict", message, {"name": name, "kind": kind})
 
@@ -116,7 +116,7 @@ def method_not_allowed() -> StatusError:
 
 
 def not_acceptable(message: str, details: Json | None = None) -> StatusError:
-    """406: the client accepts no form that there is."""
+    """406: the client accepts no form that we have."""
     return StatusError(406, "NotAcceptable", message, details)
 
 
@@ -128,19 +128,19 @@ def unsupported_media(supported: Iterable[str]) -> StatusError:
 
 
 def unreadable(code: int, reason: str, limit: int) -> StatusError:
-    """A request that HTTP itself cannot read; `limit` is the largest body in bytes."""
+    """Failure of a request that is no proper HTTP; `limit` is the largest body in bytes."""
     if code == 413:
         return StatusError(code, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
     return StatusError(code, "", f"the request cannot be read: {reason}")
 
 
 def failed(message: str) -> StatusError:
-    """500 without a reason: what the real server does not expect of a client."""
+    """500 without a reason, for requests that the real server does not expect."""
     return StatusError(500, "", message)
 
 
 def too_many(message: str, causes: list[Json] | None = None, retry_after_s: int | None = None) -> StatusError:
-    """429."""
+    """429: too many requests, or a disruption that a budget does not allow now."""
     details: Json = {}
     if causes:
         details["causes"] = causes
@@ -155,54 +155,54 @@ def cause(reason: str, field: str, message: str) -> Json:
 
 
 def required(field: str, hint: str = "") -> Json:
-    """A required field that is missing."""
+    """Return the complaint about a missing required field."""
     return cause("FieldValueRequired", field, "Required value" + (f": {hint}" if hint else ""))
 
 
 def as_json(value: object) -> str:
-    """A value as messages have it: JSON without spaces."""
+    """Return a value as messages show it: JSON without spaces."""
     return orjson.dumps(value).decode()
 
 
 def wrong(field: str, value: object, hint: str) -> Json:
-    """A value that breaks a rule."""
+    """Return the complaint about a value that breaks a rule."""
     return cause("FieldValueInvalid", field, f"Invalid value: {as_json(value)}: {hint}")
 
 
 def forbidden_field(field: str, why: str) -> Json:
-    """A field that may not be set, or not be changed."""
+    """Return the complaint about a field that may not be set or changed."""
     return cause("FieldValueForbidden", field, f"Forbidden: {why}")
 
 
 def duplicate(field: str, value: object, hint: str = "") -> Json:
-    """A value that is there already."""
+    """Return the complaint about a value that is there already."""
     return cause("FieldValueDuplicate", field, f"Duplicate value: {as_json(value)}" + (f": {hint}" if hint else ""))
 
 
 def missing_reference(field: str, value: object) -> Json:
-    """A reference to what is not there."""
+    """Return the complaint about a reference to something absent."""
     return cause("FieldValueNotFound", field, f"Not found: {as_json(value)}")
 
 
 def too_long(field: str, limit: int) -> Json:
-    """More bytes than the limit."""
+    """Return the complaint about more bytes than the limit."""
     return cause("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
 
 
 def unsupported(field: str, value: object, supported: Iterable[str]) -> Json:
-    """A value outside an enum."""
+    """Return the complaint about a value outside an enum."""
     names = ", ".join(f'"{name}"' for name in supported)
     return cause("FieldValueNotSupported", field, f"Unsupported value: {as_json(value)}: supported values: {names}")
 
 
 def invalid_version(resource: Resource, name: str, problem: Json) -> StatusError:
-    """422 of an update that lacks the version; it names the resource where others name the kind."""
+    """422 of an update that lacks the version; unlike others, it names the resource and not the kind."""
     message = f'{resource.qualified} "{name}" is invalid: {_causes_text([problem])}'
     return StatusError(422, "Invalid", message, {**_details(resource, name), "causes": [problem]})
 
 
 def invalid_patch(value: str, why: object) -> StatusError:
-    """422: what a patch makes of an object cannot be decoded. `value` is shown."""
+    """422: the patched object cannot be decoded. `value` is shown."""
     problem = wrong("patch", value, str(why))
     return StatusError(422, "Invalid", f' "" is invalid: {_causes_text([problem])}', {"causes": [problem]})
 
@@ -216,7 +216,7 @@ def invalid(resource: Resource, name: str, causes: list[Json]) -> StatusError:
 
 
 def invalid_request(group: str, kind: str, causes: list[Json]) -> StatusError:
-    """422 for what is no stored object: options, reviews (whose `kind` is empty), token requests."""
+    """422 for requests that are not stored: options, reviews (with an empty `kind`), token requests."""
     details: Json = {"group": group, **({"kind": kind} if kind else {}), "causes": causes}
     return StatusError(422, "Invalid", f'{kind}.{group} "" is invalid: {_causes_text(causes)}', details)
 

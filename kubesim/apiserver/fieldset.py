@@ -1,6 +1,6 @@
 """Sets of fields in FieldsV1 form: nested dicts keyed `f:name`, `k:{…}`, `v:…`, with `.` for the node itself.
 
-`{}` is a member without members below it. Only what managedFields need.
+`{}` is a member without members below it. Only what managedFields need is here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubesim.apiserver.typed import Shape, Struct, shape_of
 Json = dict[str, Any]
 Set = dict[str, Any]
 
-# Never owned by anyone (structured-merge-diff's stripped fields).
+# Fields that no manager owns (structured-merge-diff's stripped fields).
 _UNOWNED = frozenset(
     {"creationTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion", "uid"}
 )
@@ -25,7 +25,7 @@ _UNOWNED = _UNOWNED | {"deletionTimestamp", "deletionGracePeriodSeconds", "selfL
 
 @cache
 def root_of(resource: Resource) -> Shape:
-    """The shape of a resource's objects without what nobody can own."""
+    """Return the shape of a resource's objects, without the fields that no manager can own."""
     whole = shape_of(resource.api_version, resource.kind)
     assert whole.struct is not None
     metadata = whole.struct.fields["metadata"]
@@ -46,12 +46,12 @@ def _struct(fields: dict[str, Shape]) -> Shape:
 
 @cache
 def empty_object(resource: Resource) -> Any:
-    """An object of the resource before anybody has written it: with the fields that are always there."""
+    """Return an object of the resource with only the fields that are always there."""
     return root_of(resource).empty()
 
 
 def item_key(item: Any, shape: Shape) -> str | None:
-    """`k:{"name":"x"}` of a list item; None when it lacks a key, which makes the list atomic for us."""
+    """Return `k:{"name":"x"}` for a list item; None if it lacks a key, which makes the list atomic for us."""
     if not isinstance(item, dict):
         return None
     found = {name: item.get(name, default) for name, default in shape.keys}
@@ -61,12 +61,12 @@ def item_key(item: Any, shape: Shape) -> str | None:
 
 
 def value_key(item: Any) -> str:
-    """`v:"x"` of a set's member."""
+    """Return `v:"x"` for a set's member."""
     return "v:" + orjson.dumps(item).decode()
 
 
 def keyed_items(value: Any, shape: Shape) -> dict[str, Any] | None:
-    """A list's items by path element; None when the list is atomic."""
+    """Return a list's items by path element; None if the list is atomic."""
     if not isinstance(value, list):
         return None
     if shape.is_set:
@@ -93,7 +93,7 @@ def children(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
 
 
 def fields_of(value: Any, shape: Shape) -> Set:
-    """Every field of a value, itself included."""
+    """Return every field of a value, including the value itself."""
     below = None if isinstance(value, list) and not value else children(value, shape)
     if not below:
         return {}
@@ -106,17 +106,17 @@ def fields_of(value: Any, shape: Shape) -> Set:
 
 
 def _member(element: str, item: Any, shape: Shape) -> Set:
-    """The set of one child: a keyed list's item is always a member itself."""
+    """Return the set of one child; a keyed list's item is always a member itself."""
     inner = fields_of(item, shape)
     return {".": {}, **inner} if inner and element.startswith("k:") else inner
 
 
 def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
-    """(added or changed, removed) between two values; both empty means nothing changed."""
+    """Return (added or changed, removed) between two values; both are empty if nothing changed."""
     changed: Set = {}
     removed: Set = {}
     if isinstance(old, dict) and isinstance(new, dict):
-        # Most writes leave most of an object as it was.
+        # A shortcut, because most writes leave most of an object as it was.
         old, new = _differing_members(old, new), _differing_members(new, old)
     before = children(old, shape) or {}
     after = children(new, shape) or {}
@@ -142,7 +142,7 @@ def difference(old: Any, new: Any, shape: Shape) -> tuple[Set, Set]:
 
 
 def _differing_members(one: Json, other: Json) -> Json:
-    """The members that the other one has not, or with another value."""
+    """Return the members that the other one lacks or has with another value."""
     return {name: value for name, value in one.items() if name not in other or other[name] != value}
 
 
@@ -153,14 +153,14 @@ def _note(element: str, found: tuple[Set, Set], changed: Set, removed: Set) -> N
 
 
 def with_containers(fields: Set) -> Set:
-    """The same set with every inner node a member, so that subtracting it leaves nothing behind."""
+    """Return the same set with every inner node as a member, so that subtracting it leaves nothing behind."""
     if not fields:
         return {}
     return {".": {}, **{element: with_containers(inner) for element, inner in fields.items() if element != "."}}
 
 
 def is_member(node: Set) -> bool:
-    """Return whether the node itself (not only something below it) belongs to the set."""
+    """Return True if the node itself, and not only something below it, belongs to the set."""
     return not node or "." in node
 
 

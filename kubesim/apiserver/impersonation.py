@@ -1,7 +1,7 @@
 """Impersonation headers, as `kubectl --as` and `--as-group` send them: users, groups and service accounts.
 
-To act as another a user needs the permission `impersonate` for each of them. The constrained permissions of Kubernetes
-1.36 (KEP-5284) are not simulated, nor are uids and extra attributes.
+A caller needs the permission `impersonate` for each of them. The constrained permissions of Kubernetes 1.36 (KEP-5284)
+are not simulated, nor are uids and extra attributes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REFUSED = ("impersonate-uid", "impersonate-extra-")
 
 
 def impersonated(rbac: Rbac, caller: User, headers: CIMultiDictProxy[str]) -> User:
-    """Return the user to act as: the caller where no header asks otherwise.
+    """Return the user to act as: the caller, unless a header asks otherwise.
 
     Raises:
         StatusError: 400 for headers that make no sense or are not simulated, 403 without the permission.

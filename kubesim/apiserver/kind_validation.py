@@ -44,7 +44,7 @@ def _numbers(spec: Json, names: tuple[str, ...]) -> Causes:
 
 
 def _fixed(spec: Json, was: Json | None, *names: str) -> Causes:
-    """Fields of the spec that may not change."""
+    """Return the causes against changes of fields that may not change."""
     if was is None:
         return []
     return [
@@ -124,7 +124,7 @@ def _node(node: Json, old: Json | None) -> Causes:
 
 
 def _is_counted(resource: str) -> bool:
-    """Return whether there are only whole ones of a node's resource: pods, and devices under a domain of their own."""
+    """Return True if a node's resource comes in whole numbers: pods, and devices under a domain of their own."""
     domain, slash, _ = resource.partition("/")
     return resource == "pods" or bool(slash and not domain.endswith("kubernetes.io"))
 
@@ -133,7 +133,7 @@ def _taints(taints: list[Json]) -> Causes:
     causes: Causes = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
-        # The real server says metadata.taints, and not spec.taints.
+        # The real server says metadata.taints here, not spec.taints.
         field = f"metadata.taints[{index}]"
         key, effect, value = taint.get("key", ""), taint.get("effect", ""), taint.get("value", "")
         causes += wrongs(f"{field}.key", key, qualified_problems(key))
@@ -157,7 +157,7 @@ def _data(obj: Json, old: Json | None) -> Causes:
             causes += _config_key(key, f"{field}[{key}]")
             if field == "data" and key in (obj.get("binaryData") or {}):
                 causes.append(wrong(f"{field}[{key}]", key, "duplicate of key present in binaryData"))
-            # Base64 is three quarters data; so far the real server counts what it decoded.
+            # The real server counts decoded bytes, which are three quarters of the base64.
             total += len(value.encode()) if field == "data" and "type" not in obj else len(value) * 3 // 4
     if total > _DATA_MAX:
         causes.append(too_long("data" if "type" in obj else "", _DATA_MAX))
@@ -207,7 +207,7 @@ def _pdb(pdb: Json, _old: Json | None) -> Causes:
 
 
 def _share(value: Any, field: str) -> Causes:
-    """A number or a percentage."""
+    """Return the causes against a value that must be a number or a percentage."""
     if isinstance(value, int):
         return [wrong(field, value, AT_LEAST_0)] if value < 0 else []
     if value is None:
@@ -218,7 +218,7 @@ def _share(value: Any, field: str) -> Causes:
 
 
 def _event(event: Json, _old: Json | None) -> Causes:
-    """An Event lies in the namespace of what it is about, or in `default` for what lies in none."""
+    """Check that an Event is in the namespace of its object, or in `default` if that has none."""
     about = (event.get("involvedObject") or {}).get("namespace", "")
     namespace = event["metadata"].get("namespace", "")
     if about == namespace or (not about and namespace == "default"):

@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"[+-]?\d+")
 
 
 def parse(selector: str) -> list[LabelTest]:
-    """The tests of a selector, all of which must hold. Raises SelectorError."""
+    """Return a selector's tests, which must all hold. Raises SelectorError."""
     if not selector.strip():
         return []
     return [_test(text) for text in _REQUIREMENTS.split(selector)]
@@ -55,7 +55,7 @@ def _test(text: str) -> LabelTest:
 
 
 def _ordered(key: str, operator: str, value: str) -> LabelTest:
-    """Return a test whether a label is a whole number above or below another."""
+    """Return a test that a label is a whole number above or below another."""
     if not _INTEGER.fullmatch(value):
         raise SelectorError(f"unable to parse requirement: {key}{operator}{value}: the value must be an integer")
     bound = int(value)

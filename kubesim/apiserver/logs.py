@@ -1,4 +1,4 @@
-"""pods/log: fetched from the kubelet of the pod's node and streamed through."""
+"""pods/log: fetch the log from the kubelet of the pod's node, and stream it to the client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kubelet_session(authority: Authority) -> aiohttp.ClientSession:
 
 
 def log_url(objects: Objects, namespace: str, name: str, params: Mapping[str, str]) -> str:
-    """Return the URL of the log at the kubelet; "" while the pod has no node.
+    """Return the URL of the log at the kubelet; empty while the pod has no node.
 
     Raises StatusError 400 or 404.
     """
@@ -51,7 +51,7 @@ def log_url(objects: Objects, namespace: str, name: str, params: Mapping[str, st
         return ""
     stored = objects.store.get("nodes", "", spec["nodeName"])
     if stored is None:
-        # The real server looks the node up and says it were a pod.
+        # The real server looks for the node, but its message speaks of a pod.
         raise errors.not_found(_PODS, spec["nodeName"])
     node = stored.obj.get("status") or {}
     addresses = {item["type"]: item["address"] for item in node.get("addresses") or []}
@@ -71,7 +71,7 @@ def _check_options(params: Mapping[str, str]) -> None:
 
 
 async def stream_log(request: web.BaseRequest, session: aiohttp.ClientSession, url: str) -> web.StreamResponse:
-    """Pass the kubelet's answer through as it comes. Raises StatusError when the kubelet refuses or is away."""
+    """Pass the kubelet's answer on as it comes. Raises StatusError if the kubelet refuses or does not answer."""
     if not url:
         return web.Response(status=204)
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})

@@ -24,14 +24,14 @@ class Writer:
 
 
 def record_update(old: Json, new: Json, writer: Writer) -> None:
-    """Stamp `new` (metadata its own dict) with the owners after an Update of `old` by `writer`.
+    """Write the owners after an Update of `old` by `writer` into `new`, which must have a metadata dict of its own.
 
-    What `new` says of its owners is where it starts from, so that clients can correct it; else what `old` says.
+    It starts from the owners that `new` names, so that clients can correct them, else from those of `old`.
     """
     meta = new["metadata"]
     entries: list[Json] = list(meta.pop("managedFields", None) or old["metadata"].get("managedFields") or [])
     if not entries and "uid" in old["metadata"]:
-        # Owners that were wiped stay unrecorded, as on the real server before a first apply.
+        # If the owners were wiped, none are recorded, as on the real server before a first apply.
         return
     changed, removed = fieldset.difference(old, new, writer.shape)
     if changed or removed:
@@ -69,7 +69,7 @@ def _after_update(entries: list[Json], changed: fieldset.Set, removed: fieldset.
 
 
 def _overlap(left: fieldset.Set, right: fieldset.Set) -> bool:
-    """Return whether two sets share a node: the cheap test before a subtraction."""
+    """Return True if two sets share a node: a cheap test before a subtraction."""
     for element, inner in right.items():
         other = left.get(element)
         if other is not None and (not inner or not other or _overlap(other, inner)):

@@ -23,7 +23,7 @@ class Metrics:
         self._bytes[verb, resource, subresource, client] += size
 
     def render(self, objects: dict[str, int], watches: int) -> str:
-        """The exposition; `objects` counts stored objects by kind, `watches` open watches."""
+        """Return the metrics page; `objects` counts stored objects by kind, `watches` open watches."""
         lines: list[str] = []
         for name, kind, text in _HEADERS:
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]

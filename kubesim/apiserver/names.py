@@ -1,4 +1,4 @@
-"""The rules for names, labels and annotations, and the real server's words for what breaks them."""
+"""The rules for names, labels and annotations, with the real server's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms that a client accepts: an object, bare metadata or a table, all of them as JSON."""
+"""The forms that a client accepts: an object, only its metadata, or a table, all as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
 @dataclass(frozen=True)
 class AcceptedForm:
-    """The accepted form: the kind an object is converted to ("" for none) and that kind's version."""
+    """The accepted form: the kind and version that an object is converted to (empty for none)."""
 
     kind: str = ""
     version: str = "v1"
@@ -42,7 +42,7 @@ def negotiate(request: web.BaseRequest) -> AcceptedForm:
 
 
 def _clauses(header: str) -> Iterator[_Clause]:
-    """The clauses of an Accept header, best first."""
+    """Yield the clauses of an Accept header, best first."""
     found: list[_Clause] = []
     for part in header.split(","):
         media, *rest = (piece.strip() for piece in part.split(";"))
@@ -59,7 +59,7 @@ def _quality(text: str) -> float:
 
 
 def _form(clause: _Clause) -> AcceptedForm | None:
-    """The clause's form; None when it asks for what nobody can make of an object."""
+    """Return the clause's form; None if an object has no such form."""
     kind, group, version = (clause.parameters.get(name, "") for name in ("as", "g", "v"))
     if clause.parameters.get("stream", "watch") not in ("", "watch"):
         return None

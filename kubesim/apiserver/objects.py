@@ -1,4 +1,4 @@
-"""The meaning of a write: create, replace and patch by the real server's rules, up to the moment of storing."""
+"""Create, replace and patch objects by the real server's rules, up to the moment of storing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 
 _GENERATED_MAX = 58
 _NAME_ATTEMPTS = 8
-# Fields that cannot change; a client's values for them are dropped on an update without an error.
+# Fields that cannot change; an update drops a client's values for them without an error.
 _SERVERS_META = ("creationTimestamp", "generation", "selfLink")
 _PUT_CREATES = frozenset({"events", "leases.coordination.k8s.io"})
 _NEEDS_VERSION = frozenset({"leases.coordination.k8s.io", "poddisruptionbudgets.policy"})
@@ -46,21 +46,21 @@ class Write:
 
 
 class Objects:
-    """Writes to the store. Everything here is synchronous: a request is atomic."""
+    """Writes to the store. Everything here is synchronous, so a request is atomic."""
 
     def __init__(self, store: Store, runtime_classes: Collection[str] = ()) -> None:
         self.store = store
         self._admission = Admission(store, runtime_classes)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """The object; StatusError 404."""
+        """Return the object. Raises StatusError 404."""
         stored = self.store.get(resource.qualified, namespace, name)
         if stored is None:
             raise errors.not_found(resource, name)
         return stored
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Refuse a namespace in which nothing can be made, by StatusError 404 or 403."""
+        """Refuse a namespace that takes no new objects, by StatusError 404 or 403."""
         self._admission.check_namespace(resource, namespace, name)
 
     # Create ----------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Objects:
         if resource.generation:
             meta["generation"] = 1
         defaults.fill(resource.qualified, obj)
-        # Nobody owns what admission and the kind's strategy add.
+        # What admission and the kind's strategy add has no owner.
         _record_creator(resource, obj, _writer(resource, write))
         self._admission.change(resource, obj)
         defaults.before_create(resource.qualified, obj)
@@ -100,7 +100,7 @@ class Objects:
         return self._commit(resource, obj, write)
 
     def _generated(self, resource: Resource, meta: Json) -> str:
-        """A new object's name from its generateName; one that is taken is refused only after some attempts."""
+        """Return a new name by the generateName; after some attempts, one that is taken, which is then refused."""
         for _ in range(_NAME_ATTEMPTS):
             name: str = meta["generateName"][:_GENERATED_MAX] + random_suffix()
             if self.store.get(resource.qualified, meta.get("namespace", ""), name) is None:
@@ -110,7 +110,7 @@ class Objects:
     # Update ----------------------------------------------------------------------------------------------------
 
     def replace(self, resource: Resource, namespace: str, name: str, obj: Json, write: Write) -> tuple[Stored, bool]:
-        """PUT: (the stored object, whether it was created). Raises StatusError 400, 404, 409, 422 or 500."""
+        """Replace or create an object; return it, and True if created. Raises StatusError 400, 404, 409, 422 or 500."""
         old = self.store.get(resource.qualified, namespace, name)
         obj = _decoded(resource, obj, write)
         meta = obj["metadata"]
@@ -132,7 +132,7 @@ class Objects:
         return self.update(resource, old, obj, write), False
 
     def patch(self, resource: Resource, namespace: str, name: str, kind: str, patch: Any, write: Write) -> Stored:
-        """PATCH of the type `kind`: the stored object. Raises StatusError 400, 404, 409, 422 or 500."""
+        """Patch an object by a patch of the type `kind`; return it. Raises StatusError 400, 404, 409, 422 or 500."""
         old = self.get(resource, namespace, name)
         patched = self._patched(resource, old.obj, kind, patch, write)
         _check_name(patched["metadata"], name)
@@ -168,7 +168,7 @@ class Objects:
     # Storing ---------------------------------------------------------------------------------------------------
 
     def update(self, resource: Resource, old: Stored, new: Json, write: Write) -> Stored:
-        """Store `new` over `old` after the checks; returns `old` when nothing changed."""
+        """Store `new` over `old` after the checks; return `old` if nothing changed."""
         _check_version(resource, old, new["metadata"])
         new = self._part(
             resource, old.obj, {**new, "metadata": _updated_metadata(new["metadata"], old)}, write.subresource
@@ -191,7 +191,7 @@ class Objects:
 
     @staticmethod
     def _part(resource: Resource, old: Json, new: Json, subresource: str) -> Json:
-        """Return the old object with only the part of `new` that this endpoint may write."""
+        """Return the old object with the part of `new` that this endpoint may write."""
         if subresource == "status":
             meta = {**new["metadata"]}
             meta.pop("ownerReferences", None)
@@ -210,7 +210,7 @@ class Objects:
         if write.dry_run:
             return Stored(obj, self.store.rv)
         if _is_done(obj):
-            # No client sees this state: the object is deleted as it was.
+            # Clients do not see this state: the object is deleted as it was.
             meta = obj["metadata"]
             self.store.delete(resource.qualified, meta.get("namespace", ""), meta["name"])
             return Stored(obj, self.store.rv)
@@ -218,7 +218,7 @@ class Objects:
 
 
 def _is_done(obj: Json) -> bool:
-    """Return whether an object's deletion waited only for the finalizers that a write took off."""
+    """Return True if an object's deletion waited only for the finalizers that a write took off."""
     meta = obj["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds", 0):
         return False
@@ -226,7 +226,7 @@ def _is_done(obj: Json) -> bool:
 
 
 def _decoded(resource: Resource, obj: Json, write: Write) -> Json:
-    """An object in the form in which it is kept. Raises StatusError 400."""
+    """Return an object as it is stored. Raises StatusError 400."""
     decoder = typed.Decoder()
     try:
         shape = typed.shape_of(resource.api_version, resource.kind)
@@ -250,7 +250,7 @@ def _sorted_json(obj: Json) -> str:
 
 
 def _check_name(meta: Json, name: str) -> None:
-    """The name in the body is that of the path. Raises StatusError 400."""
+    """Check that the name in the body is that of the path. Raises StatusError 400."""
     given = meta.get("name", "")
     if not given:
         raise errors.bad_request(_MISSING_NAME.format(name))
@@ -259,7 +259,7 @@ def _check_name(meta: Json, name: str) -> None:
 
 
 def _set_namespace(resource: Resource, namespace: str, meta: Json) -> None:
-    """The namespace in the body is that of the path. Raises StatusError 400."""
+    """Set the namespace of the path; the body must name no other. Raises StatusError 400."""
     if not resource.namespaced:
         meta.pop("namespace", None)
     elif (meta.get("namespace") or namespace) != namespace:
@@ -271,22 +271,22 @@ def _set_namespace(resource: Resource, namespace: str, meta: Json) -> None:
 
 
 def _updated_metadata(meta: Json, old: Stored) -> Json:
-    """The metadata of an update, with what clients cannot change as it was."""
+    """Return the metadata of an update, with what clients cannot change as it was."""
     was = old.obj["metadata"]
     meta = {key: value for key, value in meta.items() if key not in _SERVERS_META}
     meta |= {key: was[key] for key in (*_SERVERS_META, "resourceVersion") if key in was}
     for key in ("namespace", "uid"):
         if key in was:
             meta[key] = meta.get(key) or was[key]
-    # An update that leaves the deletion's fields out does not revive the object.
+    # An update without the deletion's fields does not revive the object.
     return {key: was[key] for key in ("deletionTimestamp", "deletionGracePeriodSeconds") if key in was} | meta
 
 
 def _record_changes(new: Json, old: Json, writer: managers.Writer | None) -> None:
-    """Write down who changed what; without a writer the owners stay as `new` has them."""
+    """Record who changed which fields; without a writer the owners stay as in `new`."""
     meta, was = new["metadata"], old["metadata"]
     if meta.get("managedFields") in ([], [{}]):
-        # A client wipes them, and nobody owns anything from now on.
+        # The client wipes the owners: from now on no field has one.
         del meta["managedFields"]
         return
     if not meta.get("managedFields") and "managedFields" in was:
@@ -309,7 +309,7 @@ def _writer(resource: Resource, write: Write) -> managers.Writer:
 
 
 def _record_creator(resource: Resource, obj: Json, writer: managers.Writer) -> None:
-    """Write down who made a new object, whose status counts only where it has no endpoint of its own."""
+    """Record who made a new object; its status counts only if that has no endpoint of its own."""
     nothing = fieldset.empty_object(resource)
     meant = {key: value for key, value in obj.items() if key != "status" or not resource.status}
     managers.record_update(nothing, meant, writer)

@@ -1,6 +1,6 @@
 """JSON patch, JSON merge patch and strategic merge patch, with the real server's quirks.
 
-All return new objects and leave their input alone; the result shares with the input all that a patch does not touch.
+All return new objects and leave their input alone; the result shares the parts that the patch does not touch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def apply_patch(kind: str, target: Json, patch: Any, shape: Shape) -> Json:
 
 
 def json_patch(target: Json, operations: list[Any]) -> Json:
-    """Apply a patch of RFC 6902, save that `replace` adds an object's member that is not there.
+    """Apply a patch of RFC 6902, except that `replace` adds an object's member that is not there.
 
     Raises:
         StatusError: 400 for a malformed patch, 422 for one that does not apply.
@@ -53,7 +53,7 @@ def json_patch(target: Json, operations: list[Any]) -> Json:
 
 
 def _operated(document: Any, operation: Json) -> Any:
-    """Carry out one operation; as in Go's library, a value that is not given is null, and so is an absent member."""
+    """Carry out one operation; as in Go's library, a missing value or member counts as null."""
     operation = {"value": None, **operation}
     op, path = operation.get("op"), operation.get("path")
     if op in ("replace", "test") and isinstance(path, str):
@@ -69,7 +69,7 @@ def _operated(document: Any, operation: Json) -> Any:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """Apply a JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -166,7 +166,7 @@ def _merge_list(current: list[Any], patch: list[Any], shape: Shape) -> list[Any]
 
 
 def _directives(current: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json], bool]:
-    """(what the deletions in a patch leave, the patch's other items, whether these replace everything)."""
+    """Return (items that the patch's deletions leave, the patch's other items, True if these replace everything)."""
     plain: list[Json] = []
     replaced = False
     for item in patch:
@@ -187,7 +187,7 @@ def _directives(current: list[Json], patch: list[Json], key: str) -> tuple[list[
 
 
 def _merge_ordered(merged: Json, patch: Json, field: str, order: list[Any], shape: Shape) -> None:
-    """Merge a list and put it into the order that the patch wants; what only the server has stays where it was."""
+    """Merge a list and put it into the patch's order; items that only the server has stay in place."""
     current, changes = merged.get(field), patch.get(field)
     if current is None and changes is None:
         return
@@ -218,7 +218,7 @@ def _identity(item: Any, key: str) -> Any:
 
 
 def _ordered(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
-    """Items of the patch in the patch's order, the others in the server's, new ones first."""
+    """Return the patch's items in its order and the others in the server's order, new ones first."""
     first = [_identity(item, key) for item in wanted]
     was = [_identity(item, key) for item in before]
     asked = sorted(
@@ -248,7 +248,7 @@ def _without_directives(value: Any) -> Any:
 
 
 def go_syntax(value: Any) -> str:
-    """A value as Go prints it."""
+    """Return a value as Go prints it."""
     if isinstance(value, dict):
         return f"map[{' '.join(f'{key}:{go_syntax(value[key])}' for key in sorted(value))}]"
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""The errors of a pod spec, of a pod or of a template, and the fields that may not change in a stored pod.
+"""Validation of pod specs, in pods and in templates, and of changes to a stored pod.
 
-Checked is what the clients here can get wrong; a real server also checks ports, probes, hosts and what is in volumes.
+It checks what the clients here can get wrong; a real server also checks ports, probes, hosts and volumes' contents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubesim.apiserver.validation import AT_LEAST_0, EFFECTS, Causes, Json, labe
 
 ANY_RESTART = ("Always", "OnFailure", "Never")
 _INT32_MAX = 2**31 - 1
-# Resources without a domain that a container may ask for.
+# The resources without a domain that a container may ask for.
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 _UPDATE_HINT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -77,7 +77,7 @@ def _tolerations(tolerations: list[Json], path: str) -> Causes:
 
 
 def _named(item: Json, path: str, seen: set[str]) -> Causes:
-    """Return the causes against the name of a volume or container; `seen` are the names before it."""
+    """Return the causes against the name of a volume or container; `seen` has the names before it."""
     name = item.get("name", "")
     if not name:
         return [required(f"{path}.name")]
@@ -193,7 +193,7 @@ def _deadline(deadline: int | None, was: int | None) -> Causes:
 
 
 def _frozen(spec: Json) -> Json:
-    """The part of a spec that may not change."""
+    """Return the part of a spec that may not change."""
     kept = _without(spec, ("activeDeadlineSeconds", "tolerations"))
     for group in ("containers", "initContainers"):
         kept[group] = [_without(item, ("image",)) for item in kept.get(group) or []]

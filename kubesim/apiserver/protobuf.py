@@ -1,8 +1,8 @@
 """A reader of Kubernetes' protobuf bodies.
 
-Typed Go clients (kubectl's reviews and evictions, controller-runtime) send them whatever the server says it accepts.
-Answers are always JSON, which the same clients accept. protobuf.json has the field numbers of release 1.37, from the
-tags in k8s.io/api and k8s.io/apimachinery.
+Typed Go clients (kubectl's reviews and evictions, controller-runtime) send them even if the server does not say that it
+accepts them. Answers are always JSON, which those clients accept. protobuf.json has the field numbers of release 1.37,
+from the tags in k8s.io/api and k8s.io/apimachinery.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _table() -> dict[str, dict[str, list[str]]]:
 
 
 def body(raw: bytes) -> Json:
-    """The object in a protobuf request body, as its JSON form. Raises StatusError 400."""
+    """Return the object in a protobuf request body as JSON. Raises StatusError 400."""
     if not raw.startswith(_MAGIC):
         raise bad_request("the body is no Kubernetes protobuf: it does not begin with k8s\\x00")
     try:
@@ -41,7 +41,7 @@ def body(raw: bytes) -> Json:
 
 
 def _unwrap(raw: bytes) -> Json:
-    """runtime.Unknown: the type in field 1, the object in field 2."""
+    """Return the object in a runtime.Unknown, which has the type in field 1 and the object in field 2."""
     kind, api_version, content = "", "", b""
     for number, value in _fields(raw):
         if number == 1:
@@ -60,7 +60,7 @@ def _unwrap(raw: bytes) -> Json:
 
 
 def _fields(raw: Any) -> Iterator[tuple[int, Any]]:
-    """(field number, int or bytes) of a message. Raises ValueError when it is cut short."""
+    """Yield the fields of a message: number, and int or bytes. Raises ValueError if it is cut short."""
     position = 0
     while position < len(raw):
         tag, position = _varint(raw, position)
@@ -109,7 +109,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
 
 
 def _message(name: str, raw: bytes) -> Json:
-    """A message as JSON; empty strings and false are kept out as Go's omitempty does for most fields."""
+    """Return a message as JSON, without empty strings and false, as Go's omitempty does for most fields."""
     result: Json = {}
     fields = _table()[name]
     for number, value in _fields(raw):
@@ -117,7 +117,7 @@ def _message(name: str, raw: bytes) -> Json:
         if field is None:
             continue
         json_name, code = field
-        if not json_name:  # an embedded struct: its fields are beside ours
+        if not json_name:  # an embedded struct: its fields are ours
             result.update(_message(code, value))
         elif code.startswith("[]"):
             result.setdefault(json_name, []).append(_value(code[2:], value))

@@ -34,7 +34,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Decision:
-    """Allowed or not, and by what."""
+    """The answer to an action: allowed or not, and by what."""
 
     allowed: bool
     reason: str = ""
@@ -50,7 +50,7 @@ class _Grant:
 
 
 class Rbac:
-    """Answers whether a user may; the index of bindings is rebuilt after RBAC objects change."""
+    """Decides what users may do; the index of bindings is rebuilt after RBAC objects change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class Rbac:
             self._grants = None
 
     def decide(self, user: User, action: Action) -> Decision:
-        """The decision for one action."""
+        """Return the decision on an action."""
         if MASTERS in user.groups:
             return Decision(True)
         for grant in self._of(user):
@@ -78,7 +78,7 @@ class Rbac:
             raise denied(user, action)
 
     def rules(self, user: User, namespace: str) -> list[Json]:
-        """Every rule that holds for the user in a namespace."""
+        """Return every rule that holds for the user in a namespace."""
         if MASTERS in user.groups:
             everything = ["*"]
             return [
@@ -158,7 +158,7 @@ def _resource_matches(resources: Any, resource: str, subresource: str) -> bool:
 
 
 def denied(user: User, action: Action) -> StatusError:
-    """403 in the real server's words."""
+    """Return 403 in the real server's words."""
     if action.path:
         message = f'forbidden: User "{user.name}" cannot {action.verb} path "{action.path}"'
         return StatusError(403, "Forbidden", message, {})

@@ -14,11 +14,11 @@ from kubesim.errors import SelectorError
 Json = dict[str, Any]
 Predicate = Callable[[Json], bool]
 
-# A term of a field selector: the first operator splits it.
+# A term of a field selector, which is split at its first operator.
 _TERM = re.compile(r"(?P<key>.*?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
 
-# Fields besides metadata.name that may be selected on, by resource: where they lie and what an absent one counts as.
-# A resource that is not here can be selected on metadata.name and metadata.namespace.
+# Fields that may be selected on, by resource, besides metadata.name and metadata.namespace: each with its path and the
+# value of an absent one.
 # Source: the field label conversions in pkg/apis/*/v1/conversion.go of k8s.io/kubernetes.
 _Fields = Mapping[str, tuple[str, str]]
 
@@ -36,7 +36,7 @@ _FIELDS: Mapping[str, _Fields] = {
         "spec.hostNetwork": ("spec.hostNetwork", "false"),
         "spec.host": ("spec.nodeName", ""),
         **_plain("status.phase", "status.podIP", "status.nominatedNodeName"),
-        # Accepted, and matches no pod that has addresses: they are a list.
+        # It is accepted, but matches no pod that has addresses, because they are a list.
         "status.podIPs": ("status.podIPs.none", ""),
     },
     "nodes": {"spec.unschedulable": ("spec.unschedulable", "false")},
@@ -52,7 +52,7 @@ _FIELDS: Mapping[str, _Fields] = {
 
 
 def label_predicate(selector: str) -> Predicate | None:
-    """Predicate of a labelSelector; None when it selects everything. Raises StatusError 400."""
+    """Return the predicate of a labelSelector; None if it selects everything. Raises StatusError 400."""
     try:
         tests = parse(selector)
     except SelectorError as error:
@@ -79,7 +79,7 @@ def _value_at(obj: Json, path: tuple[str, ...], default: str) -> str:
 
 
 def field_predicate(resource: Resource, selector: str) -> Predicate | None:
-    """Predicate of a fieldSelector; None when it selects everything. Raises StatusError 400."""
+    """Return the predicate of a fieldSelector; None if it selects everything. Raises StatusError 400."""
     tests: list[tuple[tuple[str, ...], str, bool, str]] = []
     for key, operator, value in _terms(selector):
         path, default = _field(resource, key)
@@ -94,7 +94,7 @@ def field_predicate(resource: Resource, selector: str) -> Predicate | None:
 
 
 def _field(resource: Resource, key: str) -> tuple[str, str]:
-    """Return the path of a selectable field in an object, and the value that an absent one counts as."""
+    """Return the path of a selectable field, and the value of an absent one."""
     if key == "metadata.name":
         return key, ""
     known = _FIELDS.get(resource.qualified, _SPACE)
@@ -104,7 +104,7 @@ def _field(resource: Resource, key: str) -> tuple[str, str]:
 
 
 def _terms(selector: str) -> list[tuple[str, str, str]]:
-    """(field, operator, value) of each term; empty terms count for nothing. Raises StatusError 400."""
+    """Return (field, operator, value) of each term that is not empty. Raises StatusError 400."""
     terms: list[tuple[str, str, str]] = []
     for term in filter(None, selector.split(",")):
         match = _TERM.fullmatch(term)
@@ -115,7 +115,7 @@ def _terms(selector: str) -> list[tuple[str, str, str]]:
 
 
 def pinned_name(selector: str) -> str:
-    """The name a fieldSelector pins with metadata.name=…, else empty; RBAC's resourceNames use it."""
+    """Return the name that a fieldSelector requires by metadata.name=…, else empty; RBAC's resourceNames use it."""
     for term in selector.split(","):
         match = _TERM.fullmatch(term)
         if match and match["key"] == "metadata.name" and match["op"] != "!=":
@@ -124,7 +124,7 @@ def pinned_name(selector: str) -> str:
 
 
 def conjunction(first: Predicate | None, second: Predicate | None) -> Predicate | None:
-    """The conjunction."""
+    """Return a predicate that holds if both do; None selects everything."""
     if first is None or second is None:
         return first or second
     left, right = first, second
@@ -132,10 +132,10 @@ def conjunction(first: Predicate | None, second: Predicate | None) -> Predicate 
 
 
 def selector_predicate(query: Mapping[str, str], resource: Resource) -> Predicate | None:
-    """Return a predicate of a request's selectors, None where it selects everything.
+    """Return a predicate of a request's selectors; None if they select everything.
 
     Raises:
-        StatusError: 400 for a selector that does not parse, or selects by a field that cannot be selected by.
+        StatusError: 400 for a selector that does not parse or that names a field that cannot be selected on.
     """
     return conjunction(
         label_predicate(query.get("labelSelector", "")), field_predicate(resource, query.get("fieldSelector", ""))

@@ -1,4 +1,4 @@
-"""Reading requests and making answers: targets, verbs, bodies, patches, write options."""
+"""Read targets, verbs and forms from requests, and make answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH"
 
 @dataclass(frozen=True)
 class ResourcePath:
-    """A path's parts by its form alone; it may name something that is not served."""
+    """The parts of a path, which may name something that is not served."""
 
     group: str
     version: str
@@ -44,7 +44,7 @@ class Target:
 
 
 def parse_path(path: str) -> ResourcePath | None:
-    """The resource a path names; None for paths that name none."""
+    """Return the resource that a path names; None if it names none."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -62,7 +62,7 @@ def parse_path(path: str) -> ResourcePath | None:
 
 
 def resolve(place: ResourcePath) -> Target | None:
-    """Return the target that is served there; None for nothing."""
+    """Return the target that is served there; None if nothing is."""
     resource = BY_PATH.get((place.group, place.version, place.plural))
     if resource is None or place.deeper:
         return None
@@ -76,10 +76,10 @@ def resolve(place: ResourcePath) -> Target | None:
 
 
 def request_verb(request: web.BaseRequest, place: ResourcePath | None) -> str:
-    """Return RBAC's verb of a request.
+    """Return RBAC's verb for a request.
 
-    It is get, list, watch, create, update, patch, delete, deletecollection, or "" for a method that means nothing; for
-    a path that names no resource it is the method itself.
+    It is get, list, watch, create, update, patch, delete, deletecollection, or empty for any other method; for a path
+    that names no resource it is the method itself.
     """
     if place is None:
         return request.method.lower()
@@ -94,7 +94,7 @@ def request_verb(request: web.BaseRequest, place: ResourcePath | None) -> str:
 def response_form(
     request: web.BaseRequest, resource: Resource, *, many: bool = False, streamed: bool = False
 ) -> ListForm:
-    """The form the client accepts. Raises StatusError 400 or 406."""
+    """Return the form that the client accepts. Raises StatusError 400 or 406."""
     wanted = negotiation.negotiate(request)
     if wanted.kind == "Table":
         include = request.query.get("includeObject") or "Metadata"
@@ -111,17 +111,17 @@ def response_form(
 
 
 def json_response(obj: Json, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """A JSON response."""
+    """Return a JSON response."""
     kind = {"Content-Type": "application/json"}
     return web.Response(body=orjson.dumps(obj) + b"\n", status=status, headers={**kind, **(headers or {})})
 
 
-# Warnings travel in headers; the real server cuts them when they are longer than this in total.
+# Warnings are headers; the real server cuts them if they are longer than this in total.
 _WARNINGS_MAX, _WARNING_MAX = 4096, 256
 
 
 def add_warnings(response: web.StreamResponse, warnings: list[str]) -> None:
-    """Tell the client in passing, each warning once."""
+    """Add each warning once as a header of the response."""
     texts = [text.replace("\n", " ").replace("\\", "\\\\").replace('"', '\\"') for text in dict.fromkeys(warnings)]
     if sum(map(len, texts)) > _WARNINGS_MAX:
         texts = [text[:_WARNING_MAX] for text in texts]

@@ -1,4 +1,4 @@
-"""The kinds this server knows. Adding a kind that is only stored means adding one line here."""
+"""The kinds that this server knows. A kind that is only stored needs one line here."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ class Subresource:
 
 @dataclass(frozen=True)
 class Resource:
-    """A served resource.
-
-    `generation` says that spec changes bump metadata.generation.
-    """
+    """A served resource. `generation`: a change of its spec raises metadata.generation."""
 
     group: str
     version: str
@@ -45,17 +42,17 @@ class Resource:
 
     @cached_property
     def qualified(self) -> str:
-        """`jobs.batch`, `pods`: how messages and the store's collections name it."""
+        """The name in messages and of the store's collection: `jobs.batch`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @cached_property
     def singular(self) -> str:
-        """`pod`."""
+        """The singular name, such as `pod`."""
         return self.kind.lower()
 
     @cached_property
     def prefix(self) -> bytes:
-        """JSON that opens an object of this kind; the stored rest follows it."""
+        """The beginning of an object of this kind in JSON; the stored rest follows."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     @cached_property
@@ -64,7 +61,7 @@ class Resource:
         return "get" in self.verbs
 
     def subresource(self, name: str) -> Subresource | None:
-        """The subresource of that name, the status included."""
+        """Return the subresource of that name, which may be the status."""
         for sub in self.all_subresources:
             if sub.name == name:
                 return sub
@@ -72,7 +69,7 @@ class Resource:
 
     @cached_property
     def all_subresources(self) -> tuple[Subresource, ...]:
-        """Every subresource in discovery's order."""
+        """Return every subresource in discovery's order."""
         status = (Subresource("status", self.kind, ("get", "patch", "update")),) if self.status else ()
         return self.subresources + status
 
@@ -155,7 +152,7 @@ UNSERVED: tuple[Resource, ...] = (
     Resource(_AUTHZ, "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False, verbs=()),
     Resource("batch", "v1", "cronjobs", "CronJob", short=("cj",), verbs=()),
 )
-"""Kinds of a real server in the API groups that are served: in discovery, without verbs, and refused in words."""
+"""Kinds that only a real server has, in API groups that are served: discovery shows them, requests are refused."""
 
 BY_PATH: dict[tuple[str, str, str], Resource] = {(r.group, r.version, r.plural): r for r in RESOURCES}
 GROUPS = frozenset(resource.group for resource in RESOURCES)
@@ -163,7 +160,7 @@ GROUP_VERSIONS: tuple[tuple[str, str], ...] = tuple(sorted({(r.group, r.version)
 
 
 def resource_named(plural: str, group: str = "") -> Resource:
-    """The resource of that plural; KeyError when it is not served."""
+    """Return the resource of that plural. Raises KeyError if it is not served."""
     return BY_PATH[(group, "v1", plural)]
 
 

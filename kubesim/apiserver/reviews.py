@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class Reviews:
-    """Answers a POSTed review."""
+    """Answers the reviews that clients post."""
 
     def __init__(self, rbac: Rbac) -> None:
         self._rbac = rbac
@@ -79,7 +79,7 @@ def _check_question(resource: Resource, spec: Json) -> None:
 
 
 def _without_empty(spec: Json) -> Json:
-    """The question as a typed server repeats it."""
+    """Return the question as a typed server repeats it, without empty fields."""
     parts = {key: value for key, value in spec.items() if value}
     return {
         key: {name: text for name, text in value.items() if text} if isinstance(value, dict) else value

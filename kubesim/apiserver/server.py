@@ -1,4 +1,4 @@
-"""HTTP: who asks, for what, may they, and the answer. The meaning of writes lies in objects.py and deletion.py."""
+"""HTTP: authenticate, authorize and answer requests. objects.py and deletion.py carry out writes."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 class ApiServer:
-    """An embedded API server over a data folder; `handle` is its whole HTTP face.
+    """An embedded API server over a data folder; `handle` answers its HTTP requests.
 
-    `runtime_classes` are the RuntimeClasses that pods may name; as objects there are none. `store` holds the objects;
-    None for those of the folder.
+    `runtime_classes` are the RuntimeClasses that pods may name, although there are no such objects. `store` holds the
+    objects; None: those of the folder.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ApiServer:
         }
 
     async def start(self) -> None:
-        """Start what runs beside requests."""
+        """Start the background work."""
         self._tasks = [
             asyncio.create_task(self.collector.run()),
             asyncio.create_task(self.collector.expire_events()),
@@ -105,7 +105,7 @@ class ApiServer:
         self._session = logs.kubelet_session(self._authority)
 
     async def stop(self) -> None:
-        """End the watches and what runs beside requests."""
+        """End the watches and the background work."""
         self._watches.close_all()
         for task in self._tasks:
             task.cancel()
@@ -172,7 +172,7 @@ class ApiServer:
         return self._verbs[verb]
 
     def _user(self, request: web.BaseRequest) -> User:
-        """The caller, or whom the caller may impersonate. Raises StatusError 400, 401 or 403."""
+        """Return the caller, or the user that the caller impersonates. Raises StatusError 400, 401 or 403."""
         user = self._authenticator.user(request.headers.get("Authorization", ""))
         if user is None:
             raise errors.unauthorized()
@@ -212,7 +212,7 @@ class ApiServer:
     # Writes ----------------------------------------------------------------------------------------------------
 
     async def _part(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Answer status: the object again, of which only that part is written."""
+        """Answer a request for a status: a read returns the whole object, a write changes only its status."""
         return self._get(request, target) if request.method in READS else await self._writing.part(request, target)
 
     async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -222,13 +222,13 @@ class ApiServer:
 
 
 def _missing(group: str, plural: str, subresource: str) -> errors.StatusError:
-    """404, in words of our own where a real server would serve it."""
+    """Return 404; with a message of our own if a real server would serve it."""
     refusal = unsimulated.refusal(group, plural, subresource)
     return errors.not_simulated(refusal) if refusal else errors.no_such_path()
 
 
 def _action(request: web.BaseRequest, place: ResourcePath | None, verb: str) -> Action:
-    """Return the caller's action as authorization sees it: a namespace object lies in itself."""
+    """Return the caller's action for authorization; a namespace counts as being in itself."""
     if place is None:
         return Action("get" if verb == "head" else verb, path=request.path)
     pinned = request_selectors.pinned_name(request.query.get("fieldSelector", "")) if verb in ("list", "watch") else ""

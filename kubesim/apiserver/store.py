@@ -1,7 +1,7 @@
-"""Objects in memory, every change in an append-only log, every change offered to the watchers.
+"""Objects in memory, with every change in an append-only log and offered to the watchers.
 
-Objects are dicts without `kind` and `apiVersion` and are never changed once stored: a write stores a new dict.
-Each is kept with its JSON so that reads, lists and watches join bytes instead of encoding.
+Objects are dicts without `kind` and `apiVersion`, which never change once stored: a write stores a new dict. Each is
+kept with its JSON, so that reads, lists and watches join bytes instead of encoding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kubesim.apiserver.resources import BY_NAME
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
-# Events kept per collection for watches that resume; the order of a real server's watch cache at this load.
+# Events kept per collection for watches that resume; about as many as in a real server's watch cache at this load.
 EVENT_WINDOW = 10_000
 # The log is rewritten once it has grown by this much since the last rewrite.
 COMPACT_AFTER_BYTES = 64 * 1024 * 1024
@@ -44,7 +44,7 @@ class Stored:
 
     @property
     def obj(self) -> Json:
-        """The dict; decoded at each call once a newer version has taken this one's place."""
+        """The dict, which is decoded at each call once a newer version has taken this one's place."""
         return self.fresh() if self._obj is None else self._obj
 
     def release(self) -> None:
@@ -52,16 +52,16 @@ class Stored:
         self._obj = None
 
     def fresh(self) -> Json:
-        """A deep copy, by way of the JSON."""
+        """Return a deep copy, made from the JSON."""
         copied: Json = orjson.loads(b"{" + self.tail)
         return copied
 
 
 class Form(Protocol):
-    """The form in which a caller wants objects; hashable, so that events encode once per form."""
+    """A form of objects that a caller wants; hashable, so that events are encoded once per form."""
 
     def encode(self, stored: Stored) -> bytes:
-        """The JSON of one object."""
+        """Return one object as JSON."""
 
 
 def watch_line(kind: str, encoded: bytes) -> bytes:
@@ -70,7 +70,7 @@ def watch_line(kind: str, encoded: bytes) -> bytes:
 
 
 class Event:
-    """A change. `new` is the last state where the type is DELETED; `old` is None for a creation."""
+    """A change. `new` is the last state if the type is DELETED; `old` is None for a creation."""
 
     __slots__ = ("_encoded", "new", "old", "rv", "type")
 
@@ -82,14 +82,14 @@ class Event:
         self._encoded: dict[Form, bytes] = {}
 
     def encoded(self, form: Form) -> bytes:
-        """The watch line in a form, encoded once and shared by the watchers who asked for that form."""
+        """Return the watch line in a form, encoded once and shared by the watchers that ask for that form."""
         line = self._encoded.get(form)
         if line is None:
             line = self._encoded[form] = watch_line(self.type, form.encode(self.new))
         return line
 
     def forget(self) -> None:
-        """Drop the encoded lines once delivered; a watch that resumes encodes again."""
+        """Drop the encoded lines after delivery; a watch that resumes encodes again."""
         self._encoded.clear()
 
 
@@ -107,12 +107,12 @@ class Collection:
         self.listeners: set[Listener] = set()
 
     def get(self, namespace: str, name: str) -> Stored | None:
-        """The object or None."""
+        """Return the object, or None."""
         items = self.by_namespace.get(namespace)
         return items.get(name) if items else None
 
     def all(self, namespace: str = "") -> Iterator[Stored]:
-        """Objects of one namespace, or all, in key order as etcd has them."""
+        """Return the objects of one namespace, or all, in key order as in etcd."""
         spaces = [namespace] if namespace else sorted(self.by_namespace, key=lambda space: f"{space}/")
         for space in spaces:
             items = self.by_namespace.get(space, {})
@@ -124,7 +124,7 @@ class Collection:
         return sum(len(items) for items in self.by_namespace.values())
 
     def record(self, event: Event) -> None:
-        """Remember an event and pass it to every listener."""
+        """Keep an event and pass it to every listener."""
         if len(self.events) == EVENT_WINDOW:
             self.window_starts_after = self.events[0].rv
         self.events.append(event)
@@ -151,8 +151,8 @@ class Collection:
 class Store:
     """Every collection, the version counter and the log.
 
-    `path` None keeps nothing on disk. A write has reached the kernel before it is acknowledged, so a killed
-    process loses nothing; a crash of the machine may (no fsync: the cluster does not outlive its machine).
+    With a `path` of None nothing is kept on disk. A write has reached the kernel before it is acknowledged, so a killed
+    process loses nothing; a crash of the machine may lose writes, as there is no fsync.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -170,11 +170,11 @@ class Store:
         return self.collections[key]
 
     def get(self, key: str, namespace: str, name: str) -> Stored | None:
-        """The object or None."""
+        """Return the object, or None."""
         return self.collections[key].get(namespace, name)
 
     def put(self, key: str, obj: Json) -> Stored:
-        """Create or replace; stamps metadata.resourceVersion into `obj`, which must not be touched afterwards."""
+        """Create or replace; write metadata.resourceVersion into `obj`, which must not be changed afterwards."""
         collection = self.collections[key]
         self.rv += 1
         obj["metadata"]["resourceVersion"] = str(self.rv)
@@ -186,7 +186,7 @@ class Store:
         return stored
 
     def delete(self, key: str, namespace: str, name: str) -> Stored | None:
-        """Remove; the DELETED event carries the last state under the version of the removal."""
+        """Remove an object; the DELETED event has the last state under the version of the removal."""
         collection = self.collections[key]
         old = collection.get(namespace, name)
         if old is None:
@@ -208,7 +208,7 @@ class Store:
         self.collections[key].record(event)
         for observer in self.observers:
             observer(key, event)
-        # The window of events keeps thousands of versions that only a watch that resumes asks for.
+        # The window of events keeps thousands of versions, which only a watch that resumes needs.
         if event.old:
             event.old.release()
         if event.type == "DELETED":
@@ -226,7 +226,7 @@ class Store:
             raise StatusError(500, "InternalError", f"{self._path} cannot be written: {error.strerror}") from error
         self._grown += len(line)
         if self._grown > COMPACT_AFTER_BYTES and self._path is not None:
-            # One write is about to be applied after this line; the rewrite must not lose it.
+            # A write is applied only after this line; the rewrite must not lose it.
             self._compact(self._path, pending=line)
 
     def _load(self, path: Path) -> None:
@@ -259,7 +259,7 @@ class Store:
             for key, collection in self.collections.items():
                 for stored in collection.all():
                     out.write(b'{"r":"%b","v":%d,"o":{%b}\n' % (key.encode(), stored.rv, stored.tail))
-                # A line without an object or a deletion records only the version that this collection has reached.
+                # A line without an object or a deletion only records the version that this collection has reached.
                 out.write(orjson.dumps({"r": key, "v": max(collection.last_rv, 1)}) + b"\n")
             out.write(orjson.dumps({"v": self.rv}) + b"\n")
             out.write(pending)

@@ -1,4 +1,4 @@
-"""Paths below an object that do more than write it: eviction, binding, tokens."""
+"""Subresources that do more than write their object: eviction, binding, tokens."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Json = dict[str, Any]
 SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PODS = resource_named("pods")
 _PDBS = resource_named("poddisruptionbudgets", "policy")
-# Real server's maximum of status.disruptedPods before it refuses further evictions.
+# The real server's maximum of status.disruptedPods, beyond which it refuses evictions.
 _MAX_DISRUPTED = 2000
 _RETRY_S = 10
 _SHORTEST_TOKEN_S, _LONGEST_TOKEN_S = 600, 1 << 32
 
 
 def _with_condition(obj: Json, condition: Json) -> Json:
-    """The object's status with one condition replaced, where it stood."""
+    """Return the object's status with one condition replaced in its place."""
     status = obj.get("status") or {}
     conditions = list(status.get("conditions") or [])
     at = next((index for index, one in enumerate(conditions) if one.get("type") == condition["type"]), len(conditions))
@@ -52,7 +52,7 @@ def _check_body_name(body: Json, kind: str, namespace: str, name: str) -> None:
 
 
 class Binder:
-    """pods/binding: what a scheduler calls."""
+    """pods/binding, which schedulers call."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -161,7 +161,7 @@ class Evictor:
             raise errors.too_many(refused, [{"reason": "DisruptionBudget", "message": why}])
         spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod.name: rfc3339_now()}}
         if allowed == 1:
-            # The disruption controller's condition, which the last allowed eviction keeps up to date.
+            # The disruption controller's condition, which the last allowed eviction updates.
             generation = {"observedGeneration": status.get("observedGeneration", 0)}
             none = {"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": ""}
             spent["conditions"] = _with_condition({"status": spent}, {**none, **generation})["conditions"]
@@ -171,7 +171,7 @@ class Evictor:
 
 
 def request_token(objects: Objects, authenticator: Authenticator, namespace: str, name: str, body: Json) -> Json:
-    """serviceaccounts/token: a bearer token for the account. Raises StatusError 400, 404, 409 or 422."""
+    """Return a bearer token for the account (serviceaccounts/token). Raises StatusError 400, 404, 409 or 422."""
     account = objects.get(resource_named("serviceaccounts"), namespace, name)
     spec = body.get("spec") or {}
     seconds = spec.get("expirationSeconds")
@@ -202,7 +202,7 @@ def request_token(objects: Objects, authenticator: Authenticator, namespace: str
 
 
 def _bound_uid(objects: Objects, namespace: str, ref: Json) -> str:
-    """The uid of the object whose end shall be the token's. Raises StatusError 400, 404 or 409."""
+    """Return the uid of the object that the token is bound to and ends with. Raises StatusError 400, 404 or 409."""
     kind, version = ref.get("kind", ""), ref.get("apiVersion", "")
     plural = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}.get(kind)
     if plural is None or version != "v1":

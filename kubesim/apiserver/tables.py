@@ -1,4 +1,4 @@
-"""Tables: the rows kubectl prints, made here because kubectl asks the server for them."""
+"""Tables: the rows that kubectl asks the server for and prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INCLUDES = ("Metadata", "Object", "None")
 
 @dataclass(frozen=True)
 class Table:
-    """Objects as rows; `include` is what each row carries along. A watch sends the columns once, with the first."""
+    """Objects as rows; `include` says which object each row carries. A watch sends the columns only with the first."""
 
     resource: Resource
     include: str = "Metadata"
@@ -25,19 +25,19 @@ class Table:
     titled: bool = True
 
     def encode(self, stored: Stored) -> bytes:
-        """A table of one row."""
+        """Return a table of one row."""
         return self._table([stored.obj], {"resourceVersion": str(stored.rv)})
 
     def encode_list(self, items: list[Stored], meta: Json) -> bytes:
-        """A table of all."""
+        """Return a table of all objects."""
         return self._table([item.obj for item in items], meta)
 
     def bookmark(self, meta: Json) -> bytes:
-        """A bookmark's table: the row of an object that has only a version."""
+        """Return a bookmark's table: the row of an object that has only a version."""
         return self._table([{"metadata": meta}], {"resourceVersion": meta["resourceVersion"]})
 
     def after_first(self) -> Self:
-        """The form of a watch's events after its first."""
+        """Return the form of a watch's events after the first one."""
         return replace(self, titled=False)
 
     def _table(self, objects: list[Json], meta: Json) -> bytes:

@@ -1,9 +1,9 @@
-"""The built-in kinds' types: which fields there are, what they hold, and how lists and maps of them merge.
+"""The types of the built-in kinds: their fields, the fields' values, and how lists and maps of them merge.
 
-The real server decodes every body into these types. So a field it does not know is dropped (or refused, if the client
-asks for strictness), a wrong type is a 400, an empty value of an optional field is no value, and quantities and times
-have one form. types.json has the fields of release 1.37: names, types and merge keys from its OpenAPI documents, the
-marks for empty values from the tags in k8s.io/api and k8s.io/apimachinery.
+The real server decodes every body into these types. So an unknown field is dropped (or refused, if the client asks for
+strictness), a wrong type is a 400, an empty value of an optional field is no value, and quantities and times have one
+form. types.json has the fields of release 1.37: names, types and merge keys from its OpenAPI documents, the marks for
+empty values from the tags in k8s.io/api and k8s.io/apimachinery.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Json = dict[str, Any]
 
 _GIVEN = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _BITS = {"int32": 31, "int64": 63}
-# Go's names of types that messages show; the others are called as in types.json.
+# Go's names of types, for messages; the others have their names in types.json.
 _GO_NAMES = {"bytes": "[]uint8", "any": "runtime.RawExtension", "Quantity": "resource.Quantity"}
-# Defaults of key fields: they count in an item's key where the item does not say.
+# Defaults of key fields, for items that lack them.
 _KEY_DEFAULTS = {"core.v1.ContainerPort": {"protocol": "TCP"}}
 
 
 class Struct:
-    """A Go struct. `filled` are the fields that are written even when they are empty."""
+    """A Go struct. `filled` are the fields that are written even if they are empty."""
 
     __slots__ = ("atomic", "fields", "filled", "name")
 
@@ -47,8 +47,8 @@ class Struct:
 class Shape:
     """The values allowed at one place of an object, and how they merge there.
 
-    `kind` is struct, map, list, any, or the name of a scalar. `keep` says that an empty value is a value once it is
-    written (a Go pointer), `always` that it is written in any case (no omitempty).
+    `kind` is struct, map, list, any, or the name of a scalar. `keep`: an empty value counts if it is written (a Go
+    pointer). `always`: it is written in any case (no omitempty).
     """
 
     __slots__ = (
@@ -67,12 +67,12 @@ class Shape:
         self.is_set = False
         self.merges = False
         self.merge_key = ""
-        """The field that identifies a list's items for a strategic merge patch; "" with `merges` for a set."""
+        """The field that identifies a list's items for a strategic merge patch; empty, with `merges`, for a set."""
         self.keeps_empty = False
         self.is_always_written = False
 
     def below(self, name: str) -> Shape:
-        """The shape of a struct's field or a map's value."""
+        """Return the shape of a struct's field or a map's value."""
         if self.struct is not None:
             return self.struct.fields.get(name, ANY)
         return self.elem or ANY
@@ -83,7 +83,7 @@ class Shape:
         return self.elem or ANY
 
     def empty(self) -> Any:
-        """Return the value that is written where none was given."""
+        """Return the value that is written if none was given."""
         if self.keeps_empty or self.kind in ("list", "map", "any", "Time", "MicroTime", "bytes"):
             return None
         if self.struct is not None:
@@ -96,7 +96,7 @@ ANY.atomic = True
 
 
 class _Types:
-    """Shapes by type name, made when first asked for: types may contain themselves."""
+    """Shapes by type name, made when first needed, because types may contain themselves."""
 
     def __init__(self) -> None:
         document = orjson.loads(Path(__file__).with_name("types.json").read_bytes())
@@ -105,7 +105,7 @@ class _Types:
         self._made: dict[str, Struct] = {}
 
     def shape(self, text: str) -> Shape:
-        """The shape of a type written as in types.json: `string`, `[]core.v1.Container`, `{}string`."""
+        """Return the shape of a type written as in types.json: `string`, `[]core.v1.Container`, `{}string`."""
         if text[:2] in ("[]", "{}"):
             elem = self.shape(text[2:])
             kind, prefix = ("list", "[]") if text[0] == "[" else ("map", "map[string]")
@@ -151,19 +151,19 @@ _TYPES = _Types()
 
 @cache
 def shape_of(api_version: str, kind: str) -> Shape:
-    """The shape of a kind's objects. Raises KeyError for kinds that are not served."""
+    """Return the shape of a kind's objects. Raises KeyError for kinds that are not served."""
     group, _, version = api_version.rpartition("/")
     return _TYPES.shape(_TYPES.kinds[f"{group}/{version}/{kind}"])
 
 
 class Decoder:
-    """Decodes one body. `unknown` collects the fields that there are not, in the words of a strict decoder."""
+    """Decodes one body. `unknown` collects the unknown fields, in the words of a strict decoder."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
 
     def decode(self, shape: Shape, value: Any, old: Any = None) -> Any:
-        """The value in the form in which it is kept; what it shares with `old` is not looked at again.
+        """Return the value as it is stored; the parts that it shares with `old` are not looked at again.
 
         Raises DecodeError.
         """
@@ -236,7 +236,7 @@ class Decoder:
 
 
 def _strict(path: tuple[str, ...], name: str) -> str:
-    """`spec.containers[0].nam`."""
+    """Return a field's path in the words of a strict decoder, such as `spec.containers[0].nam`."""
     text = ""
     for part in (*path, name):
         text += part if part[0] in "[." else f".{part}"
@@ -245,7 +245,7 @@ def _strict(path: tuple[str, ...], name: str) -> str:
 
 def _mismatch(shape: Shape, value: Any, path: tuple[str, ...], struct: str, shown: str = "") -> DecodeError:
     given = _GIVEN[type(value)] + shown
-    # Go counts neither indices nor a map's keys.
+    # Go's path has neither indices nor a map's keys.
     field = ".".join(part for part in path if part[0] not in "[.")
     message = f"json: cannot unmarshal {given} into Go struct field {struct}.{field} of type {shape.go_name}"
     go = {str: "string", bool: "bool", int: "int64", float: "float64", dict: "map", list: "slice"}[type(value)]

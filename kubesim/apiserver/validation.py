@@ -1,4 +1,4 @@
-"""Validation that the server refuses with 422: names, labels, annotations, and metadata that may not change.
+"""Validation that ends in 422: names, labels, annotations, and metadata that may not change.
 
 The kinds' own rules are in pod_validation.py and kind_validation.py. Messages and their order are the real server's.
 """
@@ -14,9 +14,9 @@ from kubesim.apiserver.resources import Resource
 Json = dict[str, Any]
 Causes = list[Json]
 
-# Kinds whose names are DNS labels, since they become parts of host names.
+# Kinds with DNS labels as names, because those become parts of host names.
 _LABEL_NAMED = frozenset({"namespaces"})
-# Kinds whose names nobody checks beyond what a path can hold.
+# Kinds with names that must only fit into a path.
 _PATH_NAMED = frozenset({"poddisruptionbudgets"})
 _CHECKED = ("labels", "annotations")
 # The total of k8s.io/apimachinery's TotalAnnotationSizeLimitB.
@@ -27,7 +27,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def wrongs(field: str, value: str, problems: list[str]) -> Causes:
-    """A cause for each problem of one value."""
+    """Return a cause for each problem of one value."""
     return [wrong(field, value, problem) for problem in problems]
 
 
@@ -60,7 +60,7 @@ def metadata_causes(resource: Resource, obj: Json, old: Json | None) -> Causes:
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     causes: Causes = []
     if prefix and old is None:
-        # The generated suffix counts as letters.
+        # The suffix that will be generated counts as letters.
         causes += wrongs("metadata.generateName", prefix, _name_problems(resource, prefix.rstrip("-.") or "x"))
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
@@ -68,7 +68,7 @@ def metadata_causes(resource: Resource, obj: Json, old: Json | None) -> Causes:
         causes += wrongs("metadata.name", name, _name_problems(resource, name))
     if old is not None:
         causes += _immutable(meta, old["metadata"])
-        # Parts that a status or a patch of the spec shares with the stored object were checked when it was stored.
+        # Parts that are those of the stored object were checked when it was stored.
         if all(meta.get(part) is old["metadata"].get(part) for part in _CHECKED):
             return causes
     causes += labels_causes(meta.get("labels"), "metadata.labels")

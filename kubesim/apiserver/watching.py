@@ -18,11 +18,11 @@ from kubesim.apiserver.store import EVENT_WINDOW, Collection, Event, Form, Store
 
 Json = dict[str, Any]
 
-# Real servers send a bookmark about once a minute; sooner keeps resumed watches inside the window.
+# Real servers send a bookmark about once a minute; more often keeps resumed watches inside the window.
 BOOKMARK_EVERY_S = 5.0
 # --min-request-timeout of the real server: watches without timeoutSeconds end after 30 to 60 minutes.
 _WATCH_S = 1800.0
-# The version in a token that goes on with whatever there is now.
+# The version in a token that continues with the list as it is now.
 _LATEST = -1
 _LARGEST = (1 << 63) - 1
 
@@ -31,20 +31,20 @@ class ListForm(Form, Protocol):
     """A form that can also write lists and bookmarks."""
 
     def after_first(self) -> Self:
-        """The form of a watch's events after its first."""
+        """Return the form of a watch's events after the first one."""
 
     def encode_list(self, items: list[Stored], meta: Json) -> bytes:
-        """The JSON of a list."""
+        """Return a list as JSON."""
 
     def bookmark(self, meta: Json) -> bytes:
-        """The object of a bookmark."""
+        """Return a bookmark's object as JSON."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """The question of a LIST or WATCH.
+    """The query of a LIST or WATCH.
 
-    `initial` is sendInitialEvents: asked for, refused or not mentioned.
+    `initial` is sendInitialEvents: asked for (True), refused (False) or not mentioned (None).
     """
 
     form: ListForm
@@ -58,13 +58,13 @@ class Query:
     bookmarks: bool = False
     initial: bool | None = None
     name: str = ""
-    """The only name that the field selector lets through, else empty."""
+    """The only name that the field selector allows, else empty."""
 
 
 def list_query(
     form: ListForm, namespace: str, predicate: Predicate | None, params: Mapping[str, str], *, watch: bool
 ) -> Query:
-    """Read the query parameters. Raises StatusError 400, 422 or, as the real server for malformed versions, 500."""
+    """Read the query parameters. Raises StatusError 400, 422 or, like the real server for malformed versions, 500."""
     match, version, token = (params.get(name, "") for name in ("resourceVersionMatch", "resourceVersion", "continue"))
     limit, timeout = _whole(params, "limit"), _whole(params, "timeoutSeconds")
     initial = is_true(params["sendInitialEvents"]) if "sendInitialEvents" in params else None
@@ -120,12 +120,12 @@ def _watch_causes(match: str, token: str, initial: bool | None) -> list[Json]:
 
 
 def is_true(text: str | None) -> bool:
-    """A boolean query parameter: present and not false."""
+    """Return True for a boolean query parameter that is present and not false."""
     return text is not None and text.lower() not in ("false", "0")
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion; "" is 0. Raises StatusError 500, as the real server does."""
+    """Return a resourceVersion as a number; 0 if empty. Raises StatusError 500, as the real server does."""
     if text.isdecimal() or not text:
         return int(text or 0)
     why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
@@ -144,13 +144,13 @@ def _whole(params: Mapping[str, str], name: str) -> int:
 
 
 class Lister:
-    """Answers LISTs; past states come from the events since, so that the pages of one list agree with each other."""
+    """Answers LISTs; past states come from the events since then, so that the pages of one list agree."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def answer(self, key: str, query: Query) -> bytes:
-        """The encoded list. Raises StatusError 410 for versions that are gone, 504 for ones not reached yet."""
+        """Return the encoded list. Raises StatusError 410 for a version that is gone, 504 for one not reached yet."""
         collection, asked = self._store[key], parse_version(query.version)
         if query.token:
             version, start = _untoken(query.token)
@@ -174,7 +174,7 @@ class Lister:
             found = [item for item in found if item.name == query.name]
         if start:
             found = [item for item in found if _key(item, query.namespace) >= start]
-        # What is served from memory is not cut into pages.
+        # A list that is served from memory is not cut into pages.
         limit = max(query.limit, 0) if query.version != "0" or query.token else 0
         items: list[Stored] = []
         for position, item in enumerate(found):
@@ -189,7 +189,7 @@ class Lister:
 
 
 def _as_of(collection: Collection, version: int, namespace: str) -> list[Stored]:
-    """The objects as they were at a version inside the window of events."""
+    """Return the objects as they were at a version inside the window of events."""
     found = {(item.namespace, item.name): item for item in collection.all(namespace)}
     for event in reversed(collection.events):
         if event.rv <= version:
@@ -203,12 +203,12 @@ def _as_of(collection: Collection, version: int, namespace: str) -> list[Stored]
 
 
 def _key(item: Stored, namespace: str) -> str:
-    """Return an object's place in a list: as in etcd, by the path below what is listed."""
+    """Return an object's sort key in a list: as in etcd, the path below what is listed."""
     return item.name if namespace or not item.namespace else f"{item.namespace}/{item.name}"
 
 
 def _expired_token(start: str) -> errors.StatusError:
-    """410 with a token that goes on from there with the list as it is now."""
+    """Return 410 with a token that continues from there with the list as it is now."""
     error = errors.expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
         "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
@@ -220,12 +220,12 @@ def _expired_token(start: str) -> errors.StatusError:
 
 
 def continue_after(version: int, item: Stored, namespace: str) -> str:
-    """The token of a page that begins behind an item of a list as it was at a version."""
+    """Return the token of the page that follows an item of a list as it was at a version."""
     return _token(version, f"{_key(item, namespace)}\0")
 
 
 def _token(version: int, start: str) -> str:
-    """The real server's form: the list's version and the first key that is still to come."""
+    """Return a token in the real server's form: the list's version and the first key still to come."""
     raw = orjson.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": start})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
@@ -239,14 +239,14 @@ def _untoken(token: str) -> tuple[int, str]:
 
 
 def version_too_large(asked: int, current: int) -> errors.StatusError:
-    """504: a version that is still to come."""
+    """Return 504 for a version that is still to come."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     return errors.StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1}, 1)
 
 
 class Watcher:
-    """A watch: it collects the lines to send; the connection's task writes them."""
+    """A watch: it collects the lines to send, and the connection's task writes them."""
 
     def __init__(self, collection: Collection, query: Query) -> None:
         self.query = query
@@ -258,7 +258,7 @@ class Watcher:
         self._after = parse_version(query.version)
 
     def offer(self, event: Event) -> None:
-        """Take one change in, if it concerns this watch."""
+        """Queue a change if it concerns this watch."""
         if event.rv <= self._after or self.query.namespace not in ("", event.new.namespace):
             return
         line = self._line(event)
@@ -292,7 +292,7 @@ class Watcher:
         return None
 
     def begin(self, rv_now: int) -> None:
-        """Queue what the watch starts with and follow from here."""
+        """Queue what the watch starts with, and follow changes from here."""
         asked, initial = self._after, self.query.initial
         if initial and asked > rv_now:
             self._fail(version_too_large(asked, rv_now))
@@ -308,7 +308,7 @@ class Watcher:
         self._collection.listeners.add(self.offer)
 
     def _queue_state(self, rv_now: int) -> None:
-        """Queue all present objects as if they had just been created."""
+        """Queue all present objects as if they were just created."""
         for stored in self._collection.all(self.query.namespace):
             if self.query.predicate is None or self.query.predicate(stored.obj):
                 self._send(watch_line("ADDED", self._form.encode(stored)))
@@ -329,14 +329,14 @@ class Watcher:
         self.close()
 
     def bookmark(self, rv: int, annotations: Json | None = None) -> None:
-        """Queue a bookmark at a version up to which everything is queued."""
+        """Queue a bookmark at a version; everything up to it must be queued."""
         meta: Json = {"resourceVersion": str(rv)}
         if annotations:
             meta["annotations"] = annotations
         self._send(watch_line("BOOKMARK", self._form.bookmark(meta)))
 
     def close(self) -> None:
-        """End the stream after what is queued."""
+        """End the stream after the queued lines."""
         self.closed = True
         self._collection.listeners.discard(self.offer)
         self.wake.set()
@@ -351,7 +351,7 @@ class Watches:
 
     @property
     def count(self) -> int:
-        """Open watches."""
+        """The number of open watches."""
         return len(self._open)
 
     def close_all(self) -> None:

@@ -1,4 +1,4 @@
-"""The handlers of requests that write: what the body and the query say, whom that goes to, and the answer."""
+"""The handlers of requests that write: read body and query, carry the write out, and answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubesim.apiserver.watching import continue_after
 
 Json = dict[str, Any]
 
-# DELETE of these answers with the object instead of a Status, as their real storage does.
+# A DELETE of these is answered with the object instead of a Status, as by the real server.
 _RETURNS_DELETED = frozenset({"pods", "serviceaccounts"})
 _ORPHANS_LEFT = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -68,7 +68,7 @@ class Writing:
         return _written(request, target.resource, stored, write, 200)
 
     async def part(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """Writes to status: the object again, of which only that part is written."""
+        """PUT or PATCH of a status: the body is the whole object, but only its status is written."""
         return await (self.patch if request.method == "PATCH" else self.update)(request, target)
 
     # Deletion --------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Writing:
         return json_response({**subresources.SUCCESS, "details": details})
 
     async def delete_collection(self, request: web.BaseRequest, target: Target) -> web.Response:
-        """DELETE of a collection; answers with what was there."""
+        """DELETE of a collection, answered with what was there."""
         resource, options = target.resource, await _delete_options(request)
         predicate, limit = (
             request_selectors.selector_predicate(request.query, resource),
@@ -131,7 +131,7 @@ class Writing:
 
 
 def _written(request: web.BaseRequest, resource: Resource, stored: Stored, write: Write, status: int) -> web.Response:
-    """The written object, with the warnings that came up."""
+    """Return the written object, with the warnings that came up."""
     response = object_response(request, resource, stored, status)
     add_warnings(response, write.warnings)
     return response
@@ -139,7 +139,7 @@ def _written(request: web.BaseRequest, resource: Resource, stored: Stored, write
 
 @contextmanager
 def _with_warnings(write: Write) -> Iterator[None]:
-    """Add the warnings that came up before it to a refusal."""
+    """Add the warnings that came up so far to a refusal within the block."""
     try:
         yield
     except errors.StatusError as error:
@@ -148,7 +148,7 @@ def _with_warnings(write: Write) -> Iterator[None]:
 
 
 async def _delete_options(request: web.BaseRequest) -> DeleteOptions:
-    """The options in the body; those in the query only without one. Raises StatusError 400, 415 or 422."""
+    """Return the options in the body or, without a body, in the query. Raises StatusError 400, 415 or 422."""
     raw = await request.read()
     return (
         DeleteOptions.of(read_delete_options(request, raw)) if raw.strip() else DeleteOptions.from_query(request.query)

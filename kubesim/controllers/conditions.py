@@ -1,4 +1,4 @@
-"""Status conditions: find one, set one, write one."""
+"""Find, set and write status conditions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def holds(obj: Object, kind: str) -> bool:
 
 
 def with_condition(obj: Object, new: Object, now: datetime) -> list[Object]:
-    """The object's conditions with `new` set; lastTransitionTime moves only when the status does."""
+    """Return the object's conditions with `new` set; lastTransitionTime changes only with the status."""
     old = condition(obj, new["type"])
     same = old is not None and old.get("status") == new["status"]
     moved = old.get("lastTransitionTime") if same and old else rfc3339(now)
@@ -34,10 +34,9 @@ def with_condition(obj: Object, new: Object, now: datetime) -> list[Object]:
 
 
 async def write_condition(api: ApiClient, path: str, obj: Object, new: Object, also: Object | None = None) -> None:
-    """Set a condition (and the status fields in `also`) against the version it was decided on, retrying on conflict.
+    """Write a condition, and the status fields in `also`, on the version it was decided on; retry on a conflict.
 
-    The condition list travels whole, so the precondition on resourceVersion is what keeps others' conditions safe.
-    Raises ApiError.
+    The whole list is written, and the precondition on resourceVersion protects others' conditions. Raises ApiError.
     """
     for remaining in reversed(range(CONFLICT_TRIES)):
         body = {

@@ -12,11 +12,11 @@ from kubesim.controllers.taints import node_taints
 from kubesim.controllers.workqueue import WorkQueue
 from kubesim.controllers.writes import Expectations, for_each
 
-# Changes come in flocks (a thousand nodes register, a thousand pods start): look once per flock, since one look reads
+# Changes come in bursts (a thousand nodes register, a thousand pods start): look once per burst, since one look reads
 # all nodes.
 NODE_CHANGE_PAUSE_S = 0.2
 POD_CHANGE_PAUSE_S = 0.1
-# The first pause before a failed daemon pod is replaced (upstream: 1 s, doubling); ours stays there.
+# Pause before a failed daemon pod is replaced. Upstream begins with 1 s and doubles it; ours stays the same.
 FAILED_POD_PAUSE_S = 1.0
 
 

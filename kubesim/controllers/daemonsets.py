@@ -1,4 +1,4 @@
-"""The next step of a DaemonSet: the DaemonSet controller's pure half."""
+"""The DaemonSet controller's decisions, as pure functions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from kubesim.selectors import matches_node, node_affinity
 HASH_LABEL = "controller-revision-hash"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
-# What kube-controller-manager lets every daemon pod tolerate: AddOrUpdateDaemonPodTolerations in its
-# pkg/controller/daemon/util.
+# kube-controller-manager gives these tolerations to every daemon pod (pkg/controller/daemon/util,
+# AddOrUpdateDaemonPodTolerations).
 DAEMON_TOLERATIONS = (
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": NO_EXECUTE},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": NO_EXECUTE},
@@ -46,7 +46,7 @@ class DaemonStep:
 
 
 def template_hash(daemonset: Object) -> str:
-    """Return a name of the pod template's revision. Ours, not Kubernetes' FNV: it only has to differ."""
+    """Return a name for the pod template's revision: our own hash, not Kubernetes' FNV, as it only has to differ."""
     content = orjson.dumps(daemonset["spec"]["template"], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(content).hexdigest()[:10]
 
@@ -58,7 +58,7 @@ def daemon_tolerations(spec: Object) -> list[Object]:
 
 
 def should_run(spec: Object, tolerations: list[Object], node: Object) -> tuple[bool, bool]:
-    """(a pod belongs on this node, a pod already there may stay). `tolerations`: as `daemon_tolerations` gives."""
+    """Return (a pod belongs on this node, a pod already there may stay); `tolerations` as by `daemon_tolerations`."""
     if not matches_node(spec, node):
         return False, False
     taints = node_taints(node)
@@ -67,7 +67,7 @@ def should_run(spec: Object, tolerations: list[Object], node: Object) -> tuple[b
 
 
 def target_node(pod: Object) -> str | None:
-    """The node a daemon pod is bound to, or the one its affinity pins it to."""
+    """Return the node that a daemon pod is bound to, or that its affinity pins it to."""
     if name := pod["spec"].get("nodeName"):
         return str(name)
     for term in (node_affinity(pod["spec"]).get(REQUIRED) or {}).get("nodeSelectorTerms") or ():
@@ -119,7 +119,7 @@ def _oldest_first(pod: Object) -> tuple[str, str]:
 
 
 def _outdated(daemonset: Object, kept: dict[str, Object], desired: int, wanted: str) -> list[Object]:
-    """Pods of an older template that may be replaced now without going below maxUnavailable (default 1)."""
+    """Return the pods of an older template that may be replaced now within maxUnavailable (default 1)."""
     strategy = daemonset["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return []
@@ -132,7 +132,7 @@ def _outdated(daemonset: Object, kept: dict[str, Object], desired: int, wanted: 
 
 
 def share(value: int | str, whole: int) -> int:
-    """An int-or-percent of a whole; percents round up. Raises ValueError."""
+    """Return a number, or a percentage of a whole, rounded up. Raises ValueError."""
     if isinstance(value, str) and value.endswith("%"):
         return math.ceil(int(value[:-1]) * whole / 100)
     return int(value)
@@ -159,14 +159,14 @@ def _status(daemonset: Object, kept: dict[str, Object], desired: int, misplaced:
 
 
 def pod_for(daemonset: Object, node: str) -> Object:
-    """A new daemon pod pinned to a node by affinity on its name, so that the scheduler binds it."""
+    """Return a new daemon pod with affinity to the node's name, so that the scheduler binds it there."""
     meta, template = daemonset["metadata"], daemonset["spec"]["template"]
     given = template.get("metadata") or {}
     spec = copy.deepcopy(template["spec"])
     spec["tolerations"] = daemon_tolerations(spec)
     pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    # Which nodes the template selects is settled already; the pin replaces its required terms, as upstream does.
+    # The template's selection is applied already; the pin replaces its required terms, as upstream does.
     affinity[REQUIRED] = {"nodeSelectorTerms": [pin]}
     generation = str(meta.get("generation", 1))
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"]}

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: keeps each one's status, from which the API server answers evictions."""
+"""Keep the status of PodDisruptionBudgets, by which the API server answers evictions."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from kubesim.controllers.pods import is_terminating, owner_of
 from kubesim.controllers.workqueue import WorkQueue
 from kubesim.selectors import matches_labels
 
-# How long an eviction the API server granted may take to show as a deletion (upstream's DeletionTimeout).
+# Longest time until an eviction that the API server granted shows as a deletion (upstream's DeletionTimeout).
 DELETION_TIMEOUT = timedelta(minutes=2)
 POD_CHANGE_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
 class BudgetStep:
-    """The status to store, and when a granted eviction that never happened is forgotten."""
+    """The status to store, and the time at which a granted eviction that never happened is forgotten."""
 
     status: Object
     requeue_at: datetime | None
 
 
 def next_step(budget: Object, pods: list[Object], expected: int, now: datetime) -> BudgetStep:
-    """The budget's status. `pods`: those it selects; `expected`: how many their owners want."""
+    """Return the budget's status. `pods`: those it selects; `expected`: how many their owners want."""
     granted = (budget.get("status") or {}).get("disruptedPods") or {}
     names = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
     open_until = {
@@ -61,17 +61,17 @@ def next_step(budget: Object, pods: list[Object], expected: int, now: datetime) 
 
 
 def desired_healthy(spec: Object, expected: int) -> int:
-    """minAvailable, or what maxUnavailable leaves, of `expected` pods; percents round up."""
+    """Return minAvailable, or `expected` less maxUnavailable; percentages round up."""
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - share(spec["maxUnavailable"], expected))
     return share(spec.get("minAvailable", 1), expected)
 
 
 def expected_pods(spec: Object, pods: list[Object], scale: Callable[[Object], int | None]) -> int:
-    """Return the number of pods that there ought to be: their owners' scale, or as many as there are.
+    """Return the number of pods that there should be: their owners' scale, or as many as there are.
 
-    A plain number as minAvailable needs no scale. Upstream refuses budgets over owners without a scale; here such
-    pods (bare ones, ReplicaSets) count as they are.
+    If minAvailable is a plain number, no scale is needed. Upstream refuses budgets over owners without a scale; here
+    such pods (bare ones, ReplicaSets) count as they are.
     """
     if isinstance(spec.get("minAvailable"), int):
         return len(pods)

@@ -1,8 +1,8 @@
-"""Records Kubernetes Events without ever becoming a storm.
+"""Records Kubernetes Events, never so many that they slow a controller down.
 
 Writes go through one bounded queue in the background. An event that repeats (same object, reason and message) raises
 its count on the first one, at most once per REPEAT_PAUSE_S; what does not fit in the queue is dropped and counted in
-the log, because events are commentary and must never slow a controller down.
+the log, because events are only commentary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WARNING = "Warning"
 
 @dataclass
 class _WrittenEvent:
-    """An event already written, for raising its count."""
+    """An event that was written, kept to raise its count."""
 
     path: str
     count: int
@@ -49,7 +49,7 @@ class EventRecorder:
     def record(
         self, about: Object, kind: str, api_version: str, reason: str, message: str, level: str = NORMAL
     ) -> None:
-        """Say `message` about an object; returns at once."""
+        """Queue an event with `message` about an object; return at once."""
         meta = about["metadata"]
         identity = (kind, meta.get("uid", ""), meta["name"], reason, message)
         now = rfc3339(now_utc())

@@ -14,12 +14,12 @@ from kubesim.controllers.workqueue import WorkQueue
 from kubesim.controllers.writes import Expectations, drop_finalizer, for_each
 
 FAILURES = {"BackoffLimitExceeded", "DeadlineExceeded"}
-# Pod changes of one Job come in flocks; upstream waits a whole second (syncJobBatchPeriod).
+# Pod changes of one Job come in bursts; upstream waits a whole second (syncJobBatchPeriod).
 POD_CHANGE_PAUSE_S = 0.05
 
 
 class JobController:
-    """Reconciles one Job at a time per key `namespace/name/uid`."""
+    """Reconciles Jobs, by the key `namespace/name/uid`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class JobController:
         await self._carry_out(job, step)
 
     async def _free_orphan(self, key: str) -> None:
-        """A Job deleted with --cascade=orphan leaves pods that nobody will ever count."""
+        """Free the pods of a Job that was deleted with --cascade=orphan: they will never be counted."""
         pod = self._pods.store.get(key)
         if pod is not None and is_tracked(pod) and owner_of(pod) is None:
             await self._release(pod)
@@ -120,7 +120,7 @@ def job_path(job: Object) -> str:
 
 
 def pod_for(job: Object) -> Object:
-    """A new pod of the Job: its template with the labels, finalizer and ownerReference of kube-controller-manager."""
+    """Return a new pod of the Job: its template with kube-controller-manager's labels, finalizer and ownerReference."""
     meta, template = job["metadata"], job["spec"]["template"]
     given = template.get("metadata") or {}
     labels = {

@@ -1,4 +1,4 @@
-"""The next step of a Job: the Job controller's pure half.
+"""The Job controller's decisions, as pure functions.
 
 Pods carry the job-tracking finalizer until they are counted, so that a pod deleted at the wrong moment is never
 counted twice or not at all: a finished pod's uid first enters status.uncountedTerminatedPods, then its finalizer goes,
@@ -21,7 +21,7 @@ MAX_FAILURE_BACKOFF_S = 600.0  # MaxJobPodFailureBackOff
 
 @dataclass(frozen=True)
 class JobStep:
-    """A reconcile's result: the status to store, then what to do. `requeue_at` asks for another look."""
+    """A reconcile's result: the status to store, then the pods to change, and when to look again (`requeue_at`)."""
 
     status: Object
     create: int = 0
@@ -34,7 +34,7 @@ class JobStep:
 
 @dataclass(frozen=True)
 class Tally:
-    """The job's pods sorted by what they mean for it."""
+    """The job's pods, sorted by their meaning for it."""
 
     active: list[Object]
     leaving: list[Object]
@@ -53,12 +53,12 @@ def is_tracked(pod: Object) -> bool:
 
 
 def has_failed(pod: Object, *, suspended: bool) -> bool:
-    """A pod that failed, or was deleted before it ended; deletions by our own suspension are not failures."""
+    """Return True if a pod failed or was deleted before it ended; a deletion by a suspension is no failure."""
     return _phase(pod) == "Failed" or (is_terminating(pod) and _phase(pod) != "Succeeded" and not suspended)
 
 
 def tally(job: Object, pods: list[Object]) -> Tally:
-    """Count the pods: terminal ones through the uncounted list, the rest by state."""
+    """Count the pods: ended ones through the uncounted list, the others by state."""
     status = job.get("status") or {}
     before = status.get("uncountedTerminatedPods") or {}
     suspended = bool(job["spec"].get("suspend"))
@@ -103,7 +103,7 @@ def next_step(job: Object, pods: list[Object], first_backoff_s: float, now: date
     if not status.get("startTime") and not spec.get("suspend"):
         status["startTime"] = rfc3339(now)
     step = JobStep(status=status, release=counted.release)
-    if counted.uncounted:  # numbers first: nobody should see a finished Job whose counts still move
+    if counted.uncounted:  # numbers first: the counts of a finished Job must not change any more
         return step
     if failure := _failure(job, counted, pods, status, now):
         return _failed(step, job, counted, failure, now)
@@ -115,7 +115,7 @@ def next_step(job: Object, pods: list[Object], first_backoff_s: float, now: date
 
 
 def _status(job: Object, counted: Tally) -> Object:
-    """The status that the tally alone decides; numbers of uncounted pods stay out of succeeded and failed."""
+    """Return the status by the tally alone; uncounted pods are not in succeeded and failed yet."""
     uncounted = counted.uncounted
     status = {
         **(job.get("status") or {}),
@@ -167,7 +167,7 @@ def _is_complete(spec: Object, counted: Tally) -> bool:
 
 
 def _shape(spec: Object) -> tuple[int, int | None]:
-    """Parallelism and completions with the API's defaults: one of one; with parallelism alone, a work queue."""
+    """Return parallelism and completions, by default 1 and 1; with parallelism alone it is a work queue (None)."""
     parallelism, completions = spec.get("parallelism"), spec.get("completions")
     if parallelism is None and completions is None:
         return 1, 1
@@ -228,13 +228,13 @@ def _running(step: JobStep, job: Object, counted: Tally, not_before: datetime | 
 
 
 def _least_started(pods: list[Object]) -> list[Object]:
-    """Pods in the order they are given up: unassigned, then not ready, then youngest."""
+    """Return the pods in the order in which they are given up: unassigned, then not ready, then youngest."""
     youngest_first = sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True)
     return sorted(youngest_first, key=lambda pod: (bool(pod["spec"].get("nodeName")), holds(pod, "Ready")))
 
 
 def _after_the_end(job: Object, counted: Tally, now: datetime) -> JobStep:
-    """A finished Job: count the last pods, then wait for ttlSecondsAfterFinished."""
+    """Decide about a finished Job: count the last pods, then wait for ttlSecondsAfterFinished."""
     step = JobStep(status=_status(job, counted), delete=counted.active, release=counted.release)
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     ended = condition(job, "Complete") if holds(job, "Complete") else condition(job, "Failed")
@@ -246,7 +246,7 @@ def _after_the_end(job: Object, counted: Tally, now: datetime) -> JobStep:
 
 
 def retry_at(pods: list[Object], first_backoff_s: float) -> datetime | None:
-    """Return the earliest time to replace a failed pod: back-off counts failures since the latest success."""
+    """Return the earliest time to replace a failed pod, with a back-off by the failures since the latest success."""
     ends = {phase: [t for p in pods if _phase(p) == phase and (t := _end(p))] for phase in ("Succeeded", "Failed")}
     success = max(ends["Succeeded"], default=None)
     in_row = [when for when in ends["Failed"] if success is None or when > success]

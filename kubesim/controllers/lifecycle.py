@@ -1,8 +1,8 @@
-"""Node lifecycle: notices kubelets that fall silent and turns node conditions and cordons into taints.
+"""Node lifecycle: notice kubelets that fall silent, and turn node conditions and cordons into taints.
 
-Only the taint keys listed here are ever added or removed, against the node version the decision was made on, so
-nobody else's taint can be lost. Unlike upstream there is no zone brake and no eviction rate limit: on a few
-nodes a brake would hide the very failures that a test provokes.
+Only the taint keys listed here are added or removed, on the node version that the decision was made on, so no other
+taint can be lost. Unlike upstream there is no limit by zone and no eviction rate limit: with few nodes, these would
+hide the very failures that a test provokes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from kubesim.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-# kube-controller-manager's --node-monitor-period; shorter graces are looked at more often.
+# kube-controller-manager's --node-monitor-period; with a shorter grace, nodes are looked at more often.
 MONITOR_PERIOD_S = 5.0
 LOOKS_PER_GRACE = 10
-# What kube-controller-manager overwrites when a kubelet falls silent, in its order.
+# The conditions that kube-controller-manager overwrites when a kubelet falls silent, in its order.
 KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 CONDITION_TAINTS = {
     "MemoryPressure": "node.kubernetes.io/memory-pressure",
@@ -46,11 +46,11 @@ OWN_KEYS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *CONDITION_TAINTS.v
 
 
 def wanted_taints(node: Object) -> list[Object]:
-    """The lifecycle taints a node ought to carry, from its conditions and its cordon."""
+    """Return the lifecycle taints that a node should have, by its conditions and its cordon."""
     taints: list[Object] = []
     ready = condition(node, "Ready")
     if ready is None:
-        # A node that never reported may not be given work, but has nothing to evict either.
+        # A node that never reported must not get work, but has nothing to evict either.
         taints.append({"key": NOT_READY, "effect": NO_SCHEDULE})
     elif ready["status"] != "True":
         key = NOT_READY if ready["status"] == "False" else UNREACHABLE
@@ -62,7 +62,7 @@ def wanted_taints(node: Object) -> list[Object]:
 
 
 def silent_conditions(node: Object, now: datetime) -> list[Object]:
-    """The node's conditions once its kubelet is given up: the kubelet's own all Unknown, others kept."""
+    """Return the node's conditions after its kubelet is given up: the kubelet's own all Unknown, others as they are."""
     conditions = [c for c in (node.get("status") or {}).get("conditions") or () if c["type"] not in KUBELET_CONDITIONS]
     for kind in KUBELET_CONDITIONS:
         old = condition(node, kind)
@@ -110,7 +110,7 @@ class NodeLifecycle:
             group.create_task(self._queue.run())
             group.create_task(self._monitor())
 
-    # Signs of life: as upstream, only a *change* counts, so the clocks of nodes and controller need not agree.
+    # As upstream, only a *change* is a sign of life, so the clocks of nodes and controller need not agree.
 
     def _hear(self, name: str) -> None:
         self._heard[name] = asyncio.get_running_loop().time()
@@ -163,7 +163,7 @@ class NodeLifecycle:
             await self._api.patch(f"/api/v1/nodes/{name}/status", body)
             log.info("node %s is silent for %.0f s: its state is now Unknown", name, self._grace_s)
         except ApiError as error:
-            # It changed or the server is away: the next look decides again.
+            # The node changed or the server is away: the next look decides again.
             log.debug("node %s not marked Unknown: %s", name, error)
 
     async def _reconcile(self, name: str) -> None:

@@ -1,7 +1,7 @@
-"""Builds the scheduler and all controllers over one shared watch per kind, and runs them together.
+"""Build the scheduler and all controllers over one shared watch per kind, and run them together.
 
-Scheduler and controllers have their own identities for everything they write. They share what they read: on a
-thousand nodes a second watch of pods and nodes would double the cost of decoding for the same bytes.
+Scheduler and controllers write under their own identities. They share what they read, because on a thousand nodes a
+second watch of pods and nodes would double the cost of decoding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 @dataclass(frozen=True)
 class Settings:
-    """The controllers' knobs, in seconds; the defaults are kube-controller-manager's own."""
+    """The controllers' settings in seconds; the defaults are kube-controller-manager's own."""
 
     node_monitor_grace_s: float = 50.0
     job_backoff_s: float = 10.0
@@ -37,7 +37,7 @@ class Settings:
 
 
 class Runnable(Protocol):
-    """A part that works until cancelled."""
+    """A part that runs until it is cancelled."""
 
     async def run(self) -> None: ...
 
@@ -45,7 +45,7 @@ class Runnable(Protocol):
 async def run_controllers(
     scheduler: Kubeconfig, controllers: Kubeconfig, settings: Settings, ready: Callable[[], None]
 ) -> None:
-    """Run until cancelled; calls `ready` once every watch has its first list."""
+    """Run until cancelled; call `ready` once every watch has its first list."""
     async with AsyncExitStack() as stack:
         binding = await stack.enter_async_context(ApiClient(scheduler, "kube-scheduler"))
         api = await stack.enter_async_context(ApiClient(controllers, "kube-controller-manager"))

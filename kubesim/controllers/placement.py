@@ -1,4 +1,4 @@
-"""The choice of a node for a pod: feasible nodes and their ranking, the scheduler's pure half.
+"""The scheduler's decisions, as pure functions: feasible nodes for a pod and their ranking.
 
 Pods that ask for the same thing share one ranking of the nodes. A ranking is corrected only for nodes that changed
 since it was last used, so placing a thousand like pods on a thousand nodes costs about a thousand node evaluations,
@@ -30,12 +30,12 @@ from kubesim.quantity import amounts
 from kubesim.selectors import matches_node, matches_node_term, node_affinity, only_nodes
 
 GPU = "nvidia.com/gpu"
-# Weights of kube-scheduler's default profile: TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, each over 0..100.
+# Weights of kube-scheduler's default profile: TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, each for 0 to 100.
 TAINT_WEIGHT = 300
 AFFINITY_WEIGHT = 2
 RANKINGS_KEPT = 64
 
-# kube-scheduler's own words, plugin by plugin.
+# kube-scheduler's own messages, by plugin.
 WAS_UNSCHEDULABLE = "node(s) were unschedulable"
 NO_AFFINITY_MATCH = "node(s) didn't match Pod's node affinity/selector"
 NOT_AMONG_PINNED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
@@ -82,10 +82,7 @@ class NodeUsage:
 
 
 def refusals(demand: Demand, room: NodeUsage) -> tuple[str, ...]:
-    """Return why the node cannot take the pod, by the first of kube-scheduler's filters that refuses.
-
-    Empty when it can.
-    """
+    """Return why the node cannot take the pod, by the first of kube-scheduler's filters that refuses; else empty."""
     spec = room.node.get("spec") or {}
     cordon = {"key": UNSCHEDULABLE, "effect": NO_SCHEDULE}
     if spec.get("unschedulable") and not any(tolerates(each, cordon) for each in demand.tolerations):
@@ -105,8 +102,8 @@ def refusals(demand: Demand, room: NodeUsage) -> tuple[str, ...]:
 def score(demand: Demand, room: NodeUsage) -> float:
     """Return how well a feasible node suits the pod: higher is better.
 
-    Free share of the scarce resource (GPUs if the pod wants any, else cpu and memory) in percent, plus preferred
-    affinity, minus untolerated PreferNoSchedule taints.
+    It is the free share, in percent, of the scarce resource (GPUs if the pod wants any, else cpu and memory), plus
+    preferred affinity, minus untolerated PreferNoSchedule taints.
     """
     scarce = (GPU,) if demand.requests.get(GPU) else ("cpu", "memory")
     shares = [
@@ -123,7 +120,7 @@ def score(demand: Demand, room: NodeUsage) -> float:
 
 
 class Ranking:
-    """The nodes ordered for one demand, corrected lazily for the nodes in `stale`."""
+    """The nodes in order for one demand, corrected lazily for the nodes in `stale`."""
 
     def __init__(self, demand: Demand, names: Iterable[str]) -> None:
         self.demand = demand
@@ -133,7 +130,7 @@ class Ranking:
         self._heap: list[tuple[float, str]] = []
 
     def best(self, rooms: Mapping[str, NodeUsage]) -> str | None:
-        """The best feasible node; ties go to the first name."""
+        """Return the best feasible node; of equal ones, the first by name."""
         for name in self.stale:
             self.refused.pop(name, None)
             self._scores.pop(name, None)
@@ -158,7 +155,7 @@ class Ranking:
 
 
 def unschedulable_message(reasons: Iterable[tuple[str, ...]], total: int) -> str:
-    """kube-scheduler's FitError: how many of `total` nodes refused the pod, and for which reasons."""
+    """Return kube-scheduler's FitError: how many of `total` nodes refused the pod, and for which reasons."""
     if total == 0:
         return "no nodes available to schedule pods"
     counts = Counter(reason for node_reasons in reasons for reason in node_reasons)
@@ -176,7 +173,7 @@ class ClusterUsage:
         self._rankings: dict[bytes, Ranking] = {}
 
     def set_node(self, node: Object) -> bool:
-        """Learn a node's present state; False when nothing that placement depends on has changed."""
+        """Take in a node's present state; return False if nothing that placement depends on has changed."""
         name = node["metadata"]["name"]
         old = self.rooms.get(name)
         if old is not None and _placement_view(old.node) == _placement_view(node):
@@ -194,7 +191,7 @@ class ClusterUsage:
             self._changed(name)
 
     def hold(self, uid: str, node: str, requests: dict[str, int]) -> None:
-        """Reserve for a pod on a node; known reservations are left alone, so the watch may confirm an assumption."""
+        """Reserve for a pod on a node; a known reservation stays, so that the watch may confirm an assumption."""
         if self._where.get(uid) == node:
             return
         self.release(uid)
@@ -208,7 +205,7 @@ class ClusterUsage:
         return uid in self._where
 
     def release(self, uid: str) -> bool:
-        """Give back a pod's reservation; False when it had none."""
+        """Give back a pod's reservation; return False if it had none."""
         node = self._where.pop(uid, None)
         if node is None:
             return False
@@ -219,7 +216,7 @@ class ClusterUsage:
         return True
 
     def choose(self, demand: Demand) -> tuple[str | None, str]:
-        """The node for a pod, or None and why not in kube-scheduler's words."""
+        """Return the node for a pod; or None, and why, in kube-scheduler's words."""
         if demand.pinned is not None:
             return self._choose_pinned(demand, demand.pinned)
         ranking = self._rankings.pop(demand.key, None) or Ranking(demand, self.rooms)

@@ -1,4 +1,4 @@
-"""Pod garbage collection: pods bound to a node that no longer exists are ended and deleted."""
+"""Pod garbage collection: end and delete pods that are bound to a node that no longer exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class PodGarbageCollector:
-    """`quarantine_s`: how long a node must be gone before its pods are, in case it registers again at once."""
+    """Deletes pods of nodes that have been gone for `quarantine_s`: a node may register again at once."""
 
     def __init__(self, api: ApiClient, nodes: Reflector, pods: Reflector, index: PodIndex, quarantine_s: float) -> None:
         self._api = api

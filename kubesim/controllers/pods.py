@@ -21,7 +21,7 @@ def pod_path(pod: Object) -> str:
 
 
 def owner_of(obj: Object) -> Object | None:
-    """The controlling ownerReference."""
+    """Return the controlling ownerReference, if there is one."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: Object = reference

@@ -13,8 +13,8 @@ Resources = Mapping[str, int]
 def pod_requests(spec: Object) -> dict[str, int]:
     """Add up what a pod asks for: its containers together, or its greediest init step if that is more.
 
-    Restartable init containers (sidecars) run on, so they count with the containers. A limit without a request is
-    the request, as the API server's defaulting has it.
+    Restartable init containers (sidecars) keep running, so they count with the containers. A limit without a request
+    counts as the request, as by the API server's defaults.
     """
     running = _total(_container_requests(c) for c in spec.get("containers") or ())
     peak: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""The scheduler: binds pending pods to nodes, one decision at a time, in order of priority.
+"""The scheduler: bind pending pods to nodes, one decision at a time, in order of priority.
 
-Decisions are synchronous over local state and assumed at once; the bindings are written concurrently behind them.
-A pod that fits nowhere waits until a node or a reservation changes, never by polling. No preemption, no pod
-(anti-)affinity, no topology spread: pods that ask for those are placed as if they had not.
+Decisions are synchronous over local state and take effect there at once; the bindings are written concurrently later.
+A pod that fits nowhere waits until a node or a reservation changes, without polling. There is no preemption, pod
+(anti-)affinity or topology spread: pods that ask for those are placed as if they did not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Pending:
 
 
 def is_pending(pod: Object) -> bool:
-    """Return whether the pod is ours to place now."""
+    """Return True if the pod is ours to place now."""
     spec = pod["spec"]
     return not (
         spec.get("nodeName")
@@ -55,12 +55,12 @@ def is_pending(pod: Object) -> bool:
 
 
 def _would_preempt(spec: Object) -> bool:
-    """Return whether kube-scheduler would look for pods of a lower priority to delete for this one."""
+    """Return True if kube-scheduler would look for pods of a lower priority to delete for this one."""
     return int(spec.get("priority") or 0) > 0 and spec.get("preemptionPolicy") != "Never"
 
 
 class Scheduler:
-    """Places pods through `api`; learns of pods and nodes from shared reflectors."""
+    """Places pods through `api`; shared reflectors tell it about pods and nodes."""
 
     def __init__(self, api: ApiClient, events: EventRecorder, pods: Reflector, nodes: Reflector) -> None:
         self._api = api
@@ -91,7 +91,7 @@ class Scheduler:
                     await asyncio.sleep(0)
 
     async def _wait(self) -> None:
-        """Wait until something is active, or the next backed-off pod is due."""
+        """Wait until a pod is active, or the back-off of the next one ends."""
         while not self._wake.is_set():
             due = [p.not_before for p in self._pending.values() if p.not_before and not p.parked]
             timeout_s = max(0.0, min(due) - time.monotonic()) if due else None
@@ -152,7 +152,7 @@ class Scheduler:
         self._unpark()
 
     def _unpark(self) -> None:
-        """Room may have appeared: parked pods become due when their back-off ends."""
+        """Make parked pods due when their back-off ends, because room may have appeared."""
         parked = [pending for pending in self._pending.values() if pending.parked]
         for pending in parked:
             pending.parked = False

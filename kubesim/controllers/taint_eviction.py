@@ -1,4 +1,4 @@
-"""Taint eviction: delete pods that do not tolerate a NoExecute taint of their node, whatever wrote the taint."""
+"""Taint eviction: delete pods that do not tolerate a NoExecute taint of their node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def no_execute(node: Object) -> list[Object]:
 
 
 class TaintEviction:
-    """Deletes pods when their toleration of a NoExecute taint ends; a taint that goes in time spares them."""
+    """Deletes pods when their toleration of a NoExecute taint ends, unless the taint goes before."""
 
     def __init__(
         self, api: ApiClient, events: EventRecorder, nodes: Reflector, pods: Reflector, index: PodIndex

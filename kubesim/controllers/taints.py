@@ -1,4 +1,4 @@
-"""Taints, tolerations, and changing only one's own taints."""
+"""Taints and tolerations, and how to change only one's own taints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 def tolerates(toleration: Object, taint: Object) -> bool:
-    """Return whether the toleration covers the taint (Toleration.ToleratesTaint); an empty key or effect means any."""
+    """Return True if the toleration covers the taint (Toleration.ToleratesTaint); an empty key or effect means any."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -33,7 +33,7 @@ def tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def untolerated(taints: Iterable[Object], tolerations: Collection[Object], effects: Collection[str]) -> Object | None:
-    """The first taint with one of the effects that no toleration covers."""
+    """Return the first taint with one of the effects that no toleration covers."""
     for taint in taints:
         if taint["effect"] in effects and not any(tolerates(each, taint) for each in tolerations):
             return taint
@@ -45,16 +45,16 @@ def node_taints(node: Object) -> list[Object]:
 
 
 def same_taint(left: Object, right: Object) -> bool:
-    """Kubernetes knows a taint by key and effect; a node cannot have two of the same."""
+    """Return True if two taints have the same key and effect, by which Kubernetes tells them apart."""
     return bool(left["key"] == right["key"] and left["effect"] == right["effect"])
 
 
 def with_own_taints(
     taints: list[Object], wanted: Collection[Object], own_keys: Collection[str], now: datetime
 ) -> list[Object] | None:
-    """The taint list with exactly `wanted` among `own_keys` and every other taint untouched; None when nothing changes.
+    """Return the taint list with exactly `wanted` among `own_keys` and all others untouched; None if nothing changes.
 
-    Own taints that stay keep their timeAdded, so tolerationSeconds is not started over.
+    Own taints that stay keep their timeAdded, so tolerationSeconds does not start again.
     """
     kept = [t for t in taints if t["key"] not in own_keys or any(same_taint(t, w) for w in wanted)]
     missing = [w for w in wanted if not any(same_taint(t, w) for t in kept)]
@@ -66,8 +66,8 @@ def with_own_taints(
 def eviction_time(pod: Object, taints: Iterable[Object], seen: datetime) -> datetime | None:
     """Return the time at which NoExecute taints end a pod; None for never.
 
-    A tolerationSeconds counts from the taint's timeAdded (`seen`, when it was first noticed, if it has none) or from
-    the pod's creation, whichever is later. Per taint the first toleration that covers it decides, as in
+    A tolerationSeconds counts from the taint's timeAdded (if it has none, from `seen`, when it was first noticed) or
+    from the pod's creation, whichever is later. For each taint the first toleration that covers it decides, as in
     kube-controller-manager's taint eviction.
     """
     created = parse_time_if_any(pod["metadata"].get("creationTimestamp")) or seen

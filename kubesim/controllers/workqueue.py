@@ -1,7 +1,7 @@
 """A work queue of keys: each key is worked on by one worker at a time, and failures back off.
 
-What client-go's workqueue does for every Kubernetes controller: events only say *which* object may need work, so
-many events on one object collapse into one reconcile.
+It works like client-go's workqueue: events only say *which* object may need work, so many events on one object become
+one reconcile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAST_RETRY_S = 10.0
 
 
 class WorkQueue:
-    """Keys waiting for `reconcile(key)`, which may raise ApiError to be called again later."""
+    """Keys that wait for `reconcile(key)`; if that raises ApiError, it is called again later."""
 
     def __init__(self, name: str, reconcile: Callable[[str], Awaitable[None]], workers: int = 4) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class WorkQueue:
             self._queue.put_nowait(key)
 
     def add_after(self, key: str, delay_s: float) -> None:
-        """Add the key once the delay has passed; of several delays for one key the earliest wins."""
+        """Add the key once the delay has passed; of several delays for one key, the earliest counts."""
         loop = asyncio.get_running_loop()
         due = loop.time() + max(0.0, delay_s)
         timer = self._timers.get(key)
@@ -73,7 +73,7 @@ class WorkQueue:
                 await self._reconcile(key)
                 self._failures.pop(key, None)
             except ApiError as error:
-                # Conflicts are the ordinary answer to a stale read: the watch brings the newer object.
+                # A conflict is the usual answer to a stale read: the watch brings the newer object.
                 level = logging.DEBUG if error.conflict or error.not_found else logging.WARNING
                 log.log(level, "%s %s: %s", self._name, key, error)
                 self._retry(key)

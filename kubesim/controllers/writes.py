@@ -1,4 +1,4 @@
-"""Writes that the Job and DaemonSet controllers have in common: many at once, and remembering what is on its way."""
+"""Common writes of the Job and DaemonSet controllers: many at once, remembering those that the watch has not shown."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kubesim.client import ApiClient, Object
 from kubesim.errors import ApiError
 
 MAX_PARALLEL = 16
-EXPECTATION_S = 30.0  # a created pod that no watch event shows by then was never stored, or is gone
+EXPECTATION_S = 30.0  # a created pod that the watch has not shown by then was never stored, or is gone
 
 
 async def for_each(things: Iterable[Object], write: Callable[[Object], Awaitable[object]]) -> None:
-    """Write for every object, some at once. What is already gone is fine; else the first ApiError, after all."""
+    """Write for every object, several at once; ignore objects that are gone. Raises the first ApiError, after all."""
     limit = asyncio.Semaphore(MAX_PARALLEL)
 
     async def one(thing: Object) -> ApiError | None:
@@ -37,7 +37,7 @@ async def drop_finalizer(api: ApiClient, path: str, obj: Object, finalizer: str)
 
 
 class Expectations:
-    """Objects created but not yet shown by the watch; a controller must not count its children before they arrive."""
+    """Objects that were created but that the watch has not shown yet; a controller must not count without them."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, dict[str, float]] = {}  # owner uid → child uid → monotonic seconds of giving up
@@ -46,7 +46,7 @@ class Expectations:
         self._awaited.setdefault(owner, {})[child] = time.monotonic() + EXPECTATION_S
 
     def settle(self, owner: str, seen: set[str]) -> float | None:
-        """Forget the children that arrived; seconds until the rest is given up, or None when nothing is awaited."""
+        """Forget the children that arrived; return the seconds until the others are given up, None if none are left."""
         now = time.monotonic()
         awaited = {c: end for c, end in self._awaited.get(owner, {}).items() if c not in seen and end > now}
         if not awaited:

@@ -24,37 +24,37 @@ class Moment(StrEnum):
     BEFORE_FAULT_ON = "before_fault_on"
     """`(run, target)`: in the baseline, once a target has passed; raises RefusedError."""
     BEFORE_FAULT = "before_fault"
-    """`(run, targets, gpu_pods)`: when all have, with what the agents said of the pods on each node's GPUs."""
+    """`(run, targets, gpu_pods)`: when all have passed, with the agents' notes of the pods on each node's GPUs."""
     FAULT_GOES_IN = "fault_goes_in"
     """`(run, targets)`: before the first injector is sent; raises StepFailedError."""
     FAULT_IS_IN = "fault_is_in"
-    """`(run)`: after the last one."""
+    """`(run)`: after the last injector's fault is in."""
     DURING_FAULT = "during_fault"
-    """`(run, result, fault)`: for each target, before anybody waits for its quarantine."""
+    """`(run, result, fault)`: for each target, before the step waits for its quarantine."""
     SIGNALS_SEEN = "signals_seen"
     """`(run, result, fault)`: for each target, once all its signals have come or are late."""
     CONTAINED = "contained"
-    """`(run, result)`: at the end of that step."""
+    """`(run, result)`: at the end of step 4."""
     FAULT_IS_OUT = "fault_is_out"
     """`(run)`: before the game-day repairs a node."""
     RECOVERED = "recovered"
     """`(run, result)`: when nodes, alerts and signals are back, or late."""
     QA_BEGINS = "qa_begins"
-    """`(run, result, target)`: before QA of a target, also of one that needs none."""
+    """`(run, result, target)`: before QA of a target, even if it needs none."""
     QA_CHECKS = "qa_checks"
-    """`(run, target)`: after QA's own checks; returns further ones (QaChecked), which have to be good as well."""
+    """`(run, target)`: after QA's own checks; returns further checks (QaChecked), which must pass as well."""
     RETURNED = "returned"
-    """`(run, result)`: when the nodes are in service again, or stay out of it."""
+    """`(run, result)`: when the nodes are in service again, or stay out of service."""
 
 
 def happen(moment: Moment, *about: Any) -> list[Any]:
-    """Let every module act that has something to do at a moment; return what each one returned."""
+    """Call the functions of every module for a moment; return what each one returned."""
     return [act(*about) for act in _acts()[moment]]
 
 
 @cache
 def _acts() -> dict[Moment, list[Callable[..., Any]]]:
-    """Return the functions for each moment that the modules define, and not those that they import."""
+    """Return the modules' functions for each moment: those that they define, not those that they import."""
     found = found_expectations()
     others = {found.parts[key].__module__ for key in found.packages}
     modules = [*modules_of(gameday.tasks.moments), *(sys.modules[name] for name in sorted(others))]

@@ -27,7 +27,7 @@ from gameday.tasks.moments.control_plane_settings import note_flow_control_after
 from gameday.values.api_requests import api_canary_lease
 from gameday.values.nodes import NodeRole
 
-# From the end of the load's own time to the end of its pod, which deletes thousands of objects.
+# From the end of the load's own time to the end of its pod, which first deletes thousands of objects.
 _LOAD_ENDS_WITHIN = timedelta(seconds=60)
 _POLL_S = 1.0
 
@@ -96,7 +96,7 @@ def _failure(run: Run, pod: str) -> str:
 
 
 def qa_begins(run: Run, result: StepResult, target: ChosenTarget) -> None:
-    """Wait until the canary has looked for as long as the plan wants with the load gone, and judge it.
+    """Wait until the canary has looked at servers without the load for as long as the plan wants, and judge it.
 
     Raises:
         AdapterError: A server that has to be asked does not answer.

@@ -30,7 +30,7 @@ def before_fault_on(run: Run, target: ChosenTarget) -> None:
     for expected in run.plan.expect.measurements:
         measured = _measured(run, expected, target, "before", None)
         if measured.value == 0:
-            # Nothing could be below 0, so everything would pass.
+            # Nothing can be below 0, so a baseline of 0 proves nothing.
             measured = measured.model_copy(update={"value": None, "detail": f"0 before the fault: {measured.detail}"})
         run.note(measured.model_copy(update={"ok": True if measured.value is not None else None}))
 

@@ -16,7 +16,7 @@ from gameday.run.run import Run
 from gameday.run.targets import Targets
 
 ORDER = 1
-# The API server reads new levels from a watch, and Prometheus scrapes it every 15 s where nobody chose another pace.
+# The API server reads new levels from a watch, and Prometheus scrapes it every 15 s by default.
 _IN_FORCE_WITHIN = timedelta(seconds=45)
 _POLL_S = 0.5
 _EXISTS = 409

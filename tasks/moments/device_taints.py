@@ -1,4 +1,4 @@
-"""Taints of devices: wait for them, and until the pods that had such a device have it no more."""
+"""Wait for taints of devices, and until the pods that had such a device no longer have it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gameday.run.run import Run
 from gameday.run.steps import StepResult
 
 ORDER = 5
-# A list of every claim of the cluster is no small request.
+# A list of all claims of the cluster is a large request.
 _POLL_S = 1.0
 
 
 def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
-    """Wait for every expected device taint, and until the pods that had such a device have it no more.
+    """Wait for every expected device taint, and until the pods that had such a device no longer have it.
 
-    What does not happen in time breaks the step.
+    If one of these is late, the step is broken.
     """
     node = fault.node
     if why := next((one.why_unwatched(run.history(), node) for one in run.plan.expect.device_taints), ""):
@@ -38,7 +38,7 @@ def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
 
 
 def signals_seen(run: Run, result: StepResult, fault: InjectedFault) -> None:
-    """Note which pods have the target's devices when the fault has been in for as long as the step takes."""
+    """Note which pods have the target's devices at the end of the step's wait for signals."""
     if any(one.pods_leave_within for one in run.plan.expect.device_taints):
         note_held_or_say(run, result, fault.node, "during")
 

@@ -1,8 +1,8 @@
 """Step 4 sends a gang of GPU pods, and notes whether the scheduler gives them nodes with fast GPUs.
 
 The plan's bound is in gameday/expect/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict
-is gameday/checks/placement.py. Where the fast nodes have no room for the whole gang no pod is sent: a preference could
-not hold.
+is gameday/checks/placement.py. If the fast nodes have no room for the whole gang, no pod is sent: the preference could
+not be met.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_LOOKED_AT = 20
 
 
 def contained(run: Run, result: StepResult) -> None:
-    """Send the plan's gang where there is room for it on fast nodes, and note where its pods land."""
+    """Send the plan's gang if the fast nodes have room for it, and note where its pods land."""
     wanted = run.plan.expect.placement
     if wanted is None:
         return
@@ -116,7 +116,7 @@ def _all_decided(run: Run, names: Sequence[str]) -> bool | None:
 
 
 def _place(run: Run, name: str) -> GangPod:
-    """Return where a pod is. Raises KubernetesError."""
+    """Return a pod's place. Raises KubernetesError."""
     pod = run.pods.seen(name)
     node = run.kubernetes.node_or_none(pod.node) if pod and pod.node else None
     return GangPod(

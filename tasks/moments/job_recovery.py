@@ -1,7 +1,7 @@
 """A job's own recovery, for steps 1 and 6: follow its steps, and wait until it has resumed.
 
 The plan's keys are gameday/expect/job.py, the watch gameday/observe/job_steps.py, the verdicts
-gameday/checks/job_recovery.py. It is waited for when the nodes are back: only then may the job have a place again.
+gameday/checks/job_recovery.py. The wait begins when the nodes are back: only then may the job have a place again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gameday.run.targets import ChosenTarget, Targets
 
 ORDER = 8
 _POLL_S = 0.5
-# From a line in the log to the look that sees it.
+# Longest time from a line in the log to the look that sees it.
 _LATEST_SIGHT = timedelta(seconds=6)
 
 
@@ -76,7 +76,7 @@ def _note_gpu_of_others(
 
 
 def returned(run: Run, result: StepResult) -> None:
-    """Wait until the job goes on, and take the verdicts over into the step."""
+    """Wait until the job resumes, and take the verdicts over into the step."""
     expected = run.plan.expect.job
     if expected is None:
         return

@@ -1,7 +1,7 @@
-"""The plan's probes, for steps 1, 2, 4 and 5: asked once, asked again and again, and awaited.
+"""The plan's probes, for steps 1, 2, 4 and 5: ask them once, ask them again and again, and wait for answers.
 
 The plan's keys are gameday/expect/probes.py, the questions gameday/observe/probes.py, the verdicts
-gameday/checks/probes.py. A job is a change of the cluster with an intent and an undo, so that it is sent in the run's
+gameday/checks/probes.py. A job changes the cluster and so has an intent and an undo; it is therefore sent in the run's
 own thread, in the steps that wait for it.
 """
 

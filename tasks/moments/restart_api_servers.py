@@ -15,7 +15,7 @@ _POLL_S = 0.5
 
 
 def fault_goes_in(run: Run, targets: Targets) -> None:
-    """Refuse a plan that restarts API servers which are no lab's, before anything is changed.
+    """Refuse a plan that restarts API servers outside of a lab, before anything is changed.
 
     Raises:
         StepFailedError: The cluster is not a lab.
@@ -28,7 +28,7 @@ def fault_goes_in(run: Run, targets: Targets) -> None:
 
 
 def fault_is_out(run: Run) -> None:
-    """Restart the API servers where the plan asks for it, and let their memory settle before and after.
+    """Restart the API servers if the plan asks for it, and let their memory settle before and after.
 
     Raises:
         StepFailedError: The lab does not restart them.

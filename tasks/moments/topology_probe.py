@@ -23,7 +23,7 @@ _REJECTED = "TopologyAffinityError"
 
 
 def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
-    """Send the plan's pod where there is room for it, and note whether the kubelet rejects it."""
+    """Send the plan's pod if there is room for it, and note whether the kubelet rejects it."""
     wanted, target = run.plan.expect.topology_manager_rejects, fault.target
     if wanted is None:
         return

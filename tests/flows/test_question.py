@@ -45,7 +45,7 @@ class Scope:
 
 
 def broken_off(lease: RevokedLease, monkeypatch: pytest.MonkeyPatch, *, outlives: bool) -> bool:
-    """Return whether Prefect's engine breaks a run off whose lease is revoked while it runs."""
+    """Return True if Prefect's engine breaks a run off when its lease is revoked."""
     monkeypatch.setattr(_leases, "get_client", lambda **_: lease)
     # Puts the original back at the test's end.
     monkeypatch.setattr(_leases, "_renew_concurrency_lease_with_retries", _leases._renew_concurrency_lease_with_retries)

@@ -215,12 +215,12 @@ class Arena:
         until(self.is_training, PATIENCE_S, "every pod of the training to run")
 
     def _is_active(self, alert: str) -> bool:
-        """Return whether an alert is pending or firing, for any node. Its series may outlive it by minutes."""
+        """Return True if an alert is pending or firing, for any node. Its series may outlive it by minutes."""
         answer = httpx.get(f"{self.cluster.urls['prometheus']}/api/v1/alerts", trust_env=False).raise_for_status()
         return alert in {one["labels"]["alertname"] for one in answer.json()["data"]["alerts"]}
 
     def is_training(self) -> bool:
-        """Return whether there is training, and no pod of it waits or goes."""
+        """Return True if there is training, and none of its pods is pending or ending."""
         pods = self.core.list_namespaced_pod("training").items
         going = [pod for pod in pods if pod.status.phase == "Pending" or pod.metadata.deletion_timestamp]
         return bool(pods) and not going
@@ -278,7 +278,7 @@ def step_started(step: Step) -> Callable[[Record], bool]:
 
 
 def waits_for(what: str) -> Callable[[Record], bool]:
-    """Return whether a record begins a wait for something, by the first words of what is waited for."""
+    """Return True if a record begins a wait for something, by the first words of what is waited for."""
     return lambda record: isinstance(record.event, WaitStarted) and record.event.what.startswith(what)
 
 

@@ -99,7 +99,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(suite: Suite, status: int | None, round_: Round) -> tuple[bool, str]:
-    """Return whether a suite came to its end, and what it died of."""
+    """Return True if a suite came to its end; else False and the reason."""
     log = round_.log(suite.name)
     if status is None:
         return False, f"killed after {LONGEST_S / 3600:g} h; its log is {log}"

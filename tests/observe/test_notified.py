@@ -31,7 +31,7 @@ def held(gpu: str, seconds: float, **muted: list[str]) -> NotifiedAlert:
 def noted(
     *alerts: NotifiedAlert, external: tuple[str, ...] = ()
 ) -> tuple[bool, list[tuple[Any, ...]], dict[str, AlertSeen]]:
-    """Return whether Alertmanager holds it, the hops, and the last state of each GPU's alert.
+    """Return True if Alertmanager holds the alert, with the hops and the last state of each GPU's alert.
 
     Prometheus itself does not know the `external` labels.
     """

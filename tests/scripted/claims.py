@@ -44,7 +44,7 @@ class Looked:
     is_in: bool
 
     def has(self, kind: type, **values: object) -> bool:
-        """Return whether the history has such an event with these values."""
+        """Return True if the history has an event of this type with these values."""
         return any(
             all(getattr(one, name) == value for name, value in values.items()) for one in self.run.history.of(kind)
         )

@@ -26,7 +26,7 @@ class Quarantined:
     cause: str
 
     def holds(self, test: str) -> bool:
-        """Return whether a test is this one, or one of its parameters."""
+        """Return True if a test is this one, or one of its parameters."""
         return test == self.test or test.startswith(f"{self.test}[")
 
     def is_overdue(self, today: date) -> bool:

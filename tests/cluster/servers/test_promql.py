@@ -10,7 +10,7 @@ from gameday.cluster.promql import AllOf, AnyOf, Need, Selector, needs
 
 
 def fired(need: Need, *there: str) -> bool:
-    """Return whether these selectors' series suffice."""
+    """Return True if these selectors' series suffice."""
     if isinstance(need, Selector):
         return need.text in there
     every = (fired(part, *there) for part in need.parts)

@@ -46,7 +46,7 @@ def task_in(pod: dict[str, Any]) -> Task | None:
 
 
 def holds(task: Task) -> bool:
-    """Return whether an agent goes on until somebody ends it, once it has done what it was sent for."""
+    """Return True if an agent, once it has done its task, goes on until somebody ends it."""
     return isinstance(task, InjectTask | SampleTask)
 
 

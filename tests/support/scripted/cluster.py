@@ -209,7 +209,7 @@ class ScriptedCluster:
         return ScriptedKubernetes(self, self.profile(account, **settings))
 
     def is_away(self, server: str, at: datetime | None = None) -> bool:
-        """Return whether a server of the cluster does not answer at a time; None: now."""
+        """Return True if a server of the cluster does not answer at a time; None: now."""
         seconds = ((at or self.now()) - self._began).total_seconds()
         return any(one.server == server and one.since_s <= seconds < one.until_s for one in self.script.away)
 

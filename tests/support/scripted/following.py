@@ -155,5 +155,5 @@ def _key(item: dict[str, Any]) -> Key:
 
 
 def is_watch(request: Request) -> bool:
-    """Return whether a request asks for a watch."""
+    """Return True if a request asks for a watch."""
     return request.method == "GET" and "watch=true" in request.url.lower()

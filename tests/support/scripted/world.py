@@ -51,7 +51,7 @@ class World:
         return World(*tables, struck_at=self.struck_at, out_at=self.out_at)
 
     def has_fault(self, node: str) -> bool:
-        """Return whether any fault is in on a node."""
+        """Return True if any fault is in on a node."""
         return any(at == node for at, _ in self.faults_in)
 
     def change_alerts(self, chosen: Callable[[Alert], bool], **change: datetime) -> None:
