@@ -101,7 +101,7 @@ def _alertmanager(folder: Path, port: int) -> Child:
 
 def _prefect(folder: Path, port: int) -> Child:
     """Prefect's own application imports and migrates for seconds before uvicorn looks at the port."""
-    argv = ["builtins:object" if word.startswith("prefect.") else word for word in server_argv(port)]
+    argv = ["builtins:object" if ":create_app" in word else word for word in server_argv(port)]
     return Child("prefect", argv, folder / "log", says_ready=False)
 
 
