@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from gameday.cluster.quiet_http import QuietHandler, QuietServer
-from gameday.rehearsal.ports import REPORTS_PORT, claim, first_free, no_port
+from gameday.rehearsal.ports import REPORTS_PORT, first_free, no_port
 
 _LOOPBACK = "127.0.0.1"
 
@@ -34,10 +34,10 @@ def served_pages(reports: Path) -> Iterator[str]:
     root = reports.resolve()
     try:
         pages = partial(_Pages, directory=str(root))
-        listening = first_free(REPORTS_PORT, lambda number: _Server(number, pages))
+        listening, claimed = first_free(REPORTS_PORT, lambda number: _Server((_LOOPBACK, number), pages))
     except OSError as error:
         raise no_port(error) from None
-    with listening as server:
+    with claimed, listening as server:
         threading.Thread(target=server.serve_forever, name="pages", daemon=True).start()
         try:
             yield f"http://{_LOOPBACK}:{server.server_port}/"
@@ -47,16 +47,6 @@ def served_pages(reports: Path) -> Iterator[str]:
 
 class _Server(QuietServer):
     block_on_close = False  # a browser keeps connections open; each is a thread
-
-    def __init__(self, number: int, pages: Callable[..., BaseHTTPRequestHandler]) -> None:
-        self._claimed = ExitStack()
-        if number:
-            self._claimed.enter_context(claim(number))
-        super().__init__((_LOOPBACK, number), pages)  # closes itself where it cannot listen
-
-    def server_close(self) -> None:
-        super().server_close()
-        self._claimed.close()
 
 
 class _Pages(QuietHandler, SimpleHTTPRequestHandler):

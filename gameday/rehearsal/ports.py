@@ -6,6 +6,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -51,27 +52,17 @@ class HeldPorts:
         Raises:
             StartError: None is free.
         """
-        self._sockets: list[socket.socket] = []
-        self._claims: list[socket.socket] = []
-        try:
-            for number in (first, *[0] * (count - 1)):
-                self._sockets.append(first_free(number, self._bound))
-        except OSError as error:
-            self.release()
-            raise no_port(error) from None
-        self.numbers = tuple(int(held.getsockname()[1]) for held in self._sockets)
-
-    def _bound(self, number: int) -> socket.socket:
-        if number:
-            self._claims.append(claim(number))
-        held = socket.socket()
-        try:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind((_LOOPBACK, number))
-        except OSError:
-            held.close()
-            raise
-        return held
+        numbers = []
+        with ExitStack() as held:
+            try:
+                for number in (first, *[0] * (count - 1)):
+                    bound, claimed = first_free(number, _bound)
+                    held.enter_context(claimed)
+                    numbers.append(int(held.enter_context(bound).getsockname()[1]))
+            except OSError as error:
+                raise no_port(error) from None
+            self._held = held.pop_all()
+        self.numbers = tuple(numbers)
 
     def __enter__(self) -> Self:
         return self
@@ -83,12 +74,35 @@ class HeldPorts:
 
     def release(self) -> None:
         """Give the ports back. Idempotent."""
-        for sockets in (self._sockets, self._claims):
-            while sockets:
-                sockets.pop().close()
+        self._held.close()
 
 
-def claim(number: int) -> socket.socket:
+def no_port(error: OSError) -> StartError:
+    """Return the error for a person if Linux has no free port."""
+    remedy = _REMEDIES.get(error.errno or 0, "see whether this process may open sockets at all")
+    return StartError(f"no port of {_LOOPBACK} can be had ({error.strerror}): {remedy}; then start the command again")
+
+
+def first_free(number: int, bind: Callable[[int], Bound]) -> tuple[Bound, ExitStack]:
+    """Return what `bind` makes of a port's number, or of the next one that is free, and the claim on the number.
+
+    Close the claim when the port is given back. A port that the kernel chose needs none.
+
+    Raises:
+        OSError: No port is free.
+    """
+    for one in range(number, number + _NEXT) if number else ():
+        with ExitStack() as claimed:
+            try:
+                claimed.enter_context(_claim(one))
+                return bind(one), claimed.pop_all()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+    return bind(0), ExitStack()
+
+
+def _claim(number: int) -> socket.socket:
     """Claim a port's number among the programs of ours on this machine, until the socket that is returned is closed.
 
     Linux would let two of them hold the same number as long as nobody listens on it, and each would start its server.
@@ -104,23 +118,6 @@ def claim(number: int) -> socket.socket:
         claimed.close()
         raise
     return claimed
-
-
-def no_port(error: OSError) -> StartError:
-    """Return the error for a person if Linux has no free port."""
-    remedy = _REMEDIES.get(error.errno or 0, "see whether this process may open sockets at all")
-    return StartError(f"no port of {_LOOPBACK} can be had ({error.strerror}): {remedy}; then start the command again")
-
-
-def first_free(number: int, bind: Callable[[int], Bound]) -> Bound:
-    """Return the result of `bind` for this port number, or for the next one that is free. Raises OSError."""
-    for one in range(number, number + _NEXT) if number else ():
-        try:
-            return bind(one)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-    return bind(0)
 
 
 def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool], end: Callable[[], None]) -> None:
@@ -146,3 +143,14 @@ def start_on_free_ports(start: Callable[[], None], wrote: Callable[[str], bool],
                 raise
             log.warning("another program took a port before ours listened; starting again on others: %s", error)
             end()
+
+
+def _bound(number: int) -> socket.socket:
+    held = socket.socket()
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((_LOOPBACK, number))
+    except OSError:
+        held.close()
+        raise
+    return held

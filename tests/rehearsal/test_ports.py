@@ -7,6 +7,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -69,6 +70,18 @@ def test_where_no_port_can_be_had_each_cause_has_its_remedy(
     monkeypatch.setattr(socket.socket, "bind", refuse)
     with pytest.raises(StartError, match=rf"^no port of 127.0.0.1 can be had {said}"):
         HeldPorts(1)
+
+
+def test_a_port_that_a_stranger_listens_on_is_not_claimed() -> None:
+    with HeldPorts(1) as other:
+        (wanted,) = other.numbers
+    with ExitStack() as stranger:
+        stranger.enter_context(listening(wanted))
+        with HeldPorts(1, wanted) as held:
+            assert held.numbers != (wanted,)
+            stranger.close()
+            with HeldPorts(1, wanted) as second:
+                assert second.numbers == (wanted,)
 
 
 def test_another_clusters_prefect_on_our_port_is_not_taken_for_ours(tmp_path: Path) -> None:
