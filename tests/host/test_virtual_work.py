@@ -147,6 +147,7 @@ def test_only_the_methods_of_a_host_may_be_called_and_only_with_their_own_argume
                 "[]",
                 '{"argv": []}',
                 '{"argv": ["true"], "timeout_s": 9999}',
+                '{"argv": ["true"], "timeout_s": 0}',
                 '{"argv": ["true"], "timeout_s": 1, "self": 1}',
             ):
                 assert (await asked(client, "run", body))[0] == 400, body

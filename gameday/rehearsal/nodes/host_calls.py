@@ -20,6 +20,7 @@ from gameday.rehearsal.nodes.work import end_work, run_work
 _LONGEST_WORK_S = 3600.0
 """Seconds of one program or measurement; more is a mistake in the request."""
 _Seconds = Annotated[float, Field(ge=0, le=_LONGEST_WORK_S)]
+_Timeout = Annotated[float, Field(gt=0, le=_LONGEST_WORK_S)]
 
 
 class MachineCalls:
@@ -74,7 +75,7 @@ class HostCalls(MachineCalls):
         self._kubelets = kubelets
         self._ways = ways
 
-    async def run(self, argv: Annotated[list[str], Field(min_length=1)], timeout_s: _Seconds) -> ProgramResult:
+    async def run(self, argv: Annotated[list[str], Field(min_length=1)], timeout_s: _Timeout) -> ProgramResult:
         return await run_program(self.machine, argv, timeout_s)
 
     async def measure_load(self, gpu: int, seconds: _Seconds) -> LoadResult:
