@@ -17,6 +17,7 @@ class ExpectedAllocatable(Signal):
 
     check: ClassVar = "allocatable-falls"
     ends_check: ClassVar = "allocatable-returns"
+    ends_by: ClassVar = "returns_within"
 
     within: Bound
     """Longest time from the fault going in until `status.allocatable` is lower."""
@@ -26,10 +27,6 @@ class ExpectedAllocatable(Signal):
 
     def __str__(self) -> str:
         return "fewer GPUs offered"
-
-    @property
-    def ends_within(self) -> timedelta | None:
-        return self.returns_within
 
     def comes(self, node: str) -> str:
         return f"{node} offers fewer GPUs (allocatable nvidia.com/gpu)"

@@ -51,13 +51,16 @@ class Signal(DocumentModel):
     """The objects that show the signal: the node, Events about it, its ResourceSlices, or the pods on it."""
     bounds: ClassVar[tuple[str, ...]] = ("within",)
     """Names of the fields with bounds that count from the fault going in."""
+    ends_by: ClassVar[str] = ""
+    """Field that is the longest time from the end of the remediation until the signal is gone; empty: not judged."""
     if TYPE_CHECKING:
         within: timedelta
 
     @property
     def ends_within(self) -> timedelta | None:
-        """The longest time from the end of the remediation until the signal is gone; None: it is not judged."""
-        return None
+        """The value of the field `ends_by`; None: the end is not judged."""
+        within: timedelta | None = getattr(self, self.ends_by) if self.ends_by else None
+        return within
 
     def comes(self, node: str) -> str:
         """Return the expectation that the signal comes, as a sentence of the report."""

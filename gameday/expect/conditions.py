@@ -19,6 +19,7 @@ class ExpectedCondition(Signal):
     event: ClassVar = ConditionSeen
     check: ClassVar = "condition-set"
     ends_check: ClassVar = "condition-clears"
+    ends_by: ClassVar = "clears_within"
 
     type: ConditionType
     """Type of the condition, such as `SysLogsXIDError`."""
@@ -33,10 +34,6 @@ class ExpectedCondition(Signal):
 
     def __str__(self) -> str:
         return f"{self.type}={self.status}"
-
-    @property
-    def ends_within(self) -> timedelta | None:
-        return self.clears_within
 
     def comes(self, node: str) -> str:
         reason = f" ({self.reason})" if self.reason else ""

@@ -30,6 +30,7 @@ class ExpectedDeviceTaint(Signal):
     event: ClassVar = DeviceTaintSeen
     check: ClassVar = "device-tainted"
     ends_check: ClassVar = "device-taint-clears"
+    ends_by: ClassVar = "clears_within"
     awaited_apart: ClassVar = True
     watch: ClassVar = "devices"
     bounds: ClassVar = ("within", "pods_leave_within")
@@ -56,10 +57,6 @@ class ExpectedDeviceTaint(Signal):
         """The taint as `kubectl` writes it; without a value if any will do."""
         value = "" if self.value is None else f"={self.value}"
         return f"{self.key}{value}:{self.effect}"
-
-    @property
-    def ends_within(self) -> timedelta | None:
-        return self.clears_within
 
     def comes(self, node: str) -> str:
         return f"A device of {node} is tainted {self.words}"

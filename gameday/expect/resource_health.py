@@ -22,6 +22,7 @@ class ExpectedResourceHealth(PodSignal):
 
     check: ClassVar = "resource-unhealthy"
     ends_check: ClassVar = "resource-healthy"
+    ends_by: ClassVar = "clears_within"
 
     resource: str | None = Field(default=None, min_length=1, max_length=317)
     """Name of the resource in the pod's status: `claim:NAME` or `claim:NAME/REQUEST` for a claim (DRA), else as in the
@@ -35,10 +36,6 @@ class ExpectedResourceHealth(PodSignal):
 
     def __str__(self) -> str:
         return f"{self.resource or 'a resource'} {self.health} in a pod's status"
-
-    @property
-    def ends_within(self) -> timedelta | None:
-        return self.clears_within
 
     @property
     def wanted(self) -> str:

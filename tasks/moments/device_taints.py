@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 
 from gameday.checks.device_pods import held
 from gameday.cluster.devices import devices_held
 from gameday.documents.fields import format_duration
 from gameday.errors import KubernetesError
 from gameday.expect.device_taints import ExpectedDeviceTaint
-from gameday.observe.deadline import await_within
 from gameday.observe.device_taints import note_held_or_say
 from gameday.observe.injected_fault import InjectedFault
+from gameday.observe.signals import await_signals
 from gameday.run.run import Run
 from gameday.run.steps import StepResult
 
@@ -31,9 +30,7 @@ def during_fault(run: Run, result: StepResult, fault: InjectedFault) -> None:
         result.mark_unknown(f"the devices of {node}: {why}")
         return
     for expected in run.plan.expect.device_taints:
-        sightings = partial(expected.sightings, node=node)
-        came = await_within(run, result, expected.awaited(node), expected.within, fault, sightings)
-        if came and expected.pods_leave_within:
+        if await_signals(run, result, fault, [expected]) and expected.pods_leave_within:
             _await_pods_off(run, result, fault, expected, expected.pods_leave_within)
 
 
