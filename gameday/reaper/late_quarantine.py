@@ -26,9 +26,8 @@ _CHECK_EVERY_S = 0.5
 
 def detector_bound(plan: Plan) -> timedelta:
     """Return how long after the fault the plan lets a detector take to quarantine its node."""
-    expect = plan.expect
-    bounds = [expect.stays_schedulable_for or timedelta(), *(taint.within for taint in expect.taints)]
-    return max(*bounds, expect.cordoned.within if expect.cordoned else timedelta())
+    quarantines = (one.within for one in plan.expect.signals_awaited() if one.quarantines)
+    return max(plan.expect.stays_schedulable_for or timedelta(), *quarantines, timedelta())
 
 
 def quarantine_deadline(kubernetes: Kubernetes, ledger: Ledger, entry: Entry, pods: PodFollower) -> datetime | None:
