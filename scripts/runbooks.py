@@ -31,7 +31,9 @@ def pages() -> dict[Path, str]:
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
         path = RUNBOOKS / f"{rule['alert']}.md"
         *_, by_hand = path.read_text(encoding="utf-8").split("\n\n", 2)
-        made[path] = "\n\n".join([f"# {rule['alert']}", _summary(rule, plans.get(rule["alert"], [])), by_hand])
+        made[path] = "\n\n".join(
+            [f"# {rule['alert']}", " ".join(_sentences(rule, plans.get(rule["alert"], []))), by_hand]
+        )
     readme = RUNBOOKS / "README.md"
     by_hand_only = readme.read_text(encoding="utf-8").partition(_INDEX)[0]
     made[readme] = "\n".join([f"{by_hand_only}{_INDEX}", *map(_listed, groups)]) + "\n"
@@ -52,10 +54,6 @@ def _plans() -> dict[str, list[str]]:
         for name in {alert.get("name") for alert in plan.get("expect", {}).get("alerts", [])}:
             found.setdefault(name, []).append(link)
     return found
-
-
-def _summary(rule: dict[str, Any], plans: list[str]) -> str:
-    return " ".join(_sentences(rule, plans))
 
 
 def _sentences(rule: dict[str, Any], plans: list[str]) -> Iterator[str]:

@@ -352,7 +352,7 @@ class AgentResult(AgentMessage):
 
     role: str
     ok: bool = Field(description="True if the role reached its aim")
-    cleanliness: Cleanliness = Field(description="True if everything that the agent put in is out again")
+    cleanliness: Cleanliness = Field(description="clean if everything that the agent put in is out again")
     written_at: AwareDatetime | None = Field(
         default=None, description="when the fault or marker was written; host clock"
     )

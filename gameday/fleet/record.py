@@ -70,7 +70,7 @@ class Labelled(FrozenModel):
     changed: dict[str, str] = Field(default={}, description="new label by node, if it changed; empty: taken off")
     unchanged: tuple[str, ...] = Field(default=(), description="nodes that had the right label already")
     left_alone: dict[str, str] = Field(default={}, description="label by node that somebody else has set")
-    stopped: str = Field(default="", description="why none was written, or none stayed; empty where all were")
+    stopped: str = Field(default="", description="why none was written, or none stayed; empty if all were")
     cleanliness: Cleanliness = Cleanliness.CLEAN
 
 

@@ -36,7 +36,7 @@ class Trend(BaseModel):
     sound: int = Field(description="how many of the earlier runs passed and measured it within its bound")
     median_s: float | None = Field(description="of the sound ones, as is the slowest")
     slowest_s: float | None
-    regressed: bool | None = Field(description="None where too few are sound, or this run did not measure it")
+    regressed: bool | None = Field(description="None if too few are sound, or this run did not measure it")
 
 
 def trends(numbers: Sequence[RunDuration], earlier: Sequence[Summary]) -> tuple[Trend, ...]:

@@ -27,7 +27,7 @@ class Message(BaseModel):
 
 
 def worth_telling(run: Summary, before: Summary | None, on: Literal["red or change", "every run"]) -> bool:
-    """`before` is the same plan's run before this one, None where there was none."""
+    """`before` is the same plan's run before this one, None if there was none."""
     red = run.outcome is not RunOutcome.PASSED or run.cleanliness is not Cleanliness.CLEAN
     changed = before is not None and before.outcome is not run.outcome
     return on == "every run" or red or changed

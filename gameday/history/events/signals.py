@@ -184,7 +184,7 @@ class SignSeen(DatedEvent):
     node: str
     signal: str = Field(description="the check of the expected signal that reads it")
     place: str = Field(description="what has the sign")
-    value: str | None = Field(description="None where the sign is no longer there")
+    value: str | None = Field(description="None if the sign is no longer there")
 
 
 class SignalUnwatched(EventModel):

@@ -29,7 +29,7 @@ class CanaryRow(BaseModel):
     before: Phase | None
     during: Phase | None
     after: Phase | None
-    change_percent: float | None = Field(description="during against before; None where either was not measured")
+    change_percent: float | None = Field(description="during against before; None if either was not measured")
 
 
 class Canaries(BaseModel):

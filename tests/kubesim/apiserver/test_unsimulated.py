@@ -1,4 +1,4 @@
-"""What kubesim does not simulate it never takes in silence: a refusal, a warning or an Event names the lab."""
+"""Requests for what kubesim does not simulate: each is refused or warned of, and the lab is named."""
 
 from __future__ import annotations
 
