@@ -19,16 +19,17 @@ COPY deploy deploy
 COPY docs/runbooks docs/runbooks
 COPY flows flows
 COPY gameday gameday
-COPY kubesim kubesim
+COPY packages/fleet packages/fleet
+COPY packages/node-health packages/node-health
 COPY plans plans
 COPY tasks tasks
 COPY templates templates
 # The build back end is the lock's as well. No index from here on: what is installed was checked against its hash above,
 # and of the lock only what the program itself needs goes into the image.
 RUN /build/bin/pip install --quiet --no-index --find-links /wheels hatchling \
-    && /build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels . ./packages/fleet ./packages/node-health \
     && python3 -m venv --without-pip /opt/gameday \
-    && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels gpu-gameday \
+    && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels gpu-gameday gpu-gameday-fleet gpu-gameday-node-health \
     && /build/bin/pip --python /opt/gameday/bin/python check \
     # A tenth of the image: pandas', numpy's and pyarrow's own tests.
     && find /opt/gameday -type d -name tests -prune -exec rm -r {} + \

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from benchmarks.processes import Part, Watched
 from gameday.exit_codes import ExitCode
-from gameday.guests.load import load_guest
 from gameday.history.journal import read_history
+from gameday_rehearsal.guests.load import load_guest
 
 _NOBODY = "no detector"
 _PLAN = "nothing-happens"

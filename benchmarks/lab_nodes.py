@@ -29,10 +29,10 @@ import aiohttp
 
 from benchmarks.concurrent_calls import await_all
 from benchmarks.processes import resident
-from gameday.rehearsal.children import Child, cpu_seconds
-from gameday.rehearsal.lab.settings import STOCK
-from gameday.rehearsal.lease_duration import lease_duration_s, monitor_grace_s
-from gameday.rehearsal.programs import TOOLS
+from gameday.processes.children import Child, cpu_seconds
+from gameday_rehearsal.lab.settings import STOCK
+from gameday_rehearsal.lease_duration import lease_duration_s, monitor_grace_s
+from gameday_rehearsal.programs import TOOLS
 from kubesim.client import ApiClient, Object, Reflector, key_of
 from kubesim.errors import ApiError
 from kubesim.kubeconfig import Kubeconfig
@@ -128,7 +128,7 @@ def _running(child: Child, *, says_ready: bool = False) -> Iterator[Child]:
 def _lab(folder: Path, nodes: int) -> Iterator[Server]:
     folder.mkdir(parents=True)
     settings = STOCK.for_nodes(nodes).model_dump_json(exclude_defaults=True)
-    argv = [sys.executable, "-m", "gameday.rehearsal.lab", "--data-dir", str(folder), "--settings", settings]
+    argv = [sys.executable, "-m", "gameday_rehearsal.lab", "--data-dir", str(folder), "--settings", settings]
     with _running(Child("lab", argv, folder / "lab.log"), says_ready=True):
         components = json.loads((folder / "components.json").read_text())
         yield Server(folder, {name: one["pid"] for name, one in components.items()})
@@ -158,7 +158,7 @@ class Player:
 
 
 def _ours(server: Server, nodes: int, folder: Path) -> Player:
-    argv = [sys.executable, "-m", "gameday.rehearsal.nodes", "--nodes", str(nodes), "--name-prefix", "node"]
+    argv = [sys.executable, "-m", "gameday_rehearsal.nodes", "--nodes", str(nodes), "--name-prefix", "node"]
     argv += ["--kubeconfig", str(server.folder / "nodes.kubeconfig"), "--tls-folder", str(server.folder)]
     return Player(Child("ours", argv, folder / "ours.log", says_ready=False))
 

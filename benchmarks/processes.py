@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from gameday.rehearsal.children import cpu_seconds
-from gameday.rehearsal.nodes import guest_launcher
+from gameday.processes.children import cpu_seconds
+from gameday_rehearsal.nodes import guest_launcher
 
 _EVERY_S = 0.5
 _GUEST_LAUNCHER = Path(guest_launcher.__file__).name

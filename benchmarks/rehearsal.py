@@ -21,9 +21,9 @@ from pathlib import Path
 from benchmarks.processes import resident, tree
 from gameday.history.events import StepEnded, StepStarted
 from gameday.history.journal import read_history
-from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.results import Step
+from gameday_rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
+from gameday_rehearsal.cluster import RehearsalCluster
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 When many flow runs begin or end at once, Prefect 3.8 on SQLite answers some of them with 503 (`database is locked`),
 and its client waits 2, 4, 8 s and more before it tries again. Measured without a cluster, on the server of
-`gameday.rehearsal.prefect_app`: 40 flow runs of one process end in 35 to 41 s, and with turns in 20 s.
+`gameday.processes.prefect_app`: 40 flow runs of one process end in 35 to 41 s, and with turns in 20 s.
 """
 
 from __future__ import annotations

@@ -38,6 +38,9 @@ class Group(StrEnum):
     REPORT_SECTIONS = "gameday.report_sections"
     DETECTORS = "gameday.detectors"
     FIGURES = "gameday.figures"
+    COMMANDS = "gameday.commands"
+    DOCUMENTS = "gameday.documents"
+    VIRTUAL_CLUSTERS = "gameday.virtual_clusters"
 
 
 @dataclass(frozen=True)

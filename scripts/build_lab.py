@@ -31,9 +31,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 from setup import SetupError, fetch_go, step  # noqa: E402
 
 from gameday.errors import ProgramMissingError  # noqa: E402
-from gameday.rehearsal.lab.programs import BUILD_BY, MODULES, find_module, find_programs, users_folders  # noqa: E402
-from gameday.rehearsal.programs import TOOLS  # noqa: E402
-from kubesim.process import die_with_parent  # noqa: E402
+from gameday.processes.lifeline import die_with_parent  # noqa: E402
+from gameday_rehearsal.lab.programs import BUILD_BY, MODULES, find_module, find_programs, users_folders  # noqa: E402
+from gameday_rehearsal.programs import TOOLS  # noqa: E402
 
 LAB = ROOT / "lab"
 BIN = TOOLS / "bin"

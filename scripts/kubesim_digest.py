@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD = ROOT / "tests" / "kubesim" / "tested.sha256"
+RECORD = ROOT / "packages" / "kubesim" / "tests" / "tested.sha256"
 # Together with the code, the locked packages and the suite's fixtures decide what the tests find.
-FOLDERS = ("kubesim", "tests/kubesim")
+FOLDERS = ("packages/kubesim/kubesim", "packages/kubesim/tests")
 FILES = ("requirements.lock", "tests/conftest.py")
 
 

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "packages" / "rehearsal")]
 
-from gameday.rehearsal.programs import PROGRAMS, TOOLS, install_hint, search  # noqa: E402
+from gameday_rehearsal.programs import PROGRAMS, TOOLS, install_hint, search  # noqa: E402
 
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
@@ -79,12 +79,14 @@ def main(parts: Sequence[str]) -> int:
 
 
 def make_venv() -> None:
-    """Make `.venv` with exactly the lock's packages, hashes checked, and this project installed editable."""
+    """Make `.venv` with exactly the lock's packages, hashes checked, with this project and its packages editable."""
     if sys.version_info < (3, 11):  # noqa: UP036 - this runs before anything else has checked it
         raise SetupError(f"Python 3.11 or newer is needed, {sys.executable} is {sys.version.split()[0]}")
     stamp = VENV / ".setup-stamp"
     # Interpreter and path are part of it, because a venv survives no change of either.
-    wanted = _digest(LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version, sys.base_prefix, str(VENV))
+    projects = [ROOT, *sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))]
+    ours = [(project / "pyproject.toml").read_bytes() for project in projects]
+    wanted = _digest(LOCK.read_bytes(), *ours, sys.version, sys.base_prefix, str(VENV))
     if VENV_PYTHON.exists() and stamp.exists() and stamp.read_text() == wanted:
         return
     uv = fetch_uv()
@@ -97,7 +99,7 @@ def make_venv() -> None:
         # --no-deps: the lock is complete, so nothing is left to resolve.
         # Compiled here; otherwise every worker of the first test run compiles the same modules for itself.
         run([*pip, "--require-hashes", "--compile-bytecode", "--requirement", LOCK])
-        run([*pip, "--no-build-isolation", "--editable", ROOT])
+        run([*pip, "--no-build-isolation", *(f"--editable={project}" for project in projects)])
     stamp.write_text(wanted)
 
 

@@ -45,7 +45,6 @@ NOT_OF_A_RUN = {
             "compare.py compare",
             "compare.py publish_comparison",
             "coverage.py",
-            "fleet.py judge_probes",
             "post_mortem.py render_incident",
             "reaped_runs.py _render_again",
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.guests.load import read_guest
+from gameday_rehearsal.guests.load import read_guest
 
 GUESTS = Path(__file__).parents[1] / "examples" / "guests"
 RECORDS = [

@@ -15,8 +15,10 @@ import pytest
 from gameday import plugins
 from gameday.checks import run as checks
 from gameday.checks.verdict import Status
+from gameday.cli import build_app, run, virtual_clusters
 from gameday.detectors import load as detectors
 from gameday.errors import DocumentError
+from gameday.exit_codes import ExitCode
 from gameday.expect.registry import found_expectations
 from gameday.faults import registry as faults
 from gameday.guard import check as guard_check
@@ -147,6 +149,60 @@ def test_a_broken_package_prints_nothing_that_a_terminal_would_obey(site: Site) 
 def test_two_modules_of_ours_with_one_name_are_a_bug_that_is_raised() -> None:
     with pytest.raises(ValueError, match="'same' is defined twice: in a and in b; rename one"):
         find(Group.CHECKS, [ModuleType("a"), ModuleType("b")], lambda module: {"same": module})
+
+
+COMMAND = """
+def register(app):
+    app.command()(acme)
+def acme():
+    print("acme's own")
+"""
+
+
+def test_a_command_of_another_package_is_one_of_ours(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.install(Group.COMMANDS, "acme.command", {"acme/command.py": COMMAND})
+    names = [one.name or one.callback.__name__ for one in build_app().registered_commands if one.callback]
+    assert {"acme", "run", "rehearse"} <= set(names)
+
+
+def test_a_command_that_cannot_be_loaded_leaves_ours(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, plugins.__name__)
+    site.install(Group.COMMANDS, "acme.command", {"acme/command.py": "import nothing_of_this_name"})
+    assert "run" in [one.name or one.callback.__name__ for one in build_app().registered_commands if one.callback]
+    assert "nothing_of_this_name" in caplog.text
+
+
+DOCUMENT = """
+KIND = "AcmeList"
+def checked(parsed, path):
+    return parsed.data["name"]
+"""
+
+
+def test_a_kind_of_file_of_another_package_is_validated(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.install(Group.DOCUMENTS, "acme.lists", {"acme/lists.py": DOCUMENT})
+    file = site.folder / "list.yaml"
+    file.write_text("kind: AcmeList\nname: ours\n", encoding="utf-8")
+    assert run(["validate", str(file)]) == 0
+    assert capsys.readouterr().out.split()[-1] == "ours"
+
+
+def test_without_a_package_that_starts_virtual_clusters_a_rehearsal_is_refused_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plugins, "_installed", lambda: dict.fromkeys(Group, ()))
+    assert run(["coverage", "power-cap", "--rehearse"]) == ExitCode.REFUSED
+    assert "pip install gpu-gameday-rehearsal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lacks", ["embedded", "kept"])
+def test_virtual_clusters_that_lack_a_function_are_not_used(lacks: str, site: Site) -> None:
+    source = "".join(f"def {name}(): ...\n" for name in virtual_clusters._FUNCTIONS if name != lacks)
+    site.install(Group.VIRTUAL_CLUSTERS, "acme.virtual", {"acme/virtual.py": source})
+    found = find(Group.VIRTUAL_CLUSTERS, (), virtual_clusters._functions)
+    (ours,) = found.parts.values()
+    assert ours.embedded.__module__ == "gameday_rehearsal.cli.virtual_clusters"
+    assert f"lacks {lacks}" in found.broken[0].why
 
 
 CHECK = """

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fast_suite import files_of_tests
+
 ROOT = Path(__file__).parents[1]
 TABLES = {
     "safety.md": "Who can do harm, and how much",
@@ -24,7 +26,7 @@ def page(name: str) -> str:
 
 @cache
 def known_tests() -> frozenset[str]:
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in files_of_tests())
     return frozenset(re.findall(r"^\s*(?:async )?def (test_\w+)\(", tests, re.MULTILINE))
 
 

@@ -10,16 +10,16 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from types import ModuleType
 from typing import Annotated, NoReturn
 
 import typer
 
-from gameday import __version__
+from gameday import __version__, plugins
 from gameday.cli.help_page import HelpGroup
 from gameday.errors import CommandError, DocumentError, IncompleteInstallationError, ProfileError, StartError
 from gameday.exit_codes import ExitCode
@@ -27,7 +27,6 @@ from gameday.plain_file import NO_PLACE, not_written
 from gameday.text import printable, printable_lines
 
 COMMAND_MODULES = (
-    "gameday.cli.rehearsal",
     "gameday.cli.up",
     "gameday.cli.plan_list",
     "gameday.cli.plans",
@@ -38,17 +37,14 @@ COMMAND_MODULES = (
     "gameday.cli.report",
     "gameday.cli.reap",
     "gameday.cli.cluster",
-    "gameday.cli.health",
     "gameday.cli.coverage",
     "gameday.cli.season",
-    "gameday.cli.fleet",
     "gameday.cli.post_mortem",
     "gameday.cli.listen",
     "gameday.cli.digest",
     "gameday.cli.export",
-    "gameday.cli.lab",
 )
-"""Each has `register(app: typer.Typer) -> None`, which adds its commands."""
+"""Ours; each has `register(app: typer.Typer) -> None`, which adds its commands, as has each module of a package."""
 _TYPER_INTERRUPTED = 130
 """Typer's exit status after Ctrl-C."""
 
@@ -71,7 +67,7 @@ def _gameday(
 
 
 def build_app() -> typer.Typer:
-    """Build the command line from all installed command modules."""
+    """Build the command line from our command modules, and those of installed packages."""
     built = typer.Typer(
         name="gameday",
         cls=HelpGroup,
@@ -80,10 +76,14 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for module in COMMAND_MODULES:
-        if find_spec(module):
-            import_module(module).register(built)
+    own = [import_module(module) for module in COMMAND_MODULES]
+    for register in plugins.find(plugins.Group.COMMANDS, own, _register).parts.values():
+        register(built)
     return built
+
+
+def _register(module: ModuleType) -> dict[str, Callable[[typer.Typer], None]]:
+    return {module.__name__: module.register}
 
 
 app = build_app()

@@ -11,27 +11,25 @@ import typer
 
 from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
-from gameday.cli.embedded_cluster import embedded
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
-from gameday.cli.gpu_stack_options import Exporter, exporter_for
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
-from gameday.cli.rehearsal_checks import check_fit
-from gameday.cli.rehearsal_options import (
+from gameday.cli.rehearse_options import (
     DEFAULT_DETECTOR,
     Cluster,
+    Exporter,
     Gpus,
     GuestOption,
     KeepRehearsed,
     Rehearse,
     Watcher,
-    guest_of,
 )
+from gameday.cli.virtual_clusters import check_fit, virtual_clusters
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
-from gameday.rehearsal.nodes import MAX_NODES
 from gameday.text import printable
+from gameday.values.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,7 +126,8 @@ def coverage(
         raise CommandError("--guest starts a detector beside virtual nodes: add --rehearse, or leave it out")
     if exporter and not rehearse:
         raise CommandError("--exporter chooses what virtual nodes export: add --rehearse, or leave it out")
-    watching = guest_of(guest, cluster, detector)
+    virtual = virtual_clusters() if rehearse else None
+    watching = virtual.guest_of(guest, cluster, detector) if virtual else None
     detector = detector or DEFAULT_DETECTOR
     if rehearse:
         within = within or (None if asked else _REHEARSED_WITHIN)
@@ -140,7 +139,7 @@ def coverage(
     check_reports(reports)
     command = ["gameday", "coverage", *asked, "--seed", str(seed), "--at-once", str(at_once)]
     command += ["--within", within] if within else []
-    if not rehearse:
+    if virtual is None:
         command += ["--profile", profile] if profile else []
         with prefect_server(out):
             return play_season(out, season, profile, shlex.join(command), "manual")
@@ -149,12 +148,12 @@ def coverage(
     command += ["--rehearse", "--nodes", str(nodes), "--gpus", str(gpus), "--cluster", cluster]
     command += ["--guest", guest] if guest else ["--detector", detector]
     spare, flow = nodes // _SPARE, "gameday.flows.season"
-    release = exporter_for(exporter, checked)
+    release = virtual.exporter_for(exporter, checked)
     command += ["--exporter", release]
-    with embedded(
+    with virtual.embedded(
         out, nodes, gpus, detector, cluster, keep=keep, flow=flow, spare=spare, exporter=release, guest=watching
     ) as here:
-        return here.end_with(play_season(out, season, str(here.cluster.profile), shlex.join(command), "rehearsal"))
+        return here.end_with(play_season(out, season, str(here.profile), shlex.join(command), "rehearsal"))
 
 
 def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:

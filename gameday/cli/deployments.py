@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,21 @@ class DeclaredProject(_Declared):
 
 
 def declared(file: Path) -> tuple[DeclaredDeployment, ...]:
-    """Return the deployments of a prefect.yaml. Raises DocumentError."""
+    """Return the deployments of a prefect.yaml, without those of packages that are not installed.
+
+    Raises DocumentError.
+    """
     source = parse(decode(read(file), str(file)), str(file))
     try:
-        return DeclaredProject.model_validate(source.data).deployments
+        found = DeclaredProject.model_validate(source.data).deployments
     except ValidationError as error:
         raise DocumentError(explain(error, source, str(file), DeclaredProject)) from None
+    return tuple(one for one in found if not _is_of_absent_package(one.entrypoint))
+
+
+def _is_of_absent_package(entrypoint: str) -> bool:
+    package = entrypoint.partition(".")[0]
+    return package.startswith("gameday_") and find_spec(package) is None
 
 
 def per_cluster(clusters: Sequence[str]) -> Iterator[DeclaredDeployment]:

@@ -124,9 +124,12 @@ def _guardrail(checked: GuardrailCheck) -> str:
 
 def _host_commands(fault: FaultParameters, target: ChosenTarget) -> list[str]:
     """Return the injector's commands on the node, as played on a model node."""
-    from gameday.rehearsal.nodes.in_process import play
+    from gameday.cli.virtual_clusters import installed_virtual_clusters
 
-    played = play(fault, target.gpu or 0, target.before.allocatable_gpus or 8)
+    virtual = installed_virtual_clusters()
+    if virtual is None:
+        return ["what the injector would do on the node: `pip install gpu-gameday-rehearsal` plays it on a model node"]
+    played = virtual.on_model_node(fault, target.gpu or 0, target.before.allocatable_gpus or 8)
     lines = [f"on {target.node} the injector would, as played on a model node whose GPU and PCI ids stand for its own:"]
     return [*lines, *(f"  {what}" for what in played)]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gameday.cluster.quiet_http import QuietHandler, QuietServer
-from gameday.rehearsal.ports import REPORTS_PORT, first_free, no_port
+from gameday.processes.ports import REPORTS_PORT, first_free, no_port
 
 _LOOPBACK = "127.0.0.1"
 

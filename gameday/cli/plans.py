@@ -15,17 +15,14 @@ from gameday.plain_file import not_written
 from gameday.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gameday.cluster.profile import ClusterProfile
     from gameday.detectors.models import DetectorProfile
-    from gameday.guests.models import Guest
-    from gameday.health.policy import Policy
+    from gameday.documents.source import Source
     from gameday.plan.fault import FaultParameters
     from gameday.plan.load import DetectorWarning
     from gameday.plan.models import Plan
-
-    _Checked = Plan | DetectorProfile | Guest | Policy | ClusterProfile
 
 DetectorFolders = Annotated[
     list[Path] | None,
@@ -71,7 +68,8 @@ def validate(
             code = ExitCode.USAGE
             err.print(Text(str(error), style="red"), soft_wrap=True)
         else:
-            out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {found.name}"), soft_wrap=True)
+            called = found if isinstance(found, str) else found.name
+            out.print(Text.assemble(("ok", "green"), f"  {printable(str(path))}  {called}"), soft_wrap=True)
             for said in _arm_lines(found):
                 out.print(Text(f"      {said}", style="dim"), soft_wrap=True)
             for warning in warnings:
@@ -105,14 +103,17 @@ def _parameter_models() -> dict[str, type[FaultParameters]]:
     return parameter_models()
 
 
-def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[DetectorWarning, ...]]:
-    """Find out by `kind`, or by the keys of a cluster profile, what the file is, and check it as that."""
+def _load(
+    name: str, detectors: list[Path]
+) -> tuple[Path, Plan | DetectorProfile | ClusterProfile | str, tuple[DetectorWarning, ...]]:
+    """Find out by `kind`, or by the keys of a cluster profile, what the file is, and check it as that.
+
+    Returns its path, what it holds (of a kind that a package brings only the name), and warnings.
+    """
     from gameday.cli.game_day import complete
     from gameday.detectors.load import KIND, parse_detector
     from gameday.documents.read import decode, read
     from gameday.documents.source import parse
-    from gameday.guests import load as guests
-    from gameday.health import policy_files
     from gameday.plan.catalogue import find_plan
     from gameday.plan.load import parse_plan
     from gameday.remediations.registry import known_remediations
@@ -122,10 +123,8 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
         return path, parse_detector(parsed, str(path)), ()
-    if parsed.data.get("kind") == guests.KIND:
-        return path, guests.parse_guest(parsed, path).guest, ()
-    if parsed.data.get("kind") == policy_files.KIND:
-        return path, policy_files.parse_policy(parsed, path).policy, ()
+    if check := _kinds_of_packages().get(str(parsed.data.get("kind"))):
+        return path, check(parsed, path), ()
     if (
         "apiVersion" not in parsed.data
         and "fault" not in parsed.data
@@ -137,6 +136,13 @@ def _load(name: str, detectors: list[Path]) -> tuple[Path, _Checked, tuple[Detec
     loaded = complete(parse_plan(source, str(path), _parameter_models(), known_remediations()), detectors, None)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)
     return path, loaded.plan, tuple(warnings)
+
+
+def _kinds_of_packages() -> Mapping[str, Callable[[Source, Path], str]]:
+    """Return the check of each kind of file that installed packages bring."""
+    from gameday.plugins import Group, find
+
+    return find(Group.DOCUMENTS, (), lambda module: {module.KIND: module.checked}).parts
 
 
 def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile | None:
@@ -165,7 +171,7 @@ def _not_a_plan(data: Mapping[str, object], path: Path) -> DocumentProblem | Non
     return DocumentProblem(str(path), None, None, "", None, message, fix)
 
 
-def _arm_lines(found: _Checked) -> list[str]:
+def _arm_lines(found: object) -> list[str]:
     """Return a line for each arm of a plan: its name and its changes."""
     arms = getattr(found, "arms", None)
     return [

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from gameday.cli.temporary import temporary_folder
 from gameday.errors import ChildError, CommandError
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.children import Child
-from gameday.rehearsal.prefect_server import QUIET
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.children import Child
+from gameday.processes.prefect_server import QUIET
+from gameday.processes.temporary_prefect import TemporaryPrefect
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,16 +13,14 @@ import typer
 from gameday.cli.completion import complete_plan
 from gameday.cli.console import console
 from gameday.cli.coverage import ApprovedBy
-from gameday.cli.embedded_cluster import embedded
 from gameday.cli.game_day import Profile, Reports, check_plan, check_reports
-from gameday.cli.gpu_stack_options import exporter_for
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.play_season import AskedSeason, cluster_profile, duration_of, play_season
-from gameday.cli.rehearsal_checks import check_fit
-from gameday.cli.rehearsal_options import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, Watcher
+from gameday.cli.rehearse_options import DEFAULT_DETECTOR, Cluster, Gpus, KeepRehearsed, Rehearse, Watcher
+from gameday.cli.virtual_clusters import check_fit, virtual_clusters
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.nodes import MAX_NODES
+from gameday.values.nodes import MAX_NODES
 
 if TYPE_CHECKING:
     from gameday.cluster.profile import ClusterProfile
@@ -107,14 +105,17 @@ def season(
         command = again(*(["--profile", profile] if profile else []))
         with nullcontext() if dry_run else prefect_server(out):
             return play(out, asked, profile, command, "manual")
+    virtual = virtual_clusters()
     for plan in checked if plans else ():
         check_fit(plan, nodes, gpus)
-    watcher, release = detector or DEFAULT_DETECTOR, exporter_for(None, checked)
+    watcher, release = detector or DEFAULT_DETECTOR, virtual.exporter_for(None, checked)
     size = ["--nodes", str(nodes), "--gpus", str(gpus)]
     command = again("--rehearse", *size, "--cluster", cluster, "--detector", watcher)
     spare, flow = nodes // _SPARE, "gameday.flows.season"
-    with embedded(out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release) as here:
-        return here.end_with(play(out, asked, str(here.cluster.profile), command, "rehearsal"))
+    with virtual.embedded(
+        out, nodes, gpus, watcher, cluster, keep=keep, flow=flow, spare=spare, exporter=release
+    ) as here:
+        return here.end_with(play(out, asked, str(here.profile), command, "rehearsal"))
 
 
 def _virtual_cluster(control_plane: str) -> ClusterProfile:

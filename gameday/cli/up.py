@@ -16,19 +16,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gameday.cli.console import console
-from gameday.cli.embedded_cluster import cluster_ended, prefect_of, running_cluster
 from gameday.cli.help_page import Panel, add_command
 from gameday.cli.page_server import served_pages
-from gameday.cli.rehearsal_options import (
-    DEFAULT_DETECTOR,
-    Folder,
-    Gpus,
-    Nodes,
-    Repair,
-    detector_of,
-    hold_outs,
-    is_repaired,
-)
+from gameday.cli.rehearse_options import DEFAULT_DETECTOR, Folder, Gpus, Nodes, Repair
+from gameday.cli.virtual_clusters import virtual_clusters
 from gameday.errors import ChildError, CommandError, StartError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
@@ -39,8 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.cli.redeploy import Registered
-    from gameday.rehearsal.children import Child
-    from gameday.rehearsal.cluster import RehearsalCluster
+    from gameday.processes.children import Child
 
 _FOLDER = Path(".gameday")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -133,10 +123,9 @@ def up(
     Without --profile it starts a cluster of virtual GPU nodes. With --profile, game-days break the real cluster; then
     the Prefect server of your settings (PREFECT_API_URL) is used if there is one.
     """
-    from gameday.cli.prefect_client import set_defaults
     from gameday.cluster.profile import block_name
 
-    out, ended, watch = console(), threading.Event(), None
+    out, ended, cluster = console(), threading.Event(), None
     try:
         with ExitStack() as stack:
             if profile:
@@ -145,10 +134,8 @@ def up(
                 password_file = stack.enter_context(_server_for(out))
                 _check_profiles([profile])
             else:
-                cluster = _virtual(nodes, gpus, detector, folder, repaired=is_repaired(repair))
-                watch = stack.enter_context(running_cluster(cluster, out))
-                set_defaults()
-                stack.enter_context(prefect_of(cluster))
+                virtual = virtual_clusters()
+                cluster = stack.enter_context(virtual.kept(out, folder, nodes, gpus, detector, repair))
                 password_file = cluster.prefect_password_file
                 profile = str(cluster.profile)
             with out.status("deployments and worker start"):
@@ -159,8 +146,8 @@ def up(
                 signal.signal(which, lambda *_: ended.set())
             _print_how_to(out, password_file, pages, done, profile, notify)
             while not ended.wait(1.0):
-                if watch and watch.error:
-                    raise cluster_ended(watch.error)
+                if cluster and cluster.error:
+                    raise cluster.error
                 if not worker.alive:
                     raise CommandError(f"{worker.error('died')}; the rest is ended", ExitCode.INTERNAL)
             _end_runs(out, worker)
@@ -209,19 +196,6 @@ def _check_profiles(profiles: Sequence[str]) -> None:
 
     for profile in profiles:
         load_profile(profile)
-
-
-def _virtual(nodes: int, gpus: int, detector: str, folder: Path, *, repaired: bool) -> RehearsalCluster:
-    from gameday.rehearsal.blueprint import Blueprint, Size
-    from gameday.rehearsal.cluster import RehearsalCluster
-    from gameday.rehearsal.ports import PREFECT_PORT
-
-    watcher, fake_detector = detector_of(detector)
-    # A spare for each node: a season breaks several at once, and evicted work has to find room.
-    size = Size(nodes, gpus, spare=nodes // 2, hold_outs=hold_outs(nodes, repair=repaired), client_nodes=1)
-    return RehearsalCluster(
-        Blueprint(folder, size, watcher, fake_detector=fake_detector, repair=repaired, prefect_port=PREFECT_PORT)
-    )
 
 
 @contextmanager
@@ -342,7 +316,7 @@ def _worker(folder: Path, reports: Path, pages: str) -> Iterator[Child]:
         StartError: Its log cannot be written.
     """
     from gameday.cli.prefect_runs import end_cancelled, is_heard
-    from gameday.rehearsal.children import Child
+    from gameday.processes.children import Child
     from gameday.tasks.artifacts import SERVED_FOLDER_VARIABLE, SERVED_URL_VARIABLE
 
     argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", _POOL, "--type", "process", "--name", _WORKER]
@@ -388,7 +362,7 @@ def _end_runs(out: Console, worker: Child) -> None:
 def _print_how_to(
     out: Console, password_file: Path | None, reports: str, done: Registered, profile: str, notify: str | None
 ) -> None:
-    from gameday.rehearsal.ports import PREFECT_PORT, REPORTS_PORT
+    from gameday.processes.ports import PREFECT_PORT, REPORTS_PORT
 
     pages = os.environ["PREFECT_API_URL"].removesuffix("/api")
     # Your own server may have any port.

@@ -12,7 +12,7 @@ from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
 
 # Our controller takes its reason off a node one or two requests after the taint is gone. If the API server was away, it
-# watches again within 5 s (gameday/cluster/watch.py) and writes again within 10 s (gameday/health/worker.py).
+# watches again within 5 s (gameday/cluster/watch.py) and writes again within 10 s (`gameday_health.worker`).
 _TIDY_TIMEOUT_S = 20.0
 
 

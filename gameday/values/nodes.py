@@ -15,6 +15,8 @@ or a restart of its pod changes it, although nothing about the node has changed.
 
 VIRTUAL_PROVIDER = "virtual://"
 """The providerID of a rehearsal's nodes begins with this; no cloud has a provider of that name."""
+MAX_NODES = 5000
+"""The most nodes, the same number that Kubernetes supports (kubernetes.io, Considerations for large clusters)."""
 
 
 class NodeRole(StrEnum):

@@ -9,7 +9,7 @@ A node is quarantined if NVIDIA asks for a hardware action (a reset, a restart o
   table.
 * A message without a code quarantines the node if it asks for a repair itself.
 
-The node-health controller uses a policy file (`gameday.health.policy`); its `default` decides the same.
+The node-health controller uses a policy file (`gameday_health.policy`); its `default` decides the same.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from gameday.errors import HostError
 from gameday.host.base import WorkReport
 from gameday.host.clock_reasons import SW_THERMAL
 from gameday.plan.qa import Qa, QaFloors
-from gameday.rehearsal.nodes.in_process import ModelHost
+from gameday_rehearsal.nodes.in_process import ModelHost
 
 WEAK = 1
 

@@ -14,8 +14,8 @@ from gameday.agent.task import AgentResult, CanaryNote, CanaryTask
 from gameday.errors import HostError
 from gameday.host.base import HoldMemory, Host, ProgramResult
 from gameday.host.nvml_missing import NO_LIBRARY_HINT
-from gameday.rehearsal.nodes.network import Qdisc
 from gameday.values.measures import Measure
+from gameday_rehearsal.nodes.network import Qdisc
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost
 

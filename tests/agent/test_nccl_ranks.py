@@ -17,11 +17,11 @@ from gameday.agent.meeting import Hello
 from gameday.agent.task import RendezvousNote
 from gameday.errors import HostError, LinkError
 from gameday.host.base import WorkOrder, WorkReport
-from gameday.rehearsal.nodes.dcgm import DcgmCache
-from gameday.rehearsal.nodes.gpus import GpuFleet
-from gameday.rehearsal.nodes.machine import Machine
-from gameday.rehearsal.nodes.network import Qdisc
-from gameday.rehearsal.nodes.work import ModelWork
+from gameday_rehearsal.nodes.dcgm import DcgmCache
+from gameday_rehearsal.nodes.gpus import GpuFleet
+from gameday_rehearsal.nodes.machine import Machine
+from gameday_rehearsal.nodes.network import Qdisc
+from gameday_rehearsal.nodes.work import ModelWork
 from tests.agent.test_all_reduce import NODES, SECRET, Played, Told, order, play
 from tests.host.fake import FakeHost, healthy_gpu
 

@@ -13,7 +13,7 @@ from gameday.agent.context import Context, Ending
 from gameday.agent.probe import probe
 from gameday.agent.task import AgentResult, ProbedNote, ProbeTask
 from gameday.host.base import GpuSample, WorkOrder, WorkReport
-from gameday.rehearsal.nodes.in_process import ModelHost
+from gameday_rehearsal.nodes.in_process import ModelHost
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,7 +12,7 @@ from gameday.agent.qa.checks import GPU_CHECKS, NODE_CHECKS, judge
 from gameday.agent.qa.readings import Pace, read_node
 from gameday.agent.task import Proof
 from gameday.plan.qa import QaFloors
-from gameday.rehearsal.nodes.in_process import ModelHost
+from gameday_rehearsal.nodes.in_process import ModelHost
 
 WEAK = 1
 FLOORS = QaFloors(memory_free_mib=4096)

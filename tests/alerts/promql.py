@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from gameday.health.episodes.metrics import RepairMetrics
-from gameday.health.metrics import LeadMetrics, Metrics
+from gameday_health.episodes.metrics import RepairMetrics
+from gameday_health.metrics import LeadMetrics, Metrics
 
 WORDS = {"and", "or", "unless", "bool", "offset", "by", "on", "group_left"}
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from gameday.rehearsal.programs import find_program
+from gameday_rehearsal.programs import find_program
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "alerts"

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.rehearsal.programs import find_program
+from gameday_rehearsal.programs import find_program
 from tests.alerts.shipped import BY_NAME, INHIBIT, read_yaml, run_tool
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports

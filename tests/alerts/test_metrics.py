@@ -8,7 +8,7 @@ import re
 import pytest
 
 from gameday.observe.api_server_metrics import API_SERVER_METRICS, ETCD_METRICS, SCHEDULER_METRICS
-from gameday.rehearsal.nodes.dcgm import FIELDS
+from gameday_rehearsal.nodes.dcgm import FIELDS
 from tests.alerts.dcgm_fields import EXPORTER_COUNTERS, FIELD_IDS, FORMER_NAMES
 from tests.alerts.promql import metrics_of, own_metrics
 from tests.alerts.shipped import ALL_RULES, COUNTERS, RECORDED

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gameday.detectors.resolve import load_complete_plan
-from gameday.health.policy_files import load_policy
 from gameday.plan.catalogue import find_plan
-from gameday.rehearsal.programs import find_program
+from gameday_health.policy_files import load_policy
+from gameday_rehearsal.programs import find_program
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ import pytest
 
 from gameday.cli import run
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.observability import prometheus_program
+from gameday_rehearsal.observability import prometheus_program
 from tests.alerts.shipped import ALERTS, BY_NAME, RULE_FILES, read_yaml, run_tool, write_yaml
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports

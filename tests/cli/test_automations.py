@@ -43,7 +43,7 @@ from gameday.cli.redeploy import Registered
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.flows.judged_state import judged_state
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.temporary_prefect import TemporaryPrefect
 from tests.rehearsal.processes import until
 
 Capture = pytest.CaptureFixture[str]

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from gameday.cli import coverage, run
-from gameday.cli.embedded_cluster import Embedded
 from gameday.exit_codes import ExitCode
+from gameday_rehearsal.cli.embedded_cluster import Embedded
 from tests.detectors.profiles import PLAN, PROFILE
 
 Capture = pytest.CaptureFixture[str]
@@ -63,7 +63,7 @@ def test_a_seasons_page_names_the_exporters_release(
         commands.append(command)
         return 0
 
-    monkeypatch.setattr("gameday.cli.coverage.embedded", embedded)
+    monkeypatch.setattr("gameday_rehearsal.cli.virtual_clusters.start_embedded", embedded)
     monkeypatch.setattr("gameday.cli.coverage.play_season", play)
     assert run(["coverage", "dcgm-recovery-action", "--rehearse", *asked]) == 0
     assert started == [release]

@@ -33,10 +33,10 @@ from gameday.cli.register_deployments import register_deployments
 from gameday.cluster.alert_receiver import ReceivedAlert
 from gameday.cluster.profile import ClusterProfile
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.children import Child
-from gameday.rehearsal.observability import alertmanager_program
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.children import Child
+from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.shipped import shipped_prefect_file
+from gameday_rehearsal.observability import alertmanager_program
 from tests.alerts.shipped import run_tool
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports

@@ -16,7 +16,7 @@ import typer
 
 import gameday.cli
 from gameday import __version__
-from gameday.cli import plans, run
+from gameday.cli import run
 from gameday.errors import CommandError, DocumentError, DocumentProblem
 from gameday.exit_codes import ExitCode
 
@@ -144,12 +144,6 @@ def test_help_names_the_commands_and_the_exit_codes(flag: str, capsys: Capture) 
 def test_version(capsys: Capture) -> None:
     assert run(["--version"]) == ExitCode.PASSED
     assert capsys.readouterr().out == f"gameday {__version__}\n"
-
-
-def test_a_command_module_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gameday.cli, "COMMAND_MODULES", ("gameday.cli.plans", "gameday.cli.not_there"))
-    callbacks = [command.callback for command in gameday.cli.build_app().registered_commands]
-    assert callbacks == [plans.validate, plans.schema]
 
 
 @pytest.mark.slow

@@ -26,9 +26,9 @@ from gameday.cli.prefect_client import (
 )
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal import temporary_prefect
-from gameday.rehearsal.children import Child
-from gameday.rehearsal.prefect_server import client_environment
+from gameday.processes import temporary_prefect
+from gameday.processes.children import Child
+from gameday.processes.prefect_server import client_environment
 
 GONE_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 GONE = RuntimeError("Failed to reach API at http://127.0.0.1:9/api/")

@@ -17,7 +17,7 @@ from prefect.states import Cancelling
 
 from gameday.cli.prefect_client import client_of
 from gameday.cli.prefect_runs import end_cancelled
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.temporary_prefect import TemporaryPrefect
 
 
 @flow

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gameday.cli import fleet_view, season_view
-from gameday.cli.fleet_view import FleetView
+from gameday.cli import season_view
 from gameday.cli.progress import how_far
 from gameday.cli.season_view import SeasonView
-from gameday.fleet.record import FleetRecord, NodeLeftOut, add_probes
 from gameday.runs.season_record import Assignment, DrawnTime, SeasonRecord
+from gameday_fleet.cli import fleet_view
+from gameday_fleet.cli.fleet_view import FleetView
+from gameday_fleet.record import FleetRecord, NodeLeftOut, add_probes
 
 
 @pytest.mark.parametrize(

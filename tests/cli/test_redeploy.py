@@ -23,7 +23,7 @@ from gameday.cli import run
 from gameday.cli.prefect_client import client_of
 from gameday.cli.redeploy import changed_by_people, digests_of
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.shipped import shipped_prefect_file
 from tests.rehearsal.processes import until
 

@@ -22,7 +22,7 @@ from gameday.cli import run
 from gameday.exit_codes import ExitCode
 from gameday.history.events import Aborted, FaultInjected, RunEnded
 from gameday.history.journal import read_history
-from gameday.rehearsal.prefect_server import client_environment
+from gameday.processes.prefect_server import client_environment
 from gameday.values.results import Cleanliness
 from tests.game_days.conftest import PATIENCE_S, changed, patient
 from tests.game_days.test_shipped_hands_off import shipped
@@ -68,7 +68,7 @@ def test_where_no_port_can_be_had_nothing_is_started(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports").mkdir()  # `rehearse` makes it to see whether it may
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("gameday.rehearsal.ports._LOOPBACK", "192.0.2.1")  # RFC 5737: an address of no machine
+    monkeypatch.setattr("gameday.processes.ports._LOOPBACK", "192.0.2.1")  # RFC 5737: an address of no machine
     assert run(arguments) == ExitCode.REFUSED
     said = capsys.readouterr().err
     assert said.startswith("gameday: no port of 192.0.2.1 can be had (Cannot assign requested address): ")

@@ -11,8 +11,8 @@ from kubernetes.client import V1Pod, V1PodSpec, V1Toleration
 
 from gameday.cluster.operands import AWAY, keeps_away, let_return, running_operands
 from gameday.errors import ForeignPauseError
-from gameday.rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, deploy_labels
 from gameday.values.nodes import Taint
+from gameday_rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, deploy_labels
 
 AS_SHIPPED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 FAULTY = Taint(key="trainy.konduktor.ai/faulty", value="true", effect="NoSchedule")

@@ -18,7 +18,7 @@ from gameday.cluster.kubeconfig import load_configuration
 from gameday.cluster.profile import ClusterProfile, load_profile
 from gameday.cluster.profile_block import ClusterBlock, block_names
 from gameday.errors import ProfileError
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.temporary_prefect import TemporaryPrefect
 
 SECRETS = ["planted-token-of-prometheus", "planted-password-of-loki", "planted-token-of-the-kubeconfig"]
 FILE = """\

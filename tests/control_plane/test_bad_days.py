@@ -15,7 +15,7 @@ from gameday import cli
 from gameday.cluster.lab_control import Verb, ask_lab
 from gameday.exit_codes import ExitCode
 from gameday.plan.catalogue import control_plane_plans
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday_rehearsal.cluster import RehearsalCluster
 from tests.rehearsal.processes import until
 from tests.support.control_plane_game_day import (
     begun,

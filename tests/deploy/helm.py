@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.rehearsal.programs import TOOLS
+from gameday_rehearsal.programs import TOOLS
 from tests.deploy.manifests import DEPLOY
 
 HELM = TOOLS / "bin" / "helm"

@@ -14,7 +14,7 @@ import pytest
 from gameday.cli import run
 from gameday.cluster.profile import load_profile
 from gameday.exit_codes import ExitCode
-from gameday.rehearsal.programs import search
+from gameday_rehearsal.programs import search
 from tests.deploy.helm import EVERY_PART, OPERATORS, helm, objects, rendered
 from tests.deploy.manifests import COMPONENTS, DEPLOY, KUSTOMIZATIONS, ROOT, documents, identity, resources_of
 

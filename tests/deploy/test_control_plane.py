@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.api_clients.webhook import NAME
-from gameday.rehearsal.seed import CONTROL_PLANE_HERE
+from gameday_rehearsal.seed import CONTROL_PLANE_HERE
 from kubesim.apiserver.resources import RESOURCES, STORED_VERBS
 from tests.deploy.manifests import CONTROL_PLANE, DEPLOY, RBAC, ROOT, documents, identity, resources_of
 

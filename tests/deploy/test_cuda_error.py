@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gameday.rehearsal.nodes.containers import AGENT_IMAGE
 from gameday.values.cuda_switch import ANNOTATION, LIBRARY, MAY_FAIL
+from gameday_rehearsal.nodes.containers import AGENT_IMAGE
 from tests.deploy.manifests import DEPLOY, ROOT, documents, resources_of
 
 FOLDER = DEPLOY / "cuda-error"

@@ -13,9 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
-from gameday.health.episodes.node import HOLD_OUT, RELEASED_FOR, REPAIR_ANNOTATION, STATE_LABEL
-from gameday.health.model import REASON
-from gameday.rehearsal.programs import search
+from gameday_health.episodes.node import HOLD_OUT, RELEASED_FOR, REPAIR_ANNOTATION, STATE_LABEL
+from gameday_health.model import REASON
+from gameday_rehearsal.programs import search
 from tests.cli.accepted import accept
 from tests.deploy.manifests import ROOT
 

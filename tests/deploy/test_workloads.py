@@ -15,8 +15,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.cluster.profile import ClusterProfile, load_profile
-from gameday.rehearsal.programs import search
 from gameday.xid.lines import beat_uptime_s
+from gameday_rehearsal.programs import search
 from tests.deploy.manifests import (
     ALL,
     COMPONENTS,
@@ -324,7 +324,7 @@ _PYTHON = [sys.executable, "-m"]
 @pytest.mark.parametrize(
     ("name", "program", "subcommands"),
     [
-        ("gameday-node-health", [*_PYTHON, "gameday.health"], 0),
+        ("gameday-node-health", [*_PYTHON, "gameday_health"], 0),
         ("gameday-reaper", [*_PYTHON, "gameday.cli"], 1),
         ("gameday-repair", [*_PYTHON, "gameday.cli"], 2),
         ("gameday-listener", [*_PYTHON, "gameday.cli"], 1),

@@ -12,16 +12,16 @@ from gameday.detectors.facts import matching
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.faults.base import Layer
-from gameday.health.detect import Detection
-from gameday.rehearsal.fake_detector.actions import Actions, Effect
-from gameday.rehearsal.fake_detector.detector import FakeDetector, fields_of
-from gameday.rehearsal.fake_detector.repair import FakeRepairer
-from gameday.rehearsal.fake_detector.sources import Cause, DcgmFields
-from gameday.rehearsal.nodes.dcgm import DcgmCache
-from gameday.rehearsal.nodes.gpus import GpuFleet
-from gameday.rehearsal.nodes.host_engines import render
 from gameday.values.results import RepairKind
 from gameday.xid.lines import format_xid, recognise
+from gameday_health.detect import Detection
+from gameday_rehearsal.fake_detector.actions import Actions, Effect
+from gameday_rehearsal.fake_detector.detector import FakeDetector, fields_of
+from gameday_rehearsal.fake_detector.repair import FakeRepairer
+from gameday_rehearsal.fake_detector.sources import Cause, DcgmFields
+from gameday_rehearsal.nodes.dcgm import DcgmCache
+from gameday_rehearsal.nodes.gpus import GpuFleet
+from gameday_rehearsal.nodes.host_engines import render
 from kubesim.client import Reflector
 from kubesim.errors import ApiError
 from tests.detectors.profiles import profile

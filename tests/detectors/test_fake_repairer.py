@@ -12,12 +12,12 @@ from aiohttp.test_utils import TestServer
 
 from gameday.detectors.load import load_detector
 from gameday.host.base import ProgramResult
-from gameday.rehearsal.fake_detector.actions import Actions
-from gameday.rehearsal.fake_detector.repair import FakeRepairer
-from gameday.rehearsal.nodes.in_process import ModelHost
-from gameday.rehearsal.nodes.machine import HOST_ENGINE
-from gameday.rehearsal.nodes.programs.run import run_program
 from gameday.values.results import RepairKind
+from gameday_rehearsal.fake_detector.actions import Actions
+from gameday_rehearsal.fake_detector.repair import FakeRepairer
+from gameday_rehearsal.nodes.in_process import ModelHost
+from gameday_rehearsal.nodes.machine import HOST_ENGINE
+from gameday_rehearsal.nodes.programs.run import run_program
 from kubesim.client import ApiClient, Reflector
 
 PCI = "0000:4e:00"

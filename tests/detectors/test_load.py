@@ -10,7 +10,7 @@ import pytest
 from gameday.detectors.load import find_detector, known_detectors, load_detector, read_detector
 from gameday.detectors.models import Evidence
 from gameday.errors import DocumentError
-from gameday.health.episodes.acts import _DONE
+from gameday_health.episodes.acts import _DONE
 from tests.detectors.profiles import PROFILE, profile, profile_problems, written
 
 SHIPPED = {name: read_detector(path) for name, path in known_detectors().items()}

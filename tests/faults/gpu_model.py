@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from gameday.host.base import ProgramResult
-from gameday.rehearsal.nodes import in_process
+from gameday_rehearsal.nodes import in_process
 
 
 class ModelHost(in_process.ModelHost):

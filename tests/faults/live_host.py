@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from gameday.host.base import ProgramResult
-from gameday.rehearsal.nodes.programs.run import run_program
+from gameday_rehearsal.nodes.programs.run import run_program
 from tests.faults.gpu_model import ModelHost
 
 

@@ -13,7 +13,7 @@ from gameday.errors import HostError
 from gameday.faults.component_frozen import ComponentFrozenFault, ComponentFrozenParameters
 from gameday.faults.component_pods import LABELS, MAY_FREEZE, Component, cgroup_of, component_of, find_pod
 from gameday.host.base import ProgramResult
-from gameday.rehearsal.nodes.components import Sandbox
+from gameday_rehearsal.nodes.components import Sandbox
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, result
 

@@ -17,7 +17,7 @@ from gameday.faults.base import Fault
 from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault, DcgmFieldName
 from gameday.faults.dcgm_pause import DcgmPauseFault, DcgmPauseParameters
 from gameday.faults.registry import parse_parameters
-from gameday.rehearsal.nodes.components import Sandbox, SandboxContainer
+from gameday_rehearsal.nodes.components import Sandbox, SandboxContainer
 from tests.faults.dcgm_model import REMAP, TEMPERATURE, XID, answering, cached, of
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import result

@@ -10,7 +10,7 @@ from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault
 from gameday.faults.dcgm_pause import DcgmPauseFault
 from gameday.faults.registry import parse_parameters
 from gameday.host.base import ProgramResult
-from gameday.rehearsal.nodes.dcgm import BY_ID
+from gameday_rehearsal.nodes.dcgm import BY_ID
 from tests.faults.dcgm_model import REMAP, TEMPERATURE, XID, Held, answering, cached, of
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import result

@@ -15,7 +15,7 @@ from gameday.faults.gpu_memory import GpuMemoryFault
 from gameday.faults.numa import NumaFault
 from gameday.host.base import Precision
 from gameday.host.clock_reasons import THERMAL_SLOWDOWN
-from gameday.rehearsal.nodes.gpus import BLOCKED_AIR
+from gameday_rehearsal.nodes.gpus import BLOCKED_AIR
 from tests.faults.gpu_model import ModelHost
 from tests.faults.working_host import Hold
 

@@ -6,7 +6,7 @@ import pytest
 
 from gameday.errors import HostError
 from gameday.faults.nccl_conf import PATH, NcclConfFault, NcclConfParameters
-from gameday.rehearsal.nodes.nccl import all_reduce
+from gameday_rehearsal.nodes.nccl import all_reduce
 from tests.faults.gpu_model import ModelHost
 
 FAULT = NcclConfFault()

@@ -27,7 +27,7 @@ from gameday.flows.game_day import game_day
 from gameday.flows.judged_state import judged_state
 from gameday.flows.season import season
 from gameday.history.events import StepEnded
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.run.abort import Abort
 from gameday.runs.season_record import SeasonResult
 from gameday.tasks import judged_step

@@ -14,8 +14,8 @@ from gameday.flows.arms import comparison
 from gameday.flows.game_day import game_day
 from gameday.flows.post_mortem import post_mortem
 from gameday.flows.reaper import reaper
-from gameday.flows.remediate_node import remediate_node
 from gameday.flows.season import season
+from gameday_health.flow import remediate_node
 
 FLOWS: list[tuple[Flow[..., Any], dict[str, Any]]] = [
     (game_day, {"plan": "gpu-fell-off-the-bus"}),

@@ -30,14 +30,14 @@ from gameday import cli
 from gameday.checks.outcome import RunResult
 from gameday.cluster.gpu_pods import gpu_pod
 from gameday.cluster.nodes import GPU_RESOURCE
-from gameday.health.model import REASON
 from gameday.history.events import PrometheusFellBehind, Record, StepStarted, WaitStarted
 from gameday.history.journal import History, read_history
 from gameday.host.virtual import VirtualHost
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
 from gameday.values.results import Step
+from gameday_health.model import REASON
+from gameday_rehearsal.blueprint import Blueprint, Detector, Size
+from gameday_rehearsal.cluster import RehearsalCluster
 from kubesim.controllers.taints import UNSCHEDULABLE
 from tests.rehearsal.processes import until
 from tests.support.plans import QUICK, changed

@@ -22,11 +22,11 @@ from ruamel.yaml import YAML
 from gameday import cli
 from gameday.cli.prefect_client import client_of
 from gameday.flows.seasons import seasons
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.children import Child
-from gameday.rehearsal.cluster import RehearsalCluster
-from gameday.rehearsal.temporary_prefect import TemporaryPrefect
+from gameday.processes.children import Child
+from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.tasks.cluster_seasons import deployment_of
+from gameday_rehearsal.blueprint import Blueprint, Detector, Size
+from gameday_rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUICK, drain_prefect
 from tests.rehearsal.processes import until
 

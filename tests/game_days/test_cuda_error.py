@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 
 from gameday import cli
 from gameday.history.events import FaultInjected, JobStepSeen
-from gameday.rehearsal.seed import CUDA_ERROR
 from gameday.values.cuda_switch import ANNOTATION
+from gameday_rehearsal.seed import CUDA_ERROR
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_job_recovery import JOB, on_training_node
 from tests.rehearsal.processes import until

@@ -13,10 +13,10 @@ from ruamel.yaml import YAML
 
 from gameday.detectors.load import load_detector
 from gameday.history.events import ConditionSeen, DetectorConsulted, KubernetesEventSeen, LabelSeen, Problem
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.children import Child
-from gameday.rehearsal.cluster import RehearsalCluster
-from gameday.rehearsal.seed import seeding
+from gameday.processes.children import Child
+from gameday_rehearsal.blueprint import Blueprint, Detector, Size
+from gameday_rehearsal.cluster import RehearsalCluster
+from gameday_rehearsal.seed import seeding
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_guarded_runs import command
 
@@ -55,7 +55,7 @@ def profile(arena: Arena) -> Iterator[Path]:
     argv = [
         sys.executable,
         "-m",
-        "gameday.rehearsal.fake_detector",
+        "gameday_rehearsal.fake_detector",
         "--profile",
         str(path),
         "--kubeconfig",

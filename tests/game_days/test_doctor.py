@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from gameday import cli
-from gameday.rehearsal.observability import ALERTMANAGER_USER
-from gameday.rehearsal.seed import seeding
+from gameday_rehearsal.observability import ALERTMANAGER_USER
+from gameday_rehearsal.seed import seeding
 from tests.game_days.conftest import Arena
 from tests.rehearsal.processes import until
 

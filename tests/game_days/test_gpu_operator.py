@@ -19,9 +19,9 @@ from gameday.cluster.operands import AWAY
 from gameday.errors import HostError
 from gameday.history.events import AllocatableSeen, CanaryMeasured, FaultInjected, LabelSeen, Record, Remediated
 from gameday.host.base import HoldMemory
-from gameday.rehearsal.blueprint import Size
-from gameday.rehearsal.nodes.gpu_operator import GpuOperator
-from gameday.rehearsal.nodes.kubelet import POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE
+from gameday_rehearsal.blueprint import Size
+from gameday_rehearsal.nodes.gpu_operator import GpuOperator
+from gameday_rehearsal.nodes.kubelet import POD_RESOURCES_ANNOTATION, POD_RESOURCES_ELSEWHERE
 from tests.game_days.conftest import QUICK, Arena, arena_in, changed, send
 from tests.game_days.test_doctor import doctor, failed
 from tests.game_days.test_post_mortem import eventually

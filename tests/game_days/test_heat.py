@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from gameday.history.events import AlertSeen, FaultInjected, FaultUndone
-from gameday.rehearsal.blueprint import Size
-from gameday.rehearsal.nodes.gpus import MAX_OPERATING_C
+from gameday_rehearsal.blueprint import Size
+from gameday_rehearsal.nodes.gpus import MAX_OPERATING_C
 from tests.game_days.conftest import QUICK, Arena, arena_in, changed
 from tests.game_days.test_shipped_hands_off import shipped
 from tests.rehearsal.processes import until

@@ -17,8 +17,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday_rehearsal.blueprint import Blueprint, Detector, Size
+from gameday_rehearsal.cluster import RehearsalCluster
 from tests.cluster.servers.conftest import eventually
 from tests.game_days.conftest import Arena, changed
 

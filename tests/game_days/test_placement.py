@@ -14,7 +14,7 @@ from prefect.settings import temporary_settings
 from gameday import cli
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.history.journal import read_history
-from gameday.rehearsal.blueprint import Size
+from gameday_rehearsal.blueprint import Size
 from tests.game_days.conftest import QUIET, Arena, arena_in
 from tests.rehearsal.processes import until
 from tests.support.prefect_api import client_settings

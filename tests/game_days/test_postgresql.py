@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from gameday.exit_codes import ExitCode
 from gameday.history.events import FaultInjected, RunEnded
 from gameday.history.journal import read_history
-from gameday.rehearsal.children import Child
+from gameday.processes.children import Child
 from gameday.values.results import Cleanliness
 from tests.game_days.conftest import QUICK, Arena, changed
 from tests.rehearsal.processes import until

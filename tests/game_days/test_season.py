@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from gameday import cli
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import read_history
-from gameday.rehearsal.prefect_server import client_environment
+from gameday.processes.prefect_server import client_environment
 from gameday.runs.season_page import render_season
 from gameday.runs.season_record import SeasonRecord
 from tests.game_days.conftest import PATIENCE_S, QUICK, QUIET, Arena, changed, patient

@@ -13,9 +13,9 @@ from gameday.cluster.operands import AWAY
 from gameday.detectors.load import load_detector
 from gameday.history.events import LabelSeen, RepairHopSeen
 from gameday.plan.catalogue import find_plan
-from gameday.rehearsal.blueprint import Detector, Size
-from gameday.rehearsal.nodes.gpu_operator import GpuOperator
 from gameday.values.results import RepairHop, RepairKind
+from gameday_rehearsal.blueprint import Detector, Size
+from gameday_rehearsal.nodes.gpu_operator import GpuOperator
 from tests.game_days.conftest import Arena, Played, arena_in, changed
 
 pytestmark = [pytest.mark.gameday, pytest.mark.slow, pytest.mark.timeout(600)]

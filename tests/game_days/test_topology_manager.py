@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from gameday.history.events import FaultUndone, IntentRecorded, TargetsChosen, WorkloadSeen
-from gameday.rehearsal.nodes.numa import POLICY_ANNOTATION
+from gameday_rehearsal.nodes.numa import POLICY_ANNOTATION
 from tests.game_days.conftest import QUICK, Arena, Played, changed
 from tests.game_days.test_guarded_runs import command
 

@@ -17,7 +17,7 @@ from gameday.guard.alert_pace import AlertPace, pace_of
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.guard.doctor.prometheus import _in_time
 from gameday.guard.rule_series import RuleSeries
-from gameday.rehearsal.observability import ScrapeJob, prometheus_program
+from gameday_rehearsal.observability import ScrapeJob, prometheus_program
 from tests.cluster.servers.conftest import Answer, Stub, _start, eventually
 from tests.support.ports import free_ports
 

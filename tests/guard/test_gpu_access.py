@@ -11,8 +11,8 @@ from kubernetes.client import V1Container, V1EnvVar, V1ObjectMeta, V1Pod, V1PodS
 from gameday.cluster.operands import AWAY
 from gameday.errors import KubernetesError
 from gameday.guard.gpu_access import Way, gpu_access
-from gameday.rehearsal.nodes.gpu_operator import GpuOperator, container_environment, deploy_labels
-from gameday.rehearsal.nodes.in_process import ModelHost
+from gameday_rehearsal.nodes.gpu_operator import GpuOperator, container_environment, deploy_labels
+from gameday_rehearsal.nodes.in_process import ModelHost
 from tests.guard.observations import node, plan, profile
 
 RESET = {"recover": {"remediation": "gpu-reset"}}

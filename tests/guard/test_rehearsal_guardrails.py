@@ -11,7 +11,7 @@ from gameday.guard.check import GuardrailCheck, check, guard_before, under_guard
 from gameday.guard.guardrails.memory import FreeMemory
 from gameday.guard.guardrails.virtual_cluster import VirtualCluster
 from gameday.host import memory
-from gameday.rehearsal.folder import HeldFolder
+from gameday_rehearsal.folder import HeldFolder
 from tests.guard.observations import FakeRun, node, plan, profile
 from tests.rehearsal.processes import until
 

@@ -10,7 +10,7 @@ import pytest
 from gameday.cluster.profile import Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.guard.rule_series import RuleSeries
-from gameday.rehearsal.observability import ScrapeJob, prometheus_program
+from gameday_rehearsal.observability import ScrapeJob, prometheus_program
 from tests.cluster.servers.conftest import Answer, Stub, _start, eventually
 from tests.support.ports import free_ports
 

@@ -14,11 +14,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from gameday.errors import HostError
 from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory, Host
 from gameday.host.virtual import VirtualHost
-from gameday.rehearsal.nodes.host_calls import CALLS
-from gameday.rehearsal.nodes.logship import LogShipper
-from gameday.rehearsal.nodes.machine import Machine
-from gameday.rehearsal.nodes.server import application
-from gameday.rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
+from gameday_rehearsal.nodes.host_calls import CALLS
+from gameday_rehearsal.nodes.logship import LogShipper
+from gameday_rehearsal.nodes.machine import Machine
+from gameday_rehearsal.nodes.server import application
+from gameday_rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
 from tests.rehearsal.nodes.conftest import eventually
 
 

@@ -30,7 +30,7 @@ def node(server: World) -> Iterator[str]:
     """A virtual GPU node whose kubelet runs the agent as a process of its own."""
     with ExitStack() as stack:
         nodes = Process(
-            "gameday.rehearsal.nodes",
+            "gameday_rehearsal.nodes",
             *("--kubeconfig", str(server.folder / "api" / "nodes.kubeconfig")),
             *("--nodes", "1", "--gpus", "2", "--state-dir", str(server.folder / "pods")),
         )

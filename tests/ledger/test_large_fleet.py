@@ -9,11 +9,11 @@ from itertools import islice
 import pytest
 
 from gameday.cluster.kubernetes import Kubernetes
-from gameday.fleet.labels import why_labels_do_not_fit
 from gameday.ledger.entries import DeletePod, Entry, Header, RestoreGpuClasses
 from gameday.ledger.ledger import LEDGER_BYTES, Ledger, ledger_name, stored_ledgers
 from gameday.reaper.reap import reap
 from gameday.values.results import Cleanliness
+from gameday_fleet.labels import why_labels_do_not_fit
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.world import NAMESPACE, unique
 

@@ -32,10 +32,10 @@ from gameday.ledger.entries import DeletePod, Header
 from gameday.ledger.lease import CLUSTER_LEASE, Leases
 from gameday.ledger.ledger import Ledger
 from gameday.plan.load import LoadedPlan
-from gameday.rehearsal.folder import HeldFolder
 from gameday.run.abort import Abort
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness, Step, StepOutcome
+from gameday_rehearsal.folder import HeldFolder
 from tests.support.opened import LONG, OpenedRun
 from tests.support.runs import close_run, quick_plan, unopened_run, with_plan
 from tests.support.scripted.administrator import ScriptedWorld

@@ -31,7 +31,6 @@ from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import UndoResult
 from gameday.lifecycle import closing
 from gameday.reaper.reap import reap, reap_under
-from gameday.rehearsal.folder import HeldFolder
 from gameday.run import run_ledger
 from gameday.run.abort import Abort
 from gameday.run.record import RunRecord
@@ -39,6 +38,7 @@ from gameday.run.run import Run
 from gameday.run.run_ledger import RunLedger
 from gameday.run.steps import step
 from gameday.values.results import Cleanliness, Step, StepOutcome
+from gameday_rehearsal.folder import HeldFolder
 from tests.support.opened import LONG, OpenedRun
 from tests.support.runs import follow_as_target
 from tests.support.scripted.administrator import ScriptedWorld

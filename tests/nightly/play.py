@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
 
-from kubesim.process import die_with_parent
+from gameday.processes.lifeline import die_with_parent
 from tests.nightly import junit, left
 from tests.nightly.junit import Outcome
 from tests.nightly.record import Round

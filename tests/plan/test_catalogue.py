@@ -13,12 +13,12 @@ from gameday.faults.compound import CompoundParameters
 from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
-from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.plan.catalogue import control_plane_plans, find_plan, load_shipped, shipped_plans
 from gameday.plan.models import Plan
 from gameday.values.nodes import NodeRole
 from gameday.xid.decide import Response
 from gameday.xid.lines import format_xid, recognise
+from gameday_health.policy_files import kernel_signal, load_policy
 
 ROOT = Path(__file__).parents[2]
 PLANS = {name: load_complete_plan(path, ()).plan for name, path in shipped_plans().items()}

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from gameday.rehearsal.programs import find_program
 from gameday.report.openmetrics import openmetrics
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summarise import summarise
 from gameday.report.summary import Summary
+from gameday_rehearsal.programs import find_program
 from tests.report.run_builder import VARIANTS, passing, write
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gameday.rehearsal.programs import search
 from gameday.report.render import render
 from gameday.runs.by_detector import compare_detectors
+from gameday_rehearsal.programs import search
 from tests.report import around
 from tests.report import run_builder as build
 from tests.report.test_report_survives import HOSTILE, hostile_run, metrics

@@ -261,7 +261,7 @@ def test_the_engine_of_the_report_imports_no_fault_and_no_client():
         "import sys; from gameday.report.render import render; from gameday.report.render import section_modules;"
         "section_modules(); "
         "print([m for m in sys.modules if m.split('.')[0] in ('kubernetes','httpx','prefect','aiohttp')"
-        " or m.startswith(('gameday.faults','gameday.cluster','gameday.rehearsal','gameday.agent'))])"
+        " or m.startswith(('gameday.faults','gameday.cluster','gameday_rehearsal','gameday.agent'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,10 +8,10 @@ import pytest
 
 from gameday import cli
 from gameday.exit_codes import ExitCode
-from gameday.fleet.page import render_fleet
 from gameday.post_mortem.page import render_post_mortem
 from gameday.runs.clusters import render_cluster_seasons
 from gameday.runs.comparison_page import render_comparison
+from gameday_fleet.page import render_fleet
 from tests.fleet.builders import gpu, healthy
 from tests.fleet.builders import write as write_fleet
 from tests.post_mortem.conftest import USUAL, alert, write_incident, xid

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gameday.rehearsal.programs import TOOLS
+from gameday_rehearsal.programs import TOOLS
 
 _ZIG = TOOLS / "zig/ziglang/zig"
 

@@ -21,13 +21,13 @@ from prefect.settings import temporary_settings
 from urllib3.exceptions import HTTPError
 
 from gameday import cli
-from gameday.cli.lab_options import LabOptions
-from gameday.cli.rehearsal_options import client_nodes_for
 from gameday.cluster.devices import tainted_devices
 from gameday.cluster.lab_control import SOCKET, look_at
 from gameday.detectors.resolve import load_complete_plan
-from gameday.rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
+from gameday_rehearsal.blueprint import Blueprint, ControlPlane, Detector, Size
+from gameday_rehearsal.cli.choices import client_nodes_for
+from gameday_rehearsal.cli.lab_options import LabOptions
+from gameday_rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUIET
 from tests.rehearsal.lab.plane import need_programs
 from tests.rehearsal.processes import until

@@ -7,6 +7,7 @@ to play a fifth of them.
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -41,11 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
     yaml.safe_load = partial(yaml.load, Loader=yaml.CSafeLoader)
 
 
+def files_of_tests() -> list[Path]:
+    """Return every file of tests, also those of the packages, which `tests` has links to."""
+    below = [(Path(folder), names) for folder, _, names in os.walk(TESTS, followlinks=True)]
+    return sorted(folder / name for folder, names in below for name in names if re.fullmatch(r"test_.*\.py", name))
+
+
 def part_of(part: str) -> set[Path]:
     """Return the test files of a part: neighbours, which share imports, and of about the same seconds in every part."""
     number, parts = map(int, part.split("/"))
     seconds = dict(reversed(line.split()) for line in RECORDED.read_text(encoding="utf-8").splitlines())
-    files = sorted(TESTS.rglob("test_*.py"))
+    files = files_of_tests()
     weights = [float(seconds.get(_name(file), NOT_RECORDED_S)) for file in files]
     total, before, found = sum(weights), 0.0, set()
     for file, weight in zip(files, weights, strict=True):

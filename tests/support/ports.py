@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gameday.rehearsal.ports import HeldPorts
+from gameday.processes.ports import HeldPorts
 
 _HELD: list[HeldPorts] = []
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 import asyncpg
 import pytest
 
-from gameday.rehearsal.programs import TOOLS
+from gameday_rehearsal.programs import TOOLS
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports
 

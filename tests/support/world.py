@@ -21,9 +21,9 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import ROLE_LABEL, RUN_LABEL
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
-from gameday.rehearsal.seed import seeding
 from gameday.run.servers import Servers
 from gameday.values.results import Cleanliness
+from gameday_rehearsal.seed import seeding
 
 NAMESPACE = "gameday"
 _NODE_PREFIX = "node"

@@ -24,12 +24,12 @@ from gameday.cluster.kube_transport import ApiRetry
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.profile import load_profile
 from gameday.host.virtual import VirtualHost
+from gameday.processes.prefect_server import client_environment
 from gameday.reaper.reap import ReapResult, reap
-from gameday.rehearsal.blueprint import Blueprint, Detector, Size
-from gameday.rehearsal.cluster import RehearsalCluster
-from gameday.rehearsal.prefect_server import client_environment
-from gameday.rehearsal.seed import RBAC, collection_of, seeding
 from gameday.values.nodes import GFD_TIMESTAMP_LABEL
+from gameday_rehearsal.blueprint import Blueprint, Detector, Size
+from gameday_rehearsal.cluster import RehearsalCluster
+from gameday_rehearsal.seed import RBAC, collection_of, seeding
 from kubesim.kubeconfig import Kubeconfig, write_kubeconfig
 from tests.torture.matrix import POWER_LIMIT_W
 from tests.torture.proxy import ApiProxy, Switch

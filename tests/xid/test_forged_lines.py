@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gameday.agent.qa.checks import NODE_CHECKS, NodeCheck
 from gameday.agent.qa.readings import Readings
-from gameday.health.policy import KernelLogMatch, Policy, Rule
 from gameday.plan.qa import QaFloors
 from gameday.xid.decide import Response, decide
 from gameday.xid.lines import KernelEvent, LogReader, beat_uptime_s, recognise
+from gameday_health.policy import KernelLogMatch, Policy, Rule
 
 XID = "NVRM: Xid (PCI:0000:03:00): {}, pid=1234, name={}, {}"
 GENUINE = {

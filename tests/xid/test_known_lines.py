@@ -8,11 +8,11 @@ from functools import cache
 import pytest
 
 from gameday.faults.sxid import SxidParameters, SxidSeverity
-from gameday.health.policy import Policy
-from gameday.health.policy_files import kernel_signal, load_policy
 from gameday.xid.catalogue import nvlink5_codes, sxids, xids
 from gameday.xid.decide import decide
 from gameday.xid.lines import Form, KernelEvent, Kind, LogReader, format_xid, recognise
+from gameday_health.policy import Policy
+from gameday_health.policy_files import kernel_signal, load_policy
 from tests.xid.known_lines import KnownLine, forms_of, known_lines
 
 PCI = "0000:4e:00"

@@ -15,7 +15,7 @@ from typing import TypeVar
 import httpx
 import pytest
 
-from gameday.rehearsal.observability import (
+from gameday_rehearsal.observability import (
     Program,
     ScrapeJob,
     alertmanager_program,

@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 
 from gameday.errors import ProgramMissingError
 from gameday.observe.dcgm import RUN_METRICS
-from gameday.rehearsal import programs
-from gameday.rehearsal.observability import (
+from gameday_rehearsal import programs
+from gameday_rehearsal.observability import (
     Credentials,
     component_jobs,
     control_plane_rules,
@@ -20,8 +20,8 @@ from gameday.rehearsal.observability import (
     prometheus_program,
     scrape_jobs,
 )
-from gameday.rehearsal.programs import find_program, install_hint
-from gameday.rehearsal.scrape_pace import WORKED_ON, WORKED_ON_TARGETS
+from gameday_rehearsal.programs import find_program, install_hint
+from gameday_rehearsal.scrape_pace import WORKED_ON, WORKED_ON_TARGETS
 from tests.alerts.shipped import run_tool
 
 

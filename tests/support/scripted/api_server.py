@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 from multidict import CIMultiDict, MultiDict
 
-from gameday.rehearsal.seed import Seeder
+from gameday_rehearsal.seed import Seeder
 from kubesim import clock as kubesim_clock
 from kubesim.apiserver.auth import service_account_groups
 from kubesim.apiserver.request_selectors import Predicate, selector_predicate

@@ -1,0 +1,1 @@
+"""Processes that die with us, and the Prefect server among them."""

@@ -1,0 +1,1 @@
+"""The commands of virtual clusters, and what they share."""
