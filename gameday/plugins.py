@@ -1,8 +1,8 @@
 """Find the parts of gameday: our own modules, and those that installed packages add by entry points.
 
 An entry point names a module, which holds the same as one of ours in that place: a `Fault`, a `check` function and so
-on (docs/extending.md). Installing a package is trusting it: its code runs with the rights of the process that loads it,
-and faults and remediations run on the GPU nodes.
+on (docs/extending.md). If it names a package, each of its modules counts. Installing a package is trusting it: its code
+runs with the rights of the process that loads it, and faults and remediations run on the GPU nodes.
 
 A package that cannot be loaded never stops the rest, because the undo of a dead run uses the same registries. It is
 logged as a warning, and each registry decides what it means: a guardrail that cannot be loaded refuses every run.
@@ -38,6 +38,13 @@ class Group(StrEnum):
     REPORT_SECTIONS = "gameday.report_sections"
     DETECTORS = "gameday.detectors"
     FIGURES = "gameday.figures"
+    SETTINGS = "gameday.settings"
+    MOMENTS = "gameday.moments"
+    PREFLIGHT = "gameday.preflight"
+    EVENTS = "gameday.events"
+    UNDOS = "gameday.undos"
+    AGENT_TASKS = "gameday.agent_tasks"
+    PLANS = "gameday.plans"
     COMMANDS = "gameday.commands"
     DOCUMENTS = "gameday.documents"
     VIRTUAL_CLUSTERS = "gameday.virtual_clusters"
@@ -100,9 +107,11 @@ def find(group: Group, own: Iterable[ModuleType], read: Callable[[ModuleType], M
         package = _package(point)
         try:
             module = _module(point)
-            added = _unused(read(module), module, places)
-            if not added:
+            modules = [module, *(modules_of(module) if hasattr(module, "__path__") else ())]
+            found = [(one, read(one)) for one in modules]
+            if not any(parts_of for _, parts_of in found):
                 raise ValueError(f"the module {module.__name__} holds nothing for this group")
+            added = {name: part for one, parts_of in found for name, part in _unused(parts_of, one, places).items()}
         except (Exception, SystemExit) as error:
             broken.append(BrokenPlugin(group, printable(point.name), package, _why(error)))
             _log.warning("%s", broken[-1])

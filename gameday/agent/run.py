@@ -11,11 +11,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gameday.agent.context import Context, Ending, task_error
+from gameday.agent.package_task import PackageTask, read_task
 from gameday.agent.task import (
-    TASK,
     AgentResult,
     AllReduceTask,
-    ApiCanaryTask,
     CanaryTask,
     GpuUsersTask,
     InjectTask,
@@ -72,14 +71,14 @@ def run_agent(environment: Mapping[str, str], ending: Ending) -> int:
     return _end(result, log, exit_status_if_failed)
 
 
-def _read_task(environment: Mapping[str, str]) -> Task:
+def _read_task(environment: Mapping[str, str]) -> Task | PackageTask:
     try:
-        return TASK.validate_json(os.fsencode(environment.get(TASK_VARIABLE, "")))
+        return read_task(os.fsencode(environment.get(TASK_VARIABLE, "")))
     except ValidationError as error:
         raise task_error(error) from None
 
 
-def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> AgentResult:  # noqa: C901, PLR0911 - one line for each role
+def _carry_out(task: Task | PackageTask, context: Context, environment: Mapping[str, str]) -> AgentResult:  # noqa: C901, PLR0911 - one line for each role
     """Carry out the task, importing only the module of its role so that the agent starts faster."""
     match task:
         case InjectTask():
@@ -114,10 +113,8 @@ def _carry_out(task: Task, context: Context, environment: Mapping[str, str]) -> 
             from gameday.agent.all_reduce import all_reduce  # noqa: PLC0415
 
             return all_reduce(task, context, environment)
-        case ApiCanaryTask():
-            from gameday.agent.api_canary import api_canary  # noqa: PLC0415
-
-            return api_canary(task, context)
+        case PackageTask():
+            return task.carry_out(context)
         case QaTask():
             from gameday.agent.qa.role import qa  # noqa: PLC0415
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gameday.agent.package_task import PackageTask
 from gameday.agent.task import (
     AllReduceTask,
-    ApiCanaryTask,
     CanaryTask,
     GpuUsersTask,
     InjectTask,
@@ -17,7 +17,7 @@ from gameday.agent.task import (
     UndoTask,
 )
 from gameday.faults.registry import fault_for, parse_parameters
-from gameday.host.privileges import API_CLIENT, DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
+from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
 from gameday.remediations.registry import remediation_for
 from gameday.values.measures import Backend, Measure
 
@@ -39,22 +39,19 @@ _NCCL = PodSecurity(
     why="it enters the host's network namespace, and NCCL opens the RDMA adapters' devices and pins memory for them",
 )
 
-API_CANARY_ACCOUNT = "gameday-api-canary"
-"""The API canary's service account, as deploy/control-plane makes it."""
 
-
-def api_account_of(task: Task) -> str | None:
+def api_account_of(task: Task | PackageTask) -> str | None:
     """Return the service account with which a task's pod uses the API server; None if it does not use it."""
     match task:
         case InjectTask() | UndoTask():
             parameters = parse_parameters(task.fault)
             return fault_for(parameters).api_account_of(parameters) or None
-        case ApiCanaryTask():
-            return API_CANARY_ACCOUNT
+        case PackageTask():
+            return task.api_account
     return None
 
 
-def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each role
+def security_of(task: Task | PackageTask) -> PodSecurity:  # noqa: PLR0911 - one line for each role
     """Return the rights that a task needs. Raises ValueError for an unknown fault or remediation."""
     match task:
         case InjectTask() | UndoTask():
@@ -68,8 +65,8 @@ def security_of(task: Task) -> PodSecurity:  # noqa: PLR0911 - one line for each
             return _PINGS if measure.uses_ping else GPU_PROGRAMS if measure is Measure.ALL_REDUCE else GPU_WORK
         case AllReduceTask(backend=backend):
             return _NCCL if backend is Backend.NCCL else _ALL_REDUCE
-        case ApiCanaryTask():
-            return API_CLIENT
+        case PackageTask():
+            return task.security
         case MarkTask():
             log = KERNEL_LOG if task.reset_gpu is None else GPU_PROGRAMS
             users = (GPU_WORK,) if task.gpu_pods else ()

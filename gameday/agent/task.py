@@ -15,7 +15,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 from gameday.faults.dcgm_engines import EnginesSeen
 from gameday.host.base import GpuSample, GpuUser
 from gameday.plan.qa import LEAST_BURN_IN, NodeProof, QaFloors
-from gameday.values.api_requests import ApiCanarySample
 from gameday.values.measures import HCA_NAME, INTERFACE_NAME, Backend, Measure
 from gameday.values.memory import MemoryBlocks
 from gameday.values.results import Cleanliness
@@ -176,18 +175,6 @@ class ProbeTask(AgentMessage):
     temperature_max_c: float | None = Field(description="the load ends if a GPU is hotter")
 
 
-class ApiCanaryTask(AgentMessage):
-    """A task to send small requests to the API server at a fixed beat, until SIGTERM or `duration_s`.
-
-    The answers are `ApiCanaryNote`s. Its Lease carries the run's label, and is deleted at the end.
-    """
-
-    role: Literal["api-canary"] = "api-canary"
-    run_id: str
-    node: str
-    duration_s: float = Field(gt=0, le=86_400)
-
-
 Task = Annotated[
     InjectTask
     | UndoTask
@@ -198,8 +185,7 @@ Task = Annotated[
     | AllReduceTask
     | GpuUsersTask
     | SampleTask
-    | ProbeTask
-    | ApiCanaryTask,
+    | ProbeTask,
     Field(discriminator="role"),
 ]
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
@@ -338,13 +324,6 @@ class ProbedNote(AgentMessage):
     power_w: _Figure | None = Field(default=None, description="median of the load's second half")
     slowed_by: tuple[Annotated[str, Field(max_length=60)], ...] = Field(default=(), max_length=16)
     why_not: str = Field(default="", max_length=600)
-
-
-class ApiCanaryNote(AgentMessage):
-    """The note of an API canary's samples of about a second."""
-
-    note: Literal["api-canary"] = "api-canary"
-    samples: tuple[ApiCanarySample, ...]
 
 
 class AgentResult(AgentMessage):

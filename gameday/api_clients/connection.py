@@ -5,12 +5,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from http.client import HTTPException
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gameday import __version__
 from gameday.errors import HostError
 from gameday.host.base import ApiServer
-from gameday.values.api_requests import ErrorWord
 
 if TYPE_CHECKING:
     import httpx
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 # httpx is imported where it is used: it loads slowly, and every command reads the faults.
 
 Headers = Sequence[tuple[str, str]]
+ErrorWord = Literal["", "refused", "timeout", "cut", "tls", "ended", "other"]
+"""The reason why a request has no whole answer; empty if it has one. `ended`: the client itself had to end."""
 
 
 def read_token(server: ApiServer) -> str:

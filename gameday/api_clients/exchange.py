@@ -60,7 +60,7 @@ class Exchange:
         self._ended.set()
         connected = self._connection.sock
         if connected:
-            # As in gameday/api_clients/client.py: below TLS, so that the reading thread is not broken.
+            # Below TLS, so that the reading thread is not broken.
             with suppress(OSError):
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gameday.checks.containment import containment_verdict
 from gameday.checks.facts import (
     at_most,
     first_fault,
@@ -14,7 +13,7 @@ from gameday.checks.facts import (
     stop_reason,
     target_nodes,
 )
-from gameday.checks.verdict import Status, Verdict
+from gameday.checks.verdict import Status, Verdict, containment_verdict
 from gameday.expect.device_taints import ExpectedDeviceTaint
 from gameday.history.events import DevicesHeld
 from gameday.history.frames import Frames

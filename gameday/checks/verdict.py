@@ -41,3 +41,27 @@ class Verdict(BaseModel):
     seconds: float | None = Field(default=None, description="what was measured, where it is a duration")
     evidence: tuple[int, ...] = Field(default=(), description="seq numbers of the history's records")
     node: str | None = None
+
+
+def containment_verdict(
+    check: str,
+    expectation: str,
+    bound: str,
+    measured: str,
+    status: Status,
+    why: str,
+    node: str | None = None,
+    seconds: float | None = None,
+) -> Verdict:
+    """Return a verdict of the step that judges whether a fault is contained."""
+    return Verdict(
+        check=check,
+        expectation=expectation,
+        bound=bound,
+        measured=measured,
+        status=status,
+        step=Step.VERIFY_TAINT,
+        why=why,
+        seconds=seconds,
+        node=node,
+    )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 def complete_plan(incomplete: str) -> Iterator[str]:
     """Yield the shipped plans' names, the plan files and the folders that begin like this."""
-    from gameday.plan.catalogue import control_plane_plans, shipped_plans
+    from gameday.plan.catalogue import package_plans, shipped_plans
 
-    yield from (name for name in shipped_plans() | control_plane_plans() if name.startswith(incomplete))
+    yield from (name for name in shipped_plans() | package_plans() if name.startswith(incomplete))
     typed = Path(incomplete)
     folder, begin = (typed, "") if incomplete.endswith("/") else (typed.parent, typed.name)
     for path in _inside(folder):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,6 @@ from gameday.cli.game_day import DEFAULT_PLAN, Profile, checked_plan
 from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
-from gameday.text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,19 +49,6 @@ def doctor(
         bool,
         typer.Option(help="Send the agent to one target: pulls the image, reads the node's clock, writes a log line."),
     ] = False,
-    control_plane: Annotated[
-        bool,
-        typer.Option(
-            "--control-plane", help="Look at the API servers instead, and at what slows down a client that LISTs."
-        ),
-    ] = False,
-    account: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMESPACE/NAME",
-            help="With --control-plane: follow the LISTs of this service account.",
-        ),
-    ] = "default/default",
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> int:
     """Check rights, servers, alerts, logs, targets and guardrails. Changes nothing without --send-pod.
@@ -71,17 +56,23 @@ def doctor(
     Exit code 0 when all is well; 2 when nothing failed and a check is unknown: a run would begin, and may end unknown;
     5 when a check failed.
     """
-    if control_plane and (plans or send_pod):
-        raise CommandError("--control-plane looks at no plan and sends no pod: gameday doctor --control-plane")
-    if control_plane:
-        found = [("", check) for check in _examine_control_plane(profile, account)]
-    else:
-        found = [(plan, check) for plan in plans or [DEFAULT_PLAN] for check in _examine(plan, profile, send_pod)]
+    found = [(plan, check) for plan in plans or [DEFAULT_PLAN] for check in _examine(plan, profile, send_pod)]
+    return show_prerequisites(found, as_json=as_json, several=len(plans or ()) > 1)
+
+
+def show_prerequisites(found: list[tuple[str, Prerequisite]], *, as_json: bool, several: bool = False) -> ExitCode:
+    """Print the checks of each plan, and return the exit code that they mean.
+
+    Args:
+        found: The checks, each with its plan's name; empty for checks of no plan.
+        as_json: Print a JSON list.
+        several: Show the plans' names.
+    """
     if as_json:
         rows = [{"plan": plan, **dataclasses.asdict(check)} for plan, check in found]
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
     else:
-        _print(console(), found, several=len(plans or ()) > 1)
+        _print(console(), found, several=several)
     verdicts = {check.ok for _, check in found}
     if False in verdicts:
         return ExitCode.REFUSED
@@ -104,24 +95,6 @@ def _examine(plan: str, profile: str | None, send_pod: bool) -> list[Prerequisit
                 checks = check_prerequisites(run, send_pod=send_pod)
                 found += [check for check in checks if check not in found]
         return found
-    except AdapterError as error:
-        raise CommandError(str(error), ExitCode.REFUSED) from None
-
-
-def _examine_control_plane(profile: str | None, account: str) -> list[Prerequisite]:
-    from gameday.cluster.profile import load_profile
-    from gameday.errors import AdapterError
-    from gameday.guard.control_plane_doctor import check_control_plane
-    from gameday.guard.flow_control import Account
-    from gameday.run.servers import Servers
-
-    namespace, slash, name = account.partition("/")
-    if not (namespace and slash and name):
-        raise CommandError(f"--account {shown(account)}: write NAMESPACE/NAME, such as --account default/default")
-    try:
-        with closing(Servers(load_profile(profile))) as servers:
-            followed = Account.of_service_account(namespace, name)
-            return list(check_control_plane(servers.kubernetes, servers.prometheus, followed))
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
 

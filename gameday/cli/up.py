@@ -295,11 +295,11 @@ def _named_clusters(sources: Sequence[str]) -> dict[str, str]:
 
 def _plans(folder: Path) -> dict[str, Path]:
     """Return the files of the plans to offer: the folder's own by path, then the shipped ones by name."""
-    from gameday.plan.catalogue import control_plane_plans, shipped_plans
+    from gameday.plan.catalogue import package_plans, shipped_plans
     from gameday.shipped import shipped
 
     own = [] if folder.resolve() == shipped("plans").resolve() else sorted(folder.glob("*.yaml"))
-    return {str(path.resolve()): path for path in own} | shipped_plans() | control_plane_plans()
+    return {str(path.resolve()): path for path in own} | shipped_plans() | package_plans()
 
 
 @contextmanager

@@ -178,6 +178,15 @@ class Expectation(DocumentModel):
     """The only role of nodes that can fulfil or break it; None: any."""
 
     @classmethod
+    def of(cls, expect: DocumentModel) -> Self:
+        """Return a plan's expectations as those of this class; its defaults for a plan that was read without it."""
+        return expect if isinstance(expect, cls) else cls()
+
+    @classmethod
+    def check_plan(cls, plan: Any) -> None:
+        """Refuse a Plan that these expectations do not fit: raise `conflict(path, why)`."""
+
+    @classmethod
     def given(cls, expect: Self) -> list[str]:
         """Return the keys of this part with another value than the default."""
         return [key for key, field in cls.model_fields.items() if getattr(expect, key) != field.default]

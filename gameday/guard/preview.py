@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from gameday.agent.task import ApiCanaryTask, InjectTask, RemediateTask
-from gameday.cluster.flow_control import Shares, level_names
+from gameday.agent.task import InjectTask, RemediateTask
 from gameday.cluster.manifests import gang_pod, gpu_canary, gpu_job, misaligned_pod, probe_job
 from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
 from gameday.errors import ForeignPauseError, StepFailedError
 from gameday.expect.canary import ExpectedAllReduce
 from gameday.faults.registry import fault_for
+from gameday.guard.preflight import preflight_modules
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
 from gameday.plan.fault import FaultParameters
-from gameday.plan.settings import FlowControl
 from gameday.remediations.registry import remediation_for
 from gameday.run.agents import (
     AGENT_START_TIMEOUT,
@@ -67,12 +66,14 @@ class PlannedChange:
 def planned_changes(run: ReadOnlyRun, targets: Targets) -> list[PlannedChange]:
     """Return every change that the run would make, in the order of the steps; it deletes again what it creates."""
     found = list(_locks(run, targets))
-    if run.plan.settings.flow_control:
-        found += _flow_control(run.plan.settings.flow_control)
+    for module in preflight_modules("planned_changes"):
+        found += module.planned_changes(run, targets)
     found += _probe_jobs(run, [target.node for target in targets])
     for target in targets:
-        is_client = run.plan.fault.runs_on is NodeRole.API_CLIENT
-        found += _load_from_target(run, target) if is_client else _changes_on_target(run, target)
+        if run.plan.fault.runs_on is NodeRole.API_CLIENT:
+            found.append(_injector(run, Step.INJECT, "inject", target, run.plan.fault))
+        else:
+            found += _changes_on_target(run, target)
     found += _gang(run)
     return sorted(found, key=lambda change: list(Step).index(change.step))
 
@@ -92,15 +93,6 @@ def _locks(run: ReadOnlyRun, targets: Targets) -> Iterator[PlannedChange]:
 def _object(version: str, kind: str, run: ReadOnlyRun, name: str, content: Json) -> Json:
     metadata = {"name": name, "namespace": run.profile.namespace}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
-
-
-def _flow_control(wanted: FlowControl) -> Iterator[PlannedChange]:
-    """Yield the objects of the limiter; their shares depend on the levels that the run finds."""
-    why = f"a level of exactly {wanted.seats} seats; where one share is worth more, a second one beside it, {{}}"
-    spare = f"{level_names(wanted, Shares(own=1, spare=1))[-1]}, that takes no requests and lends all it has"
-    yield PlannedChange(Step.INJECT, "create", f"prioritylevelconfiguration/{wanted.name}", why.format(spare))
-    why = f"sends {', '.join(wanted.verbs)} of {', '.join(wanted.resources)} in {', '.join(wanted.namespaces)} there"
-    yield PlannedChange(Step.INJECT, "create", f"flowschema/{wanted.name}", why)
 
 
 def _gang(run: ReadOnlyRun) -> Iterator[PlannedChange]:
@@ -132,22 +124,13 @@ def _probe_jobs(run: ReadOnlyRun, nodes: Sequence[str]) -> Iterator[PlannedChang
             yield PlannedChange(Step.BASELINE, "create", f"job/{name}", why, order.node, manifest)
 
 
-def _load_from_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
-    """Yield the pods on an API-client node, which needs neither a repair nor a proof that it is good."""
-    longest = run.plan.guardrails.max_duration
-    task = ApiCanaryTask(run_id=run.id, node=target.node, duration_s=longest.total_seconds())
-    why = "the API canary: small requests of an ordinary client, to the end of the run"
-    yield _agent(run, Step.BASELINE, "api-canary", target, task, longest, why)
-    yield _injector(run, Step.INJECT, "inject", target, run.plan.fault)
-
-
 def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
     plan, node, template = run.plan, target.node, run.gpu_pod_template
     why = "a harmless line in the kernel log"
-    yield _agent(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_START_TIMEOUT, why)
+    yield agent_change(run, Step.BASELINE, "mark", target, mark_task(run, target), AGENT_START_TIMEOUT, why)
     if samples_nvml(plan):
         longest, why = plan.guardrails.max_duration, f"read NVML every {SAMPLE_EVERY_S:g} s, until the fault is out"
-        yield _agent(run, Step.BASELINE, "sample", target, sample_task(run, target), longest, why)
+        yield agent_change(run, Step.BASELINE, "sample", target, sample_task(run, target), longest, why)
     yield from _canary(run, Step.BASELINE, "before", target)
     fault = fault_for(plan.fault)
     resets = fault.needs_operands_away_to_undo(plan.fault)
@@ -173,7 +156,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         yield from _repair(run, target)
     if not plan.recover.gives_node_back:
         return
-    yield _agent(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.longest, "prove the node good")
+    yield agent_change(run, Step.QA_NODE, "qa", target, qa_task(run, target), plan.qa.longest, "prove the node good")
     yield from _canary(run, Step.QA_NODE, "after", target)
     yield from _return(run, target)
 
@@ -184,7 +167,7 @@ def _canary(run: ReadOnlyRun, step: Step, phase: CanaryPhase, target: ChosenTarg
     gpus = run.nodes.free_gpus(target.node) if expected and expected.measure.owns_gpus else 0
     if expected and (gpus > 0 or not (expected.measure.owns_gpus or is_told_by_injector(expected, phase))):
         task, why = canary_task(run, expected, target, phase, gpus), f"measure {expected.measure} {phase}"
-        yield _agent(run, step, f"canary-{phase}", target, task, CANARY_TIMEOUT, why)
+        yield agent_change(run, step, f"canary-{phase}", target, task, CANARY_TIMEOUT, why)
     if run.plan.expect.all_reduce:
         yield from _all_reduce(run, step, phase, target, run.plan.expect.all_reduce)
 
@@ -215,7 +198,7 @@ def _repair(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[PlannedChange]:
         yield _injector(run, Step.RECOVER, "disturb", target, recover.fault_during)
     task = RemediateTask(run_id=run.id, node=node, gpu=target.gpu, action=recover.remediation)
     within = recover.within + AGENT_START_TIMEOUT
-    yield _agent(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
+    yield agent_change(run, Step.RECOVER, "remediate", target, task, within, f"repair: {recover.remediation}")
 
 
 def _operands(run: ReadOnlyRun, step: Step, node: str, before: Literal["reset", "removal"]) -> Iterator[PlannedChange]:
@@ -259,10 +242,10 @@ def _injector(
         fault=fault.model_dump(mode="json"),
         hold_s=fault.hold.total_seconds(),
     )
-    return _agent(run, step, purpose, target, task, injector_deadline(fault), f"inject fault {fault.type}")
+    return agent_change(run, step, purpose, target, task, injector_deadline(fault), f"inject fault {fault.type}")
 
 
-def _agent(
+def agent_change(
     run: ReadOnlyRun,
     step: Step,
     purpose: str,

@@ -6,9 +6,9 @@ A test compares the two, and the lab's audit log is compared with both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gameday.api_clients.lists import NAMESPACE as LOAD_NAMESPACE
+from gameday.guard.preflight import preflight_modules
 from gameday.plan.models import Plan
 from gameday.remediations.registry import remediation_for
 from gameday.run.drain import moves_pods
@@ -27,6 +27,8 @@ class Right:
     """The API group; empty: the core group."""
     name: str = ""
     """The object's name; empty: every object."""
+    granted_by: str = field(default="-f deploy/rbac", compare=False)
+    """The options of `kubectl apply` with the manifests that grant it."""
 
     def __str__(self) -> str:
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
@@ -70,22 +72,6 @@ _DEVICES = (
 )
 
 
-_FLOW_CONTROL = tuple(
-    Right(verb, resource, group="flowcontrol.apiserver.k8s.io")
-    for resource, verbs in {
-        "prioritylevelconfigurations": ("list", "create", "get", "delete"),
-        "flowschemas": ("create", "get", "delete"),
-    }.items()
-    for verb in verbs
-)
-_API_CANARY = (Right("delete", "leases", LOAD_NAMESPACE, "coordination.k8s.io"),)
-
-
-def rights_of_the_control_plane() -> tuple[Right, ...]:
-    """Return the additional rights for plans of the control plane; deploy/control-plane grants them."""
-    return (*_FLOW_CONTROL, *_API_CANARY)
-
-
 def rights_of_probes(plan: Plan) -> tuple[Right, ...]:
     """Return the rights for a plan's commands in pods; deploy/probes grants them, one namespace at a time.
 
@@ -93,13 +79,18 @@ def rights_of_probes(plan: Plan) -> tuple[Right, ...]:
     Commands in pods).
     """
     spaces = dict.fromkeys(probe.exec.namespace for probe in plan.expect.probes if probe.exec)
-    return tuple(Right(verb, "pods/exec", space) for space in spaces for verb in ("get", "create"))
+    return tuple(
+        Right(verb, "pods/exec", space, granted_by=f"-n {space} -k deploy/probes")
+        for space in spaces
+        for verb in ("get", "create")
+    )
 
 
 def rights_of_job_log(plan: Plan) -> tuple[Right, ...]:
     """Return the rights to read the steps of a plan's job; deploy/job-log grants them in the job's namespace."""
     job = plan.expect.job
-    return (Right("get", "pods/log", job.namespace),) if job else ()
+    by = f"-n {job.namespace} -k deploy/job-log" if job else ""
+    return (Right("get", "pods/log", job.namespace, granted_by=by),) if job else ()
 
 
 def _job(namespace: str) -> tuple[Right, ...]:
@@ -123,7 +114,5 @@ def _of_plan(plan: Plan, namespace: str) -> Iterator[Right]:
         yield from _job(namespace)
     yield from rights_of_probes(plan)
     yield from rights_of_job_log(plan)
-    if plan.settings.flow_control:
-        yield from _FLOW_CONTROL
-    if plan.expect.api_canary:
-        yield from _API_CANARY
+    for module in preflight_modules("rights"):
+        yield from module.rights(plan, namespace)

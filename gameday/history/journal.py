@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from gameday.clock import Clock
 from gameday.history.durable import DurableLines
 from gameday.history.events import RECORD, Event, Record, RunEnded
+from gameday.history.other_events import UnknownEvent, read_record
 from gameday.history.written_now import is_written_now, mark_as_written
 from gameday.plain_file import NO_PLACE, open_plain
 
@@ -41,6 +42,11 @@ class History:
     def is_running(self) -> bool:
         """True for a run that had neither ended nor died when its history was read."""
         return self.is_written and self.last(RunEnded) is None
+
+    @cached_property
+    def unknown_kinds(self) -> tuple[str, ...]:
+        """The kinds of events that no installed package defines, sorted."""
+        return tuple(sorted({event.kind for event in self.of(UnknownEvent)}))
 
     @cached_property
     def _by_kind(self) -> dict[type, list[tuple[Record, Any]]]:
@@ -105,7 +111,10 @@ def read_history(path: Path) -> History:
             try:
                 records.append(decode(line))
             except ValidationError:
-                damaged += 1
+                try:
+                    records.append(read_record(line))
+                except ValueError:
+                    damaged += 1
     return History(tuple(records), damaged, is_written_now(path))
 
 
@@ -187,6 +196,9 @@ class HistoryTail:
         self._offset += len(whole)
         records = []
         for line in whole.splitlines():
-            with suppress(ValidationError):
-                records.append(RECORD.validate_json(line))
+            with suppress(ValueError):  # ValidationError is one
+                try:
+                    records.append(RECORD.validate_json(line))
+                except ValidationError:
+                    records.append(read_record(line))
         return records

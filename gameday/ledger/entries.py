@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import getpass
 import platform
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from functools import cache
+from types import ModuleType
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SerializeAsAny,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
-from gameday.values.api_requests import api_canary_lease
+from gameday.agent.task import AgentResult
+from gameday.plugins import Found, Group, classes_in, find
 from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Cleanliness
 
@@ -32,6 +46,46 @@ class LedgerModel(BaseModel):
     """Base of the models that a ledger stores; an unknown field is an error, because nobody could undo it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PackageUndo(LedgerModel, ABC):
+    """Base of the undos that other packages add. A subclass has a `kind`, a Literal that no other undo has."""
+
+    kind: str
+
+    @property
+    @abstractmethod
+    def object(self) -> str:
+        """The changed object as `kind/name`."""
+
+    def foreign_objects(self, run_id: str) -> list[str]:
+        """Return the names that the undo would delete but that no object of the run can have."""
+        return []
+
+    @abstractmethod
+    def carry_out(self, cluster: Any, run_id: str, pods: Any) -> UndoResult:
+        """Undo the change and verify it by reading; idempotent.
+
+        Args:
+            cluster: The cluster (`gameday.cluster.kubernetes.Kubernetes`).
+            run_id: The run that made the change.
+            pods: Follows the run's pods (`gameday.cluster.pods.PodFollower`).
+
+        Raises:
+            KubernetesError: The cluster does not answer; the change stays open.
+        """
+
+
+@dataclass(frozen=True)
+class UndoResult:
+    """The state that was read back after an undo."""
+
+    cleanliness: Cleanliness
+    evidence: tuple[str, ...]
+    by_deadline: bool = False
+    """The pod's own deadline ended the fault, not this undo."""
+    injector: AgentResult | None = None
+    """The last report of the fault's own injector; None: it left none, or the entry is not a fault's."""
 
 
 class DeletePod(LedgerModel):
@@ -65,22 +119,6 @@ class TakeOutFault(LedgerModel):
     operands: tuple[OperandLabel, ...] = Field(
         default=(), description="labels of the GPU operator's operands that leave the node while the fault is taken out"
     )
-
-
-class EndApiCanary(LedgerModel):
-    """Delete the API canary's pod, and the Lease that remains if the pod was killed."""
-
-    kind: Literal["end-api-canary"] = "end-api-canary"
-    pod: ObjectName
-    lease: ObjectName
-
-
-class DeleteFlowControl(LedgerModel):
-    """Delete one of our flow schemas, and then its priority levels."""
-
-    kind: Literal["delete-flow-control"] = "delete-flow-control"
-    schema_name: ObjectName
-    levels: tuple[ObjectName, ...] = Field(description="names of the priority levels")
 
 
 class RestoreLab(LedgerModel):
@@ -141,18 +179,32 @@ class RestoreNode(LedgerModel):
         return self.unschedulable in (None, node.unschedulable) and not any(map(self.removes, node.taints))
 
 
-Undo = Annotated[
-    DeletePod
-    | DeleteJob
-    | TakeOutFault
-    | EndApiCanary
-    | DeleteFlowControl
-    | RestoreLab
-    | BringBackOperands
-    | RestoreGpuClasses
-    | RestoreNode,
+_OwnUndo = Annotated[
+    DeletePod | DeleteJob | TakeOutFault | RestoreLab | BringBackOperands | RestoreGpuClasses | RestoreNode,
     Field(discriminator="kind"),
 ]
+
+
+@cache
+def found_undos() -> Found[type[PackageUndo]]:
+    """Return the undos of other packages by their kinds."""
+    return find(Group.UNDOS, (), _undos_in)
+
+
+def _undos_in(module: ModuleType) -> dict[str, type[PackageUndo]]:
+    found = classes_in(module, PackageUndo, ())  # type: ignore[type-abstract]
+    return {undo.model_fields["kind"].default: undo for undo in found}
+
+
+def _of_a_package(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    model = found_undos().parts.get(kind) if isinstance(kind, str) and kind not in _OWN_KINDS else None
+    return model.model_validate(value) if model else handler(value)
+
+
+_OWN_KINDS = {one.model_fields["kind"].default for one in get_args(get_args(_OwnUndo)[0])}
+Undo = Annotated[_OwnUndo | SerializeAsAny[InstanceOf[PackageUndo]], WrapValidator(_of_a_package)]
+"""An undo of the core's, or of an installed package. An entry with any other cannot be read, and stays open."""
 
 
 class Entry(LedgerModel):
@@ -176,12 +228,12 @@ class Entry(LedgerModel):
     @property
     def object(self) -> str:
         """The changed object as `kind/name`."""
-        if isinstance(self.undo, DeletePod | TakeOutFault | EndApiCanary):
+        if isinstance(self.undo, PackageUndo):
+            return self.undo.object
+        if isinstance(self.undo, DeletePod | TakeOutFault):
             return f"pod/{self.undo.pod}"
         if isinstance(self.undo, DeleteJob):
             return f"job/{self.undo.job}"
-        if isinstance(self.undo, DeleteFlowControl):
-            return f"flowschema/{self.undo.schema_name}"
         if isinstance(self.undo, RestoreLab):
             return "lab/control-plane"
         if isinstance(self.undo, RestoreGpuClasses):
@@ -189,16 +241,12 @@ class Entry(LedgerModel):
         return f"node/{self.node}"
 
     def foreign_objects(self, run_id: str) -> list[str]:
-        """Return the names that this entry would delete but that no object of the run can have; empty if it is genuine.
-
-        Flow schemas name their run themselves, and are checked when they are deleted.
-        """
+        """Return the names that this entry would delete but no object of the run can have; empty if it is genuine."""
         match self.undo:
             case DeletePod(pod=name) | TakeOutFault(pod=name) | DeleteJob(job=name):
                 return [] if name.startswith(object_prefix(run_id)) else [name]
-            case EndApiCanary(pod=name, lease=lease):
-                foreign_pod = [] if name.startswith(object_prefix(run_id)) else [name]
-                return foreign_pod if lease == api_canary_lease(run_id) else [*foreign_pod, lease]
+            case PackageUndo() as undo:
+                return undo.foreign_objects(run_id)
         return []
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
@@ -19,11 +19,9 @@ from typing import Any
 from kubernetes.client import V1Node
 
 from gameday.agent.security import api_account_of, security_of
-from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask, notes_in
-from gameday.api_clients.lists import NAMESPACE
-from gameday.cluster.flow_control import FlowControlApi, FlowControlKind
+from gameday.agent.task import InjectedNote, PriorNote, UndoTask, notes_in
 from gameday.cluster.gpu_class import change_gpu_class
-from gameday.cluster.kubernetes import Kubernetes, absent_is_none
+from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.lab_control import configure_lab
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.nodes import cordon_written_at, snapshot, taints_written_at
@@ -32,15 +30,15 @@ from gameday.cluster.pods import PodFollower
 from gameday.errors import ControlError, KubernetesError
 from gameday.ledger.entries import (
     BringBackOperands,
-    DeleteFlowControl,
     DeleteJob,
     DeletePod,
-    EndApiCanary,
     Entry,
+    PackageUndo,
     RestoreGpuClasses,
     RestoreLab,
     RestoreNode,
     TakeOutFault,
+    UndoResult,
 )
 from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.termination_message import termination_message
@@ -56,18 +54,6 @@ _SECOND_AGENT_DEADLINE = timedelta(seconds=60)
 # The same time as the first agent had to start (gameday/run/agents.py); it may have to pull its image as well.
 _SECOND_AGENT_TIMEOUT_S = 60.0
 _SECOND_AGENT_AFTER_SIGNAL_S = 10.0
-
-
-@dataclass(frozen=True)
-class UndoResult:
-    """The state that was read back after an undo."""
-
-    cleanliness: Cleanliness
-    evidence: tuple[str, ...]
-    by_deadline: bool = False
-    """The pod's own deadline ended the fault, not this undo."""
-    injector: AgentResult | None = None
-    """The last report of the fault's own injector; None: it left none, or the entry is not a fault's."""
 
 
 def undo_entry(
@@ -115,31 +101,29 @@ def undo_entry(
             case RestoreLab() | RestoreGpuClasses() as change:
                 lab = kubernetes.profile.lab_control
                 return _restore_lab(lab) if isinstance(change, RestoreLab) else _restore_gpu_classes(kubernetes, change)
-            case deletion:
-                return _delete(kubernetes, deletion, run_id, pods)
+            case other:
+                return _delete(kubernetes, other, run_id, pods)
     except KubernetesError as error:
         return UndoResult(Cleanliness.UNKNOWN, (str(error),))
 
 
 def _delete(
     kubernetes: Kubernetes,
-    undo: DeletePod | DeleteJob | EndApiCanary | DeleteFlowControl,
+    undo: DeletePod | DeleteJob | PackageUndo,
     run_id: str,
     pods: PodFollower,
 ) -> UndoResult:
-    """Delete what the run made. Raises KubernetesError."""
+    """Delete what the run made, or undo what a package did. Raises KubernetesError."""
     match undo:
         case DeletePod(pod=name):
-            return _delete_pod(kubernetes, name, pods)
+            return delete_pod(kubernetes, name, pods)
         case DeleteJob(job=name):
             return _delete_job(kubernetes, name, pods)
-        case EndApiCanary(pod=name, lease=lease):
-            return _end_api_canary(kubernetes, name, lease, pods)
-        case DeleteFlowControl(schema_name=name, levels=levels):
-            return _delete_flow_control(kubernetes, name, levels, run_id)
+        case PackageUndo():
+            return undo.carry_out(kubernetes, run_id, pods)
 
 
-def _delete_pod(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoResult:
+def delete_pod(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoResult:
     uid = kubernetes.delete_pod(name)
     gone = pods.wait_gone(name, uid, _GONE_WITHIN_S)
     return _deletion(gone, f"pod {name} deleted", f"pod {name} is still ending after {_GONE_WITHIN_S:g} s")
@@ -153,34 +137,6 @@ def _delete_job(kubernetes: Kubernetes, name: str, pods: PodFollower) -> UndoRes
 
     gone = pods.wait(is_gone, _GONE_WITHIN_S)
     return _deletion(gone, f"job {name} and its pods deleted", f"pods of job {name} end for over {_GONE_WITHIN_S:g} s")
-
-
-def _end_api_canary(kubernetes: Kubernetes, pod: str, lease: str, pods: PodFollower) -> UndoResult:
-    """Delete the pod, which deletes its Lease if it can; nobody would own a Lease without its pod."""
-    deleted = _delete_pod(kubernetes, pod, pods)
-    if deleted.cleanliness is not Cleanliness.CLEAN:
-        return deleted
-    with kubernetes.explained(f"delete lease {lease} in {NAMESPACE}"), absent_is_none():
-        kubernetes.coordination.delete_namespaced_lease(lease, NAMESPACE)
-    return UndoResult(Cleanliness.CLEAN, (*deleted.evidence, f"lease {lease} is gone from {NAMESPACE}"))
-
-
-def _delete_flow_control(kubernetes: Kubernetes, name: str, levels: tuple[str, ...], run_id: str) -> UndoResult:
-    """Delete the schema before its levels: requests of a schema without its level would be refused."""
-    flow_control = FlowControlApi(kubernetes)
-    lines = []
-    for kind, one in ((FlowControlKind.SCHEMA, name), *((FlowControlKind.LEVEL, level) for level in levels)):
-        owner = flow_control.owner(kind, one)
-        if owner is None:
-            lines.append(f"{kind} {one} is no longer there")
-        elif owner != run_id:
-            lines.append(f"{kind} {one} is left alone: it is not this run's any more ({owner or 'no run'} owns it)")
-        else:
-            flow_control.delete(kind, one)
-            if flow_control.owner(kind, one) is not None:
-                return UndoResult(Cleanliness.UNKNOWN, (*lines, f"{kind} {one} is still there"))
-            lines.append(f"{kind} {one} deleted")
-    return UndoResult(Cleanliness.CLEAN, tuple(lines))
 
 
 def _bring_back_operands(kubernetes: Kubernetes, node: str, labels: tuple[str, ...]) -> UndoResult:

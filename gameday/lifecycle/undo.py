@@ -11,7 +11,6 @@ from gameday.errors import AbortedError, RefusedError, StepFailedError
 from gameday.history.events import Aborted, FaultUndone, Problem, Refused, StepEnded, StepStarted
 from gameday.ledger.entries import Entry, RestoreNode
 from gameday.lifecycle.closing import insist
-from gameday.observe.api_server_load import note_load_logs
 from gameday.observe.nvml import keep_samples
 from gameday.reaper.histories import reconcile_with_reaper
 from gameday.reaper.late_quarantine import await_late_quarantines
@@ -69,7 +68,8 @@ def undo_everything(run: Run, *, return_without_qa: bool = False) -> None:
 
 def _undo_in_cluster(run: Run, *, return_without_qa: bool) -> None:
     reconcile_with_reaper(run)
-    note_load_logs(run)
+    for act in run.before_undo:
+        act(run)
     _undo_all(run, lambda entry: not isinstance(entry.undo, RestoreNode))
     if await_late_quarantines(run):
         # The process may have slept meanwhile.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gameday.errors import AdapterError
-from gameday.history.events import FrameRead, GpusIdentified, PodStepsLogged
+from gameday.history.events import FrameRead, GpusIdentified
 from gameday.history.frames import Columns, columns_of
 from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.api_server_samples import read_api_server
@@ -70,8 +70,8 @@ def _api_server(run: Run, start: datetime, end: datetime) -> Columns:
 
 
 def _scheduler(run: Run, start: datetime, end: datetime) -> Columns:
-    """Read the schedulers' own metrics, which describe only a load of pods."""
-    if not run.history().of(PodStepsLogged):
+    """Read the schedulers' own metrics, which describe only a load on the control plane."""
+    if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
         return columns_of("scheduler")
 
     def read() -> _Read:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
 
 from gameday.cluster.nodes import REASON_ANNOTATION, snapshot
 from gameday.errors import AdapterError
-from gameday.history.events import NodesAndPodsSeen, NodeSeen
+from gameday.history.events import NodeSeen
 from gameday.run.run import Run
 from gameday.values.nodes import NodeSnapshot
 
@@ -21,16 +20,6 @@ def note_nodes_during(run: Run, nodes: Collection[str]) -> None:
     for node in nodes:
         if seen := run.nodes.now(node):
             run.note(NodeSeen(phase="during", snapshot=seen))
-
-
-def note_nodes_and_pods(run: Run, phase: Literal["before", "after"]) -> None:
-    """Note every node, and every pod but the game-day's own, if the plan judges them. Raises KubernetesError."""
-    containment = run.plan.expect.containment
-    if containment is None or not containment.nodes_and_pods_stay:
-        return
-    own = f"{run.profile.namespace}/"
-    pods = {uid: name for uid, name in run.kubernetes.pods_left_alone().items() if not name.startswith(own)}
-    run.note(NodesAndPodsSeen(phase=phase, nodes=run.kubernetes.readiness_of_nodes(), pods=pods))
 
 
 def note_nodes_after(run: Run, nodes: Collection[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from gameday.errors import DocumentError, DocumentProblem
 from gameday.plan.fault import FaultParameters
 from gameday.plan.load import LoadedPlan, load_plan
+from gameday.plugins import Group, find
 from gameday.shipped import shipped
 
 _SUGGESTED = 6
@@ -24,13 +26,10 @@ def shipped_plans() -> dict[str, Path]:
     return _plans_in(shipped("plans"))
 
 
-def control_plane_plans() -> dict[str, Path]:
-    """Return the same for plans of the control plane, which load API servers; a season plays them only if named.
-
-    Raises:
-        IncompleteInstallationError: The folder of the shipped plans is missing.
-    """
-    return _plans_in(shipped("plans") / "control-plane")
+@cache
+def package_plans() -> dict[str, Path]:
+    """Return the same for the plans that other packages bring; a season plays them only if named."""
+    return dict(find(Group.PLANS, (), lambda module: _plans_in(Path(module.__path__[0]))).parts)
 
 
 def _plans_in(folder: Path) -> dict[str, Path]:
@@ -46,7 +45,7 @@ def find_plan(name_or_path: str) -> Path:
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1 or path.is_file():
         return path
-    plans = shipped_plans() | control_plane_plans()
+    plans = shipped_plans() | package_plans()
     if name_or_path in plans:
         return plans[name_or_path]
     begin_so = [name for name in plans if name_or_path and name.startswith(name_or_path)]
@@ -69,4 +68,4 @@ def load_shipped(faults: Mapping[str, type[FaultParameters]]) -> list[LoadedPlan
     Raises:
         DocumentError: A shipped plan is not valid.
     """
-    return [load_plan(path, faults) for path in (shipped_plans() | control_plane_plans()).values()]
+    return [load_plan(path, faults) for path in (shipped_plans() | package_plans()).values()]

@@ -25,15 +25,14 @@ from gameday.expect.allocatable_falls import AllocatableFalls
 from gameday.expect.base import Expectation, Path, Signal
 from gameday.expect.canary import Measurements
 from gameday.expect.conditions import Conditions
-from gameday.expect.control_plane import ControlPlane
 from gameday.expect.cordoned import Cordoned
 from gameday.expect.device_taints import DeviceTaints
 from gameday.expect.events import Events
 from gameday.expect.job import Job
 from gameday.expect.labels import Labels
+from gameday.expect.placement import Placement
 from gameday.expect.probes import Probes
 from gameday.expect.registry import found_expectations
-from gameday.expect.scheduling import Placement, Scheduling
 from gameday.expect.stays_schedulable import StaysSchedulable
 from gameday.expect.taints import Taints
 from gameday.expect.topology_manager_rejects import TopologyManagerRejects
@@ -50,8 +49,6 @@ class Expectations(
     Job,
     Probes,
     Placement,
-    Scheduling,
-    ControlPlane,
     Measurements,
     AllocatableFalls,
     Events,

@@ -31,9 +31,6 @@ class FaultParameters(DocumentModel):
     needs_canary: ClassVar[bool] = False
     """True for a fault that only our own job notices: a plan then needs `expect.canary` or an all-reduce by NCCL."""
 
-    needs_api_canary: ClassVar[bool] = False
-    """True for a fault that harms only ordinary API clients: a plan then needs `expect.api_canary`."""
-
     needs_lab: ClassVar[bool] = False
     """True for a fault that stops programs of the control plane, which is possible only in a lab."""
 
@@ -59,6 +56,9 @@ class FaultParameters(DocumentModel):
     def api_server_away_for(self) -> timedelta:
         """The longest time for which the fault keeps the API server from taking writes; the run's lease outlasts it."""
         return timedelta()
+
+    def check_plan(self, plan: Any) -> None:
+        """Refuse a Plan that this fault does not fit: raise `conflict(path, why)`."""
 
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""

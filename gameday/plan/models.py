@@ -26,7 +26,7 @@ from gameday.plan.qa import Qa
 from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.repair_chain import RepairChain, key_of
 from gameday.plan.scales import Scales
-from gameday.plan.settings import Settings
+from gameday.plan.settings import AnySettings, every_default
 from gameday.plan.targets import Baseline, Targets
 from gameday.values.measures import Measure
 from gameday.values.nodes import NodeRole
@@ -146,7 +146,7 @@ class Plan(DocumentModel):
     fault: AnyFault
     """The fault; its `type` names it."""
     targets: Targets = Targets()
-    settings: Settings = Settings()
+    settings: AnySettings = Field(default_factory=every_default)
     baseline: Baseline = Baseline()
     expect: AnyExpectations
     recover: Recovery = Recovery()
@@ -188,15 +188,13 @@ class Plan(DocumentModel):
         self._check_repair_chain()
         self._check_fault()
         self._check_restart()
+        if not self.fault.is_read_back:
+            self.fault.check_plan(self)
+        for part in self.expect.parts():
+            part.check_plan(self)
         return self
 
     def _check_restart(self) -> None:
-        containment = self.expect.containment
-        if containment and containment.restart_frees and not self.recover.restart_api_servers:
-            raise conflict(
-                ("expect", "containment", "restart_frees"),
-                "nothing is restarted, so nothing would measure this: write `restart_api_servers: {}` in recover",
-            )
         is_load = self.fault.runs_on is NodeRole.API_CLIENT or self.fault.is_read_back
         if self.recover.restart_api_servers and not is_load:
             raise conflict(
@@ -291,23 +289,11 @@ class Plan(DocumentModel):
             raise conflict(
                 ("expect", "canary", "measure"), "only the fault gpu_memory holds memory whose pieces are measured"
             )
-        if self.fault.needs_api_canary and self.expect.api_canary is None:
-            raise conflict(
-                ("expect",),
-                f"{self.fault.type} loads the API server: write in expect.api_canary what an ordinary client "
-                "must still get, or `api_canary: {}` for the defaults",
-            )
         if self.fault.needs_lab and self.rehearsal.cluster != "lab":
             raise conflict(
                 ("fault", "type"),
                 f"{self.fault.type} stops a program of the control plane, which only a lab allows: write "
                 "`rehearsal: {cluster: lab}`",
-            )
-        held = self.expect.containment
-        if held and held.nodes_and_pods_stay and self.rehearsal.cluster != "lab":
-            raise conflict(
-                ("expect", "containment", "nodes_and_pods_stay"),
-                "this reads every node and pod: only a lab is small enough (`rehearsal: {cluster: lab}`)",
             )
         self._check_role()
         if self.expect.topology_manager_rejects and self.fault.type != "numa":
@@ -315,8 +301,6 @@ class Plan(DocumentModel):
                 ("expect", "topology_manager_rejects"),
                 "only the fault numa makes sure that the target has more than one NUMA node",
             )
-        if self.expect.webhook and self.fault.type != "webhook_unreachable" and not self.fault.is_read_back:
-            raise conflict(("expect", "webhook"), "only the fault webhook_unreachable puts in a webhook to judge")
 
     def _check_role(self) -> None:
         """Refuse what only a GPU node can show or have, if the fault runs on an API-client node."""

@@ -23,6 +23,9 @@ from pydantic_core import PydanticCustomError
 
 from gameday.documents.fields import Bound, DocumentModel, conflict
 
+TOPOLOGY_SCHEDULER = "topology-scheduler"
+"""The `schedulerName` of the lab's topology-aware scheduler."""
+
 
 class LabComponent(StrEnum):
     """A program of the lab's control plane."""

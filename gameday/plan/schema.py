@@ -17,6 +17,7 @@ from gameday.documents.schema import DocumentSchema
 from gameday.plan.expectations import Expectations, every_expectation
 from gameday.plan.fault import FaultParameters
 from gameday.plan.models import Plan, Recovery
+from gameday.plan.settings import Settings, every_setting
 
 SCHEMA_ID = "urn:gameday:v1:plan"
 
@@ -31,12 +32,13 @@ def plan_schema(
         summaries: A line about each fault, by the same names.
         remediations: The names of the remediations.
     """
-    expectations = every_expectation()
-    models: list[type[BaseModel]] = [Plan, expectations, *(faults[name] for name in sorted(faults))]
+    expectations, settings = every_expectation(), every_setting()
+    models: list[type[BaseModel]] = [Plan, expectations, settings, *(faults[name] for name in sorted(faults))]
     refs, schema = models_json_schema([(model, "validation") for model in models], schema_generator=DocumentSchema)
     definitions: dict[str, Any] = schema["$defs"]
     plan = definitions.pop(Plan.__name__)
     definitions[Expectations.__name__] = definitions.pop(expectations.__name__)
+    definitions[Settings.__name__] = definitions.pop(settings.__name__)
     alternatives = {name: refs[(faults[name], "validation")]["$ref"] for name in sorted(faults)}
     for name, ref in alternatives.items():
         _name_by_type(definitions[ref.rpartition("/")[2]], name, summaries.get(name, ""))

@@ -1,62 +1,64 @@
-"""Settings of the control plane that a game-day puts in before its fault and takes back at its end."""
+"""Settings of the cluster that a game-day puts in before its fault and takes back at its end.
+
+The core has none: each is a `Setting` of an installed package, whose moments put it in and whose undos take it back.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from functools import cache
+from types import ModuleType
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import SerializeAsAny, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
-from gameday.documents.fields import DocumentModel, conflict
-
-_OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$"
-"""Pattern for the name of a Kubernetes object: a DNS subdomain, limited to the length of a label."""
-_GROUP = r"^[A-Za-z0-9:._/@-]{1,253}$"
-_NAMESPACE = r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$"
-_RESOURCE = r"^[a-z][a-z0-9-]{0,62}$"
+from gameday.documents.fields import DocumentModel
+from gameday.plugins import Found, Group, classes_in, find
 
 
-class FlowControl(DocumentModel):
-    """A priority level of our own and the flow schema that sends requests to it (API Priority and Fairness).
+class Setting(DocumentModel):
+    """Keys under `settings:` that belong together; the model of a plan's settings has all such classes as bases."""
 
-    The level lends no seats and borrows none, so that exactly `seats` requests run at the same time on each API server.
-    A LIST that would take more seats than the level has takes all of them.
-    """
-
-    name: str = Field(default="gameday-heavy-list", pattern=_OBJECT_NAME)
-    """Name of both objects; the cluster must have neither."""
-    seats: int = Field(default=2, ge=1, le=50)
-    """Seats of the level on each API server (`apiserver_flowcontrol_nominal_limit_seats`)."""
-    verbs: tuple[Literal["list", "watch", "get"], ...] = Field(default=("list", "watch"), min_length=1)
-    """Verbs of the requests. `watch` is one of them because informers since client-go 1.35 read their first list by a
-    watch."""
-    resources: tuple[Annotated[str, Field(pattern=_RESOURCE)], ...] = Field(default=("secrets",), min_length=1)
-    """Resources of the core API group."""
-    namespaces: tuple[Annotated[str, Field(pattern=_NAMESPACE)], ...] = Field(default=("gameday-load",), min_length=1)
-    """Namespaces of the requests; the default is our own load's, so that no other requests are held. `*`: all of them,
-    and requests that name none."""
-    groups: tuple[Annotated[str, Field(pattern=_GROUP)], ...] = Field(default=("system:authenticated",), min_length=1)
-    """Groups of the users who send the requests."""
-    accounts: tuple[Annotated[str, Field(pattern=_OBJECT_NAME)], ...] = Field(default=(), max_length=20)
-    """Service accounts of the game-day's own namespace that send the requests, in place of the groups: such as
-    gameday-api-client, which is the load, and gameday-api-canary."""
-    precedence: int = Field(default=1000, ge=1, le=10_000)
-    """Matching precedence of the flow schema; the lowest wins. The default lies behind the controllers (800) and
-    kube-system's service accounts (900), and before all other service accounts (9000)."""
-    queue_length: int = Field(default=200, ge=1, le=10_000)
-    """Most requests that wait; the next is refused with 429."""
-
-    @model_validator(mode="after")
-    def _accounts_or_groups(self) -> FlowControl:
-        if self.accounts and self.groups != type(self).model_fields["groups"].default:
-            raise conflict(("groups",), "the accounts say whose requests are meant: leave out one of the two")
-        return self
+    @classmethod
+    def of(cls, settings: DocumentModel) -> Self:
+        """Return a plan's settings as those of this class; its defaults for a plan that was read without it."""
+        return settings if isinstance(settings, cls) else cls()
 
 
 class Settings(DocumentModel):
-    """Settings of the control plane, put in before the fault, recorded in the ledger, and taken back at the end."""
+    """Settings of the cluster, put in before the fault, recorded in the ledger, and taken back at the end."""
 
-    start_held_servers: Literal["after-fault"] | None = None
-    """`after-fault`: the API servers that the rehearsal holds back (`rehearsal.held_api_servers`) start when the fault
-    is in. Only a lab can do this; on another cluster the run is refused."""
-    flow_control: FlowControl | None = None
-    """A limit on the requests that run at the same time; null: the cluster's own flow schemas only."""
+    @classmethod
+    def whole(cls) -> type[Settings]:
+        return every_setting()
+
+
+@cache
+def every_setting() -> type[Settings]:
+    """Return the model of `settings:` with the keys of every setting that is installed."""
+    others: list[Any] = list(dict.fromkeys(_found().parts.values()))
+    return create_model("EverySetting", __base__=(*others, Settings), __doc__=Settings.__doc__)
+
+
+def every_default() -> Settings:
+    """Return the settings of a plan that names none."""
+    return every_setting()()
+
+
+def _with_every_key(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Settings:
+    if isinstance(value, Settings) or not isinstance(value, dict):
+        refused_or_same: Settings = handler(value)
+        return refused_or_same
+    return every_setting().model_validate(value, context=info.context)
+
+
+AnySettings = Annotated[SerializeAsAny[Settings], WrapValidator(_with_every_key)]
+"""A plan's settings, with the keys of every setting that is installed."""
+
+
+@cache
+def _found() -> Found[type[Setting]]:
+    return find(Group.SETTINGS, (), _settings_in)
+
+
+def _settings_in(module: ModuleType) -> dict[str, type[Setting]]:
+    return {key: part for part in classes_in(module, Setting, ()) for key in part.model_fields}

@@ -21,7 +21,7 @@ from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError, LeaseHeldError
-from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault, Undo
+from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault, Undo, UndoResult
 from gameday.ledger.lease import CLUSTER_LEASE, Leases, delete_lease, holder_of, is_covered_by, is_game_day_lease
 from gameday.ledger.ledger import (
     Ledger,
@@ -32,7 +32,7 @@ from gameday.ledger.ledger import (
     ledger_name,
     stored_ledgers,
 )
-from gameday.ledger.undo import UndoResult, undo_entry
+from gameday.ledger.undo import undo_entry
 from gameday.reaper.late_quarantine import quarantine_deadline
 from gameday.text import printable
 from gameday.values.results import Cleanliness

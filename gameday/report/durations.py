@@ -18,6 +18,7 @@ from gameday.history.events import (
 from gameday.report.noticed import first_taint
 from gameday.report.run_folder import RunFolder
 from gameday.report.summary import DurationKind, RunDuration
+from gameday.values.nodes import NodeRole
 from gameday.values.results import RepairHop, Step
 
 SINCE = {
@@ -46,7 +47,7 @@ def worst_per_check(verdicts: Iterable[Verdict]) -> dict[str, Status]:
 def durations(run: RunFolder) -> tuple[RunDuration, ...]:
     """Return the durations for a run of its kind: a GPU node's way back, or the API canary's requests."""
     alert = _from_checks(run, "alert-fires", DurationKind.ALERT)
-    if run.plan and run.plan.expect.api_canary:
+    if run.started and run.started.role is NodeRole.API_CLIENT:
         return (
             alert,
             _from_checks(run, "api-canary-latency", DurationKind.CANARY_UNDER_LOAD),

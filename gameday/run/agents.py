@@ -6,11 +6,11 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
+from gameday.agent.package_task import PackageTask
 from gameday.agent.security import api_account_of, security_of
 from gameday.agent.task import (
     AgentResult,
     AllReduceTask,
-    ApiCanaryTask,
     CanaryTask,
     DcgmEnginesNote,
     GpuUserNote,
@@ -59,7 +59,7 @@ SAMPLE_EVERY_S = 0.5
 """Seconds between two NVML readings of a target: finer than any scrape. A note of 8 GPUs has about 2 kB, so the
 kubelet's log file of 10 MiB (containerLogMaxSize's default) holds about 40 minutes."""
 
-SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | AllReduceTask | ApiCanaryTask | SampleTask
+SentTask = InjectTask | MarkTask | QaTask | RemediateTask | CanaryTask | AllReduceTask | SampleTask | PackageTask
 
 
 def send_agent(

@@ -102,6 +102,8 @@ class Run(ReadOnlyRun):
     background: ExitStack
     """Resources, such as log tails, that a step starts and only the end of the run stops."""
     nvml: NvmlSamples = field(default_factory=NvmlSamples)
+    before_undo: list[Callable[[Run], None]] = field(default_factory=list)
+    """Functions to call before anything is undone, such as to note logs that go with their pods."""
 
     def intend(
         self, id: str, act: str, undo: Undo, node: str | None, duration: timedelta, *, defer_write: bool = False

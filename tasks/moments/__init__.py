@@ -1,12 +1,11 @@
 """The moments of a run at which an expectation or a setting acts, beside the steps' own work.
 
-A module here acts at a moment if it defines a function of the moment's name; `ORDER` is its place among the others. The
-module of an expectation from another package may define such functions as well.
+A module here acts at a moment if it defines a function of the moment's name; `ORDER` is its place among the others.
+Other packages add such modules by entry points.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
@@ -14,8 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import gameday.tasks.moments
-from gameday.expect.registry import found_expectations
-from gameday.plugins import modules_of
+from gameday.plugins import Group, find, modules_of
 
 
 class Moment(StrEnum):
@@ -55,11 +53,13 @@ def happen(moment: Moment, *about: Any) -> list[Any]:
 @cache
 def _acts() -> dict[Moment, list[Callable[..., Any]]]:
     """Return the modules' functions for each moment: those that they define, not those that they import."""
-    found = found_expectations()
-    others = {found.parts[key].__module__ for key in found.packages}
-    modules = [*modules_of(gameday.tasks.moments), *(sys.modules[name] for name in sorted(others))]
+    modules = list(find(Group.MOMENTS, modules_of(gameday.tasks.moments), _module_with_moments).parts.values())
     modules.sort(key=lambda module: getattr(module, "ORDER", len(modules)))
     return {moment: [act for module in modules if (act := _defined(module, moment))] for moment in Moment}
+
+
+def _module_with_moments(module: ModuleType) -> dict[str, ModuleType]:
+    return {module.__name__: module} if any(_defined(module, moment) for moment in Moment) else {}
 
 
 def _defined(module: ModuleType, name: str) -> Callable[..., Any] | None:

@@ -14,7 +14,7 @@ from gameday.checks.verdict import Status
 from gameday.cluster.manifests import gang_pod
 from gameday.cluster.nodes import snapshot
 from gameday.errors import KubernetesError
-from gameday.expect.scheduling import ExpectedPlacement
+from gameday.expect.placement import ExpectedPlacement
 from gameday.history.events import GangPlaced, GangPod
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.run.run import Run

@@ -6,7 +6,7 @@ import pytest
 
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status, Verdict
-from gameday.expect.scheduling import ExpectedPlacement
+from gameday.expect.placement import ExpectedPlacement
 from gameday.history.events import GangPlaced, GangPod
 from gameday.history.frames import Frames
 from gameday.report.narration import narrate

@@ -16,7 +16,7 @@ from gameday.cli.up import _named_clusters
 from gameday.errors import CommandError, DocumentError
 from gameday.faults.registry import parameter_models
 from gameday.flows.choices import plan_of, source_of
-from gameday.plan.catalogue import control_plane_plans, shipped_plans
+from gameday.plan.catalogue import package_plans, shipped_plans
 from gameday.plan.load import load_plan
 from gameday.shipped import shipped_prefect_file
 
@@ -77,7 +77,7 @@ def test_names_and_tags_say_which_deployments_break_things() -> None:
 
 
 def test_the_words_of_a_plan_are_its_title_its_layer_what_it_takes_and_whether_it_is_dangerous() -> None:
-    plans = shipped_plans() | control_plane_plans()
+    plans = shipped_plans() | package_plans()
     without, with_arms = offered(plans)
     words = without | with_arms
     assert words["gpu-fell-off-the-bus"].endswith("-bus: A GPU falls off the bus · kernel log · repair: reboot")

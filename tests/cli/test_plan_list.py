@@ -8,7 +8,7 @@ import pytest
 
 from gameday.cli import run
 from gameday.exit_codes import ExitCode
-from gameday.plan.catalogue import control_plane_plans, shipped_plans
+from gameday.plan.catalogue import package_plans, shipped_plans
 
 Capture = pytest.CaptureFixture[str]
 
@@ -25,7 +25,7 @@ def names(capsys: Capture, *options: str) -> set[str]:
 
 def test_a_plan_is_one_line_with_its_title(capsys: Capture) -> None:
     lines = listed(capsys)
-    assert len(lines) < len(shipped_plans()) + len(control_plane_plans()) + 40
+    assert len(lines) < len(shipped_plans()) + len(package_plans()) + 40
     assert [line.split() for line in lines if line.startswith("  gpu-fell-off-the-bus ")] == [
         ["gpu-fell-off-the-bus", *["A", "GPU", "falls", "off", "the", "bus"]]
     ]
@@ -49,7 +49,7 @@ def test_each_plan_stands_once_below_the_layer_of_its_fault(capsys: Capture) -> 
     assert layers[-1] == "Scheduling"
     assert len(layers) == len(set(layers))
     shown = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert sorted(shown) == sorted([*shipped_plans(), *control_plane_plans()])
+    assert sorted(shown) == sorted([*shipped_plans(), *package_plans()])
 
 
 def test_device_taints_stand_where_users_of_dra_look(capsys: Capture) -> None:

@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gameday.guard.rights import (
-    Right,
-    rights_for,
-    rights_for_every_plan,
-    rights_of_job_log,
-    rights_of_probes,
-    rights_of_the_control_plane,
-)
+from gameday.guard.rights import Right, rights_for, rights_for_every_plan, rights_of_job_log, rights_of_probes
+from gameday_control_plane.preflight import rights_of_the_control_plane
 from tests.guard.observations import plan
 from tests.support.plans import shipped
 

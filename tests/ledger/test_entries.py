@@ -7,9 +7,10 @@ from typing import Literal
 
 import pytest
 
-from gameday.ledger.entries import EndApiCanary, Entry, RestoreNode
-from gameday.values.api_requests import api_canary_lease
+from gameday.ledger.entries import Entry, RestoreNode
 from gameday.values.nodes import NodeSnapshot, Taint
+from gameday_control_plane.undos import EndApiCanary
+from gameday_control_plane.values.api_requests import api_canary_lease
 
 OURS, FOREIGN = "trainy.konduktor.ai/faulty", "example.com/busy"
 

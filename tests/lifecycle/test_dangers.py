@@ -11,10 +11,10 @@ import pytest
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import RefusedError
 from gameday.lifecycle.opening import _check_dangers
-from gameday.plan.catalogue import control_plane_plans
+from gameday.plan.catalogue import package_plans
 from gameday.plan.models import Plan
 
-LOADED = load_complete_plan(control_plane_plans()["webhook-gone"], ())
+LOADED = load_complete_plan(package_plans()["webhook-gone"], ())
 
 
 def arm(name: str) -> Plan:

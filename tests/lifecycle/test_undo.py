@@ -25,10 +25,9 @@ from gameday.history.events import (
     StepEnded,
     TargetsChosen,
 )
-from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault
+from gameday.ledger.entries import DeletePod, Header, RestoreNode, TakeOutFault, UndoResult
 from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.ledger.ledger import Ledger, ledger_name
-from gameday.ledger.undo import UndoResult
 from gameday.lifecycle import closing
 from gameday.reaper.reap import reap, reap_under
 from gameday.run import run_ledger

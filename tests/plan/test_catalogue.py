@@ -13,7 +13,7 @@ from gameday.faults.compound import CompoundParameters
 from gameday.faults.registry import parameter_models
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
-from gameday.plan.catalogue import control_plane_plans, find_plan, load_shipped, shipped_plans
+from gameday.plan.catalogue import find_plan, load_shipped, package_plans, shipped_plans
 from gameday.plan.models import Plan
 from gameday.values.nodes import NodeRole
 from gameday.xid.decide import Response
@@ -100,12 +100,12 @@ def _quarantines(plan: Plan, policy: str) -> bool:
 
 def test_all_shipped_plans_are_loaded_those_of_gpu_faults_first() -> None:
     names = [loaded.plan.name for loaded in load_shipped(parameter_models())]
-    assert names == [*sorted(PLANS), *sorted(control_plane_plans())]
+    assert names == [*sorted(PLANS), *sorted(package_plans())]
 
 
-@pytest.mark.parametrize("name", sorted(control_plane_plans()))
+@pytest.mark.parametrize("name", sorted(package_plans()))
 def test_a_plan_of_the_control_plane_names_its_schema_and_its_cluster(name: str) -> None:
-    path = control_plane_plans()[name]
+    path = package_plans()[name]
     plan = load_complete_plan(path, ()).plan
     assert plan.name == name
     first, *_ = path.read_text(encoding="utf-8").splitlines()

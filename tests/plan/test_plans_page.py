@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gameday.documents.fields import DocumentModel
-from gameday.expect.control_plane import ExpectedApiCanary, ExpectedContainment
 from gameday.expect.docs import page
 from gameday.expect.workloads import ExpectedWorkloads
 from gameday.plan.arms import Arms
@@ -18,8 +17,10 @@ from gameday.plan.models import Recovery
 from gameday.plan.purpose import Purpose
 from gameday.plan.qa import Qa, QaFloors
 from gameday.plan.rehearsal import RehearsalSettings
-from gameday.plan.settings import FlowControl, Settings
+from gameday.plan.settings import Settings
 from gameday.plan.targets import Baseline
+from gameday_control_plane.expect.control_plane import ExpectedApiCanary, ExpectedContainment
+from gameday_control_plane.settings import FlowControl
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "plans.md").read_text(encoding="utf-8")

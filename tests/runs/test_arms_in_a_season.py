@@ -12,7 +12,7 @@ from gameday.cluster.profile import ClusterProfile
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError, RefusedError
 from gameday.history.events import AlertSeen
-from gameday.plan.catalogue import control_plane_plans
+from gameday.plan.catalogue import package_plans
 from gameday.runs.assignment import RunQueue, assign
 from gameday.runs.comparison_record import comparisons
 from gameday.runs.plans import (
@@ -147,7 +147,7 @@ def test_the_example_of_the_page_is_a_good_plan(tmp_path: Path) -> None:
 
 
 def test_a_fault_that_stops_the_control_plane_is_played_in_a_lab_only_and_alone() -> None:
-    path = control_plane_plans()["etcd-slow"]
+    path = package_plans()["etcd-slow"]
     one = ChosenPlan("etcd-slow", load_complete_plan(path).of_arm("grace-50s"))
     assert not one.plan.arms
     assert [left.title for left in played_here([one], None)[1]] == [one.plan.title]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gameday.expect.scheduling import ExpectedPlacement
+from gameday.expect.placement import ExpectedPlacement
 from gameday.guard.preview import planned_changes
 from gameday.history.events import FaultUndone, GangPlaced, IntentRecorded
 from gameday.plan.models import Plan

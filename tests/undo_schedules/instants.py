@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from gameday.history.events import Event
-from gameday.plan.catalogue import control_plane_plans, shipped_plans
+from gameday.plan.catalogue import package_plans, shipped_plans
 from gameday.plan.load import LoadedPlan
 from tests.support.scripted.cluster import ScriptedCluster, Snapshot
 from tests.support.scripted.game_day import play_on, shipped
@@ -31,7 +31,7 @@ class Instant:
 @cache
 def plans() -> tuple[str, ...]:
     """Return the names of all shipped plans."""
-    return (*shipped_plans(), *control_plane_plans())
+    return (*shipped_plans(), *package_plans())
 
 
 @cache

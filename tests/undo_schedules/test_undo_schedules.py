@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gameday.ledger.undo import UndoResult
+from gameday.ledger.entries import UndoResult
 from gameday.plan.catalogue import shipped_plans
 from gameday.values.results import Cleanliness
 from tests.support.memory_folder import memory_folder

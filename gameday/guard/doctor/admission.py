@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gameday.agent.security import api_account_of
-from gameday.agent.task import ApiCanaryTask, InjectTask
+from gameday.agent.task import InjectTask
 from gameday.cluster.manifests import gpu_canary
 from gameday.errors import KubernetesError
 from gameday.guard.doctor.prerequisite import Prerequisite
@@ -24,16 +24,7 @@ def check_canaries(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     manifest = gpu_canary(run.record.object_name("canary"), run_id=run.id, node="any", template=run.gpu_pod_template)
     asked_for = f"PriorityClass {run.gpu_pod_template.priority_class}, image {run.gpu_pod_template.image}"
     fix = "kubectl apply -f deploy/rbac, or set canary_priority_class in the cluster profile"
-    yield _after_dry_run(run, manifest, Prerequisite("kubernetes", "canaries are admitted", True, asked_for, fix))
-
-
-def check_api_canary(run: ReadOnlyRun) -> Iterator[Prerequisite]:
-    """Check that admission takes the API canary with its account."""
-    longest = run.plan.guardrails.max_duration
-    task = ApiCanaryTask(run_id=run.id, node="any", duration_s=longest.total_seconds())
-    manifest = agent_manifest(run, run.record.object_name("api-canary"), task, longest)
-    account, fix = f"account {api_account_of(task)}", "kubectl apply -k deploy/control-plane"
-    yield _after_dry_run(run, manifest, Prerequisite("kubernetes", "the API canary is admitted", True, account, fix))
+    yield after_dry_run(run, manifest, Prerequisite("kubernetes", "canaries are admitted", True, asked_for, fix))
 
 
 def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prerequisite:
@@ -50,12 +41,12 @@ def check_injector(run: ReadOnlyRun, fault: FaultParameters, node: str) -> Prere
     account = api_account_of(task)
     manifest = agent_manifest(run, run.record.object_name("inject"), task, injector_deadline(fault))
     fix = f"create the account {account}: kubectl apply -k deploy/cuda-error/account"
-    return _after_dry_run(
+    return after_dry_run(
         run, manifest, Prerequisite("workload", "the injector is admitted", True, f"account {account}", fix)
     )
 
 
-def _after_dry_run(run: ReadOnlyRun, manifest: dict[str, Any], admitted: Prerequisite) -> Prerequisite:
+def after_dry_run(run: ReadOnlyRun, manifest: dict[str, Any], admitted: Prerequisite) -> Prerequisite:
     """Return `admitted`, or its change if admission refuses the pod or cannot answer."""
     try:
         run.kubernetes.create_pod(manifest, dry_run=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gameday.errors import AdapterError, RefusedError
-from gameday.guard.doctor.admission import check_api_canary, check_canaries
+from gameday.guard.doctor.admission import check_canaries
 from gameday.guard.doctor.agent import check_agent_by_pod, check_agent_by_reading
 from gameday.guard.doctor.alertmanager import check_alertmanager
-from gameday.guard.doctor.api_servers import check_api_servers
 from gameday.guard.doctor.cluster import check_cluster
 from gameday.guard.doctor.detectors import check_detectors
 from gameday.guard.doctor.guardrails import check_guardrails
@@ -21,6 +20,7 @@ from gameday.guard.doctor.prometheus import check_prometheus
 from gameday.guard.doctor.rights import check_rights
 from gameday.guard.doctor.targets import check_gpus, check_targets
 from gameday.guard.doctor.workload import check_workload
+from gameday.guard.preflight import preflight_modules
 from gameday.guard.read_only_run import choose_and_follow
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import Targets
@@ -37,10 +37,11 @@ def check_prerequisites(run: ReadOnlyRun, *, send_pod: bool) -> Iterator[Prerequ
     yield from checked_part("kubernetes", check_cluster(run))
     yield from checked_part("rights", check_rights(run))
     loads_api_servers = run.plan.fault.runs_on is NodeRole.API_CLIENT
-    yield from checked_part("kubernetes", check_api_canary(run) if loads_api_servers else check_canaries(run))
+    if not loads_api_servers:
+        yield from checked_part("kubernetes", check_canaries(run))
     yield from checked_part("prometheus", check_prometheus(run))
-    if loads_api_servers:
-        yield from checked_part("prometheus", check_api_servers(run))
+    for module in preflight_modules("prerequisites"):
+        yield from checked_part(module.__name__.partition(".")[0], module.prerequisites(run))
     yield from checked_part("alertmanager", check_alertmanager(run))
     targets: Targets = ()
     try:

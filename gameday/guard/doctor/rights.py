@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gameday.guard.doctor.prerequisite import Prerequisite
-from gameday.guard.rights import Right, rights_for, rights_of_job_log, rights_of_probes, rights_of_the_control_plane
+from gameday.guard.rights import rights_for
 from gameday.run.run import ReadOnlyRun
 
 
@@ -20,16 +20,5 @@ def check_rights(run: ReadOnlyRun) -> Iterator[Prerequisite]:
         why_not = run.kubernetes.why_forbidden(
             right.verb, right.group, resource, subresource, right.namespace, right.name
         )
-        fix = f"kubectl apply {_folder_of(run, right)}, and run as gameday-runner" if why_not else ""
+        fix = f"kubectl apply {right.granted_by}, and run as gameday-runner" if why_not else ""
         yield Prerequisite("rights", str(right), why_not is None, why_not or "granted", fix)
-
-
-def _folder_of(run: ReadOnlyRun, right: Right) -> str:
-    """Return kubectl's option and the manifests that grant a right."""
-    if right in rights_of_the_control_plane():
-        return "-k deploy/control-plane"
-    if right in rights_of_probes(run.plan):
-        return f"-n {right.namespace} -k deploy/probes"
-    if right in rights_of_job_log(run.plan):
-        return f"-n {right.namespace} -k deploy/job-log"
-    return "-f deploy/rbac"

@@ -92,3 +92,11 @@ class NodeReturned(EventModel):
     node: str
     removed_taints: tuple[Taint, ...]
     uncordoned: bool
+
+
+class ApiServersRestarted(EventModel):
+    """The run restarted the API servers of a lab one after the other, after the load was gone."""
+
+    kind: Literal["api_servers_restarted"] = "api_servers_restarted"
+    asked_at: AwareDatetime
+    ready_at: AwareDatetime = Field(description="when the last of them answered /readyz with its caches filled")

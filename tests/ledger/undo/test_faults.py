@@ -11,7 +11,6 @@ from kubernetes.client.exceptions import ApiException
 from gameday.agent.task import AgentResult, InjectedNote, PriorNote, UndoTask
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
-from gameday.faults.webhook_unreachable import WebhookUnreachableFault
 from gameday.ledger import undo
 from gameday.ledger.entries import (
     Entry,
@@ -21,6 +20,7 @@ from gameday.ledger.ledger import Ledger, ledger_name
 from gameday.ledger.undo import undo_entry
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.values.results import Cleanliness
+from gameday_control_plane.faults.webhook_unreachable import WebhookUnreachableFault
 from tests.ledger.undo.entries import LATER, entry, take_out
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.world import NAMESPACE, PATIENCE_S, Kubelet, termination_message

@@ -7,23 +7,17 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from gameday.api_clients.lists import NAMESPACE as LOAD
 from gameday.cluster.gpu_class import change_gpu_class
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.pods import PodFollower
-from gameday.ledger.entries import (
-    DeleteJob,
-    DeletePod,
-    EndApiCanary,
-    RestoreGpuClasses,
-    RestoreNode,
-    Undo,
-)
+from gameday.ledger.entries import DeleteJob, DeletePod, RestoreGpuClasses, RestoreNode, Undo
 from gameday.ledger.ledger import Ledger
 from gameday.ledger.undo import undo_entry
-from gameday.values.api_requests import api_canary_lease
 from gameday.values.gpu_class import GPU_CLASS_LABEL
 from gameday.values.results import Cleanliness
+from gameday_control_plane.api_clients.lists import NAMESPACE as LOAD
+from gameday_control_plane.undos import EndApiCanary
+from gameday_control_plane.values.api_requests import api_canary_lease
 from tests.ledger.undo.entries import FOREIGN, LATER, TAINT, entry, take_out
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.scripted.api_server import ADMINISTRATOR

@@ -13,8 +13,9 @@ from gameday.errors import KubernetesError
 from gameday.ledger import undo
 from gameday.ledger.entries import (
     BringBackOperands,
+    UndoResult,
 )
-from gameday.ledger.undo import UndoResult, undo_entry
+from gameday.ledger.undo import undo_entry
 from gameday.values.results import Cleanliness
 from tests.ledger.undo.entries import entry, take_out
 from tests.support.scripted.administrator import ScriptedWorld

@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 
 from gameday.errors import ChildError
-from gameday.plan.rehearsal import LabComponent
-from gameday.values.pod_steps import TOPOLOGY_SCHEDULER
+from gameday.plan.rehearsal import TOPOLOGY_SCHEDULER, LabComponent
 from gameday_rehearsal.lab.identities import NODES_USER, TOPOLOGY_USER
 from gameday_rehearsal.lab.settings import LabSettings
 from gameday_rehearsal.nodes.topology import API_GROUP, DEFINITION, DEFINITIONS, definition, is_served

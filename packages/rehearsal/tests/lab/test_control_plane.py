@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from gameday.errors import ChildError
-from gameday.guard.flow_control import FlowSchema, PriorityLevel
 from gameday.processes.children import Child
+from gameday_control_plane.flow_control_seats import FlowSchema, PriorityLevel
 from gameday_rehearsal.lab.components import Ports
 from gameday_rehearsal.lab.control_plane import ControlPlane
 from gameday_rehearsal.lab.programs import Program
 from gameday_rehearsal.lab.status import ask
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor
+from tests.control_plane.flow_control import STOCK_LEVELS, STOCK_SCHEMAS
 from tests.rehearsal.lab.plane import Plane, need_programs, running
 from tests.rehearsal.processes import RobbedPorts, naming, until
-from tests.support.flow_control import STOCK_LEVELS, STOCK_SCHEMAS
 
 _COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _LISTENS = "0A"  # proc(5): TCP_LISTEN

@@ -10,8 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from gameday.errors import ControlError
-from gameday.plan.rehearsal import Balance, LabComponent, why_refused
-from gameday.values.pod_steps import TOPOLOGY_SCHEDULER
+from gameday.plan.rehearsal import TOPOLOGY_SCHEDULER, Balance, LabComponent, why_refused
 from gameday_rehearsal.lab.balancer import BACKEND, config_text
 from gameday_rehearsal.lab.components import (
     Component,

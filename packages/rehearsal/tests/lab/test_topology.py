@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gameday.cluster.lab_control import SOCKET, configure_lab
-from gameday.values.pod_steps import TOPOLOGY_SCHEDULER
+from gameday.plan.rehearsal import TOPOLOGY_SCHEDULER
 from gameday_rehearsal.lab.settings import LabSettings
 from tests.rehearsal.lab.nodes import Fleet, Json, eventually
 from tests.rehearsal.lab.plane import running

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gameday.cluster.lab_control import Answer, Verb, ask_lab, look_at
 from gameday.errors import ControlError
-from gameday.faults.lab_component import LAB_PROGRAM
+from gameday.host.lab_program import LAB_PROGRAM
 from gameday_rehearsal.nodes.machine import Machine
 from gameday_rehearsal.nodes.programs.base import Options, Printed
 

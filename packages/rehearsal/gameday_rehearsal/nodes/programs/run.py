@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
 
 from gameday.errors import HostError, MachineDownError
-from gameday.faults.lab_component import LAB_PROGRAM
 from gameday.host.base import ProgramResult
+from gameday.host.lab_program import LAB_PROGRAM
 from gameday_rehearsal.nodes.machine import Machine
 from gameday_rehearsal.nodes.programs.base import Printed, Refused
 from gameday_rehearsal.nodes.programs.coreutils import rm, test
