@@ -36,18 +36,3 @@ def test_the_page_on_extending_shows_the_example_flow_as_it_is() -> None:
     source = (ROOT / "examples/inject_await_alert.py").read_text(encoding="utf-8")
     steps = source[source.index("    with (") : source.index("\n\n\nif __name__")]
     assert steps in (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", ["writing-a-fault", "extending", "index", "faults"])
-def test_links_between_the_pages_lead_to_files_and_headings(page: str) -> None:
-    text = re.sub(r"`[^`]*`", "", (ROOT / f"docs/{page}.md").read_text(encoding="utf-8"))
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        path, _, heading = target.partition("#")
-        found = (ROOT / "docs" / path) if path else ROOT / f"docs/{page}.md"
-        if "://" in target:
-            continue
-        assert found.exists(), target
-        if heading and found.suffix == ".md":
-            headings = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
-            slugs = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
-            assert heading in slugs, target
