@@ -15,7 +15,8 @@ PAGES = sorted(
 )
 OF_US = [page for page in PAGES if page.name != "sources.md"]
 """Pages without paths of other people's repositories."""
-SOURCE = {
+PACKAGES = [path.parent.name for path in ROOT.glob("packages/*/*/__init__.py")]
+FOLDERS = [
     "benchmarks",
     "deploy",
     "examples",
@@ -26,11 +27,9 @@ SOURCE = {
     "plans",
     "scripts",
     "tasks",
-    "tests",
-}
-"""Folders at the top that a page means by their names."""
-MODULES = {path.parent.name for path in ROOT.glob("packages/*/*/__init__.py")} - {"tests"}
-PATH = re.compile(rf"`((?:{'|'.join(sorted(SOURCE | MODULES))})/[\w./-]*)`")
+    *PACKAGES,
+]
+PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`")
 EXAMPLES = {"gameday/v1", "plans/x.yaml"}
 
 

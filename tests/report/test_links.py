@@ -23,8 +23,13 @@ from tests.report.run_builder import START
 SECRET, PRECIOUS = "SECRET of another file", "keep me"
 ROOT = Path(__file__).parents[2]
 OF_RUN_FOLDERS = (
-    "packages/fleet/gameday_fleet", "gameday/history", "gameday/post_mortem", "gameday/report", "gameday/run", "gameday/runs"
-)  # fmt: skip
+    "gameday/history",
+    "gameday/post_mortem",
+    "gameday/report",
+    "gameday/run",
+    "gameday/runs",
+    "packages/fleet/gameday_fleet",
+)
 OWN_FILES = {"gameday/runs/index.py", "gameday/report/page.py"}
 """These read our own code and templates as well."""
 
