@@ -7,14 +7,14 @@
     ├── HostError                   a node's kernel log, program, file or NVML could not be reached
     │   ├── NoCrictlError           pods cannot be found on the node
     │   └── MachineDownError        the virtual machine is off
-    ├── TaskError an agent cannot read its task
+    ├── TaskError                   an agent cannot read its task
     ├── AdapterError                a server of the cluster could not be asked
     │   ├── KubernetesError         the API server refused or did not answer
     │   └── WatchRefusedError       the API server does not allow a watch
     ├── LeaseError
     │   ├── LeaseHeldError          another run holds the lease
     │   ├── LeaseLostError          the run may no longer be the only one
-    │ └── SeasonGoneError the season that should cover the run holds no lease
+    │   └── SeasonGoneError         the season that should cover the run holds no lease
     ├── StopRunError                ends a run before its last step; the undo and the report still happen
     │   ├── RefusedError            nothing was changed
     │   ├── StepFailedError         a step could not do its work

@@ -73,8 +73,10 @@ def run(environment: dict[str, str], *arguments: object) -> subprocess.Completed
     return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
-def test_the_example_adds_one_part_to_each_group() -> None:
-    assert PROJECT["entry-points"].keys() == set(Group)
+def test_the_example_adds_one_part_to_each_group_but_virtual_clusters() -> None:
+    assert {group: len(points) for group, points in PROJECT["entry-points"].items()} == dict.fromkeys(
+        set(Group) - {Group.VIRTUAL_CLUSTERS}, 1
+    )
 
 
 @pytest.mark.slow
@@ -123,6 +125,26 @@ def test_the_schema_for_editors_has_the_fault_and_the_expectation(installed: dic
     ended = run(installed, "-m", "gameday.cli", "schema")
     assert '"devkmsg_off"' in ended.stdout
     assert '"ExpectedDisruption"' in ended.stdout
+
+
+@pytest.mark.slow
+def test_the_command_prints_its_message_and_refuses_a_plan_as_ours_do(installed: dict[str, str]) -> None:
+    ended = run(installed, "-m", "gameday.cli", "announce", "gpu-fell-off-the-bus")
+    assert ended.stdout.startswith("Game-day: A GPU falls off the bus. When a GPU falls"), ended.stderr
+    assert ended.stdout.endswith("Alerts to expect: GPUFellOffTheBus.\n")
+    assert run(installed, "-m", "gameday.cli", "announce", "nothing-of-this-name").returncode == 64
+
+
+@pytest.mark.slow
+def test_validate_takes_the_kind_of_file_and_names_the_line_of_a_mistake(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    wrong = tmp_path / "rota.yaml"
+    wrong.write_text("kind: AcmeRota\nname: gpu-oncall\npeople: [ann]\n", encoding="utf-8")
+    ended = run(installed, "-m", "gameday.cli", "validate", EXAMPLE / "rota.yaml", wrong)
+    assert ended.returncode == 64
+    assert ended.stdout.endswith("rota.yaml  gpu-oncall\n")
+    assert f"{wrong}:3:" in ended.stderr
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Prometheus' HTTP API v1, as far as a game-day needs it: queries, rules, alerts, its version.
 
-Its methods return plain frozen models; `gameday.observe.metrics` makes the frames.
+Its methods return plain frozen models; `gameday.observe.samples` makes the frames.
 """
 
 from __future__ import annotations

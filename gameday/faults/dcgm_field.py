@@ -242,12 +242,8 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
             f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
             for name, of in known.items()
         )
-        others: dict[str, list[str]] = {}
-        for name, of in FIELDS.items():
-            if name not in known:
-                others.setdefault(_range(of), []).append(f"`{name}`")
-        listed = "; ".join(f"{takes}: {', '.join(names)}" for takes, names in others.items())
-        return f"{head}{''.join(rows)}\nNobody acts on these, and each needs a `value`. {listed}.\n"
+        others = "Nobody acts on the other fields, which [the schema](plan.schema.json) names; each needs a `value`."
+        return f"{head}{''.join(rows)}\n{others}\n"
 
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()

@@ -1,4 +1,4 @@
-"""The orders for an all-reduce over several nodes, which tasks/all_reduce.py sends and the dry run shows."""
+"""The orders for an all-reduce over several nodes, which tasks/moments/all_reduce.py sends and the dry run shows."""
 
 from __future__ import annotations
 
