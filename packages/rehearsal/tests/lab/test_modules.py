@@ -74,7 +74,7 @@ def test_an_older_api_server_has_a_module_whose_name_is_its_release(script: dict
 
 def test_the_version_is_named_in_no_other_file_of_the_lab(script: dict[str, Any]) -> None:
     version = script["pinned_version"]()
-    sources = [*(ROOT / "gameday" / "rehearsal" / "lab").glob("*.py"), ROOT / "scripts" / "build_lab.py"]
+    sources = [*(ROOT / "packages/rehearsal/gameday_rehearsal/lab").glob("*.py"), ROOT / "scripts" / "build_lab.py"]
     sources += [ROOT / "Makefile", *(ROOT / "lab").glob("*/*.go")]
     assert [path for path in sources if version in path.read_text()] == []
 
@@ -216,7 +216,7 @@ def _fresh_clone(folder: Path) -> Path:
     ]
     files += [
         *ROOT.glob("gameday/*.py"),
-        *ROOT.glob("kubesim/*.py"),
+        *ROOT.glob("gameday/processes/*.py"),
         ROOT / "scripts/build_lab.py",
         ROOT / "scripts/setup.py",
     ]
