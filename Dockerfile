@@ -19,17 +19,18 @@ COPY deploy deploy
 COPY docs/runbooks docs/runbooks
 COPY flows flows
 COPY gameday gameday
-COPY packages/fleet packages/fleet
-COPY packages/node-health packages/node-health
 COPY plans plans
 COPY tasks tasks
 COPY templates templates
+# The packages that the image has beside the core: each that is copied here is built and installed.
+COPY packages/fleet packages/fleet
+COPY packages/node-health packages/node-health
 # The build back end is the lock's as well. No index from here on: what is installed was checked against its hash above,
 # and of the lock only what the program itself needs goes into the image.
 RUN /build/bin/pip install --quiet --no-index --find-links /wheels hatchling \
-    && /build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels . ./packages/fleet ./packages/node-health \
+    && /build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels . ./packages/*/ \
     && python3 -m venv --without-pip /opt/gameday \
-    && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels gpu-gameday gpu-gameday-fleet gpu-gameday-node-health \
+    && /build/bin/pip --python /opt/gameday/bin/python install --quiet --no-index --find-links /wheels /wheels/gpu_gameday*.whl \
     && /build/bin/pip --python /opt/gameday/bin/python check \
     # A tenth of the image: pandas', numpy's and pyarrow's own tests.
     && find /opt/gameday -type d -name tests -prune -exec rm -r {} + \

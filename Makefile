@@ -147,9 +147,12 @@ docs: setup
 	.venv/bin/python -m gameday.expect.docs > docs/expectations.md
 	.venv/bin/gameday schema --output docs/plan.schema.json
 
+# The workspace's own packages are installed from their folders.
+NOT_OURS = --no-emit-package=gpu-gameday \
+	$(patsubst packages/%/pyproject.toml,--no-emit-package=gpu-gameday-%,$(wildcard packages/*/pyproject.toml))
 # Newer versions: make lock ARGS=--upgrade
 lock: setup
-	$(COMPILE) pyproject.toml --group dev -o requirements.lock $(ARGS)
+	$(COMPILE) pyproject.toml packages/*/pyproject.toml --group dev $(NOT_OURS) -o requirements.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:gpu --constraint requirements.lock -o requirements-gpu.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:setup -o requirements-uv.lock $(ARGS)
 	$(COMPILE) --group pyproject.toml:go -o requirements-go.lock $(ARGS)

@@ -45,7 +45,8 @@ buildah build --pull=never --iidfile "$scratch/id" --target "$target" --build-ar
 # As the image's own user, whom `buildah run` takes from it.
 echo "image: trying it"
 container=$(buildah from --pull=never "$(cat "$scratch/id")")
-for command in "gameday --version" "gameday --help" "gameday plans" "prefect version" "python -m gameday_health --help"; do
+for command in "gameday --version" "gameday plans" "gameday fleet --help" "gameday health --help" "prefect version" \
+  "python -m gameday_health --help"; do
   # shellcheck disable=SC2086 # the command's words
   buildah run "$container" -- $command >"$scratch/output" || {
     cat "$scratch/output"

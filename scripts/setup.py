@@ -36,6 +36,15 @@ KUBERNETES_WORKER_LOCK = ROOT / "requirements-prefect-kubernetes.lock"
 POSTGRES_LOCK = ROOT / "requirements-postgres.lock"
 GPU_LOCK = ROOT / "requirements-gpu.lock"
 GPU_DEVICE = Path("/dev/nvidiactl")
+LINKS = {
+    "gameday/flows": "../flows",
+    "gameday/tasks": "../tasks",
+    "tests/fleet": "../packages/fleet/tests",
+    "tests/health": "../packages/node-health/tests",
+    "tests/kubesim": "../packages/kubesim/tests",
+    "tests/rehearsal": "../packages/rehearsal/tests",
+}
+"""The repository's links to folders, which a source distribution lacks."""
 APT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-gameday" / "apt"
 """Package lists and archives, which all checkouts of a user share."""
 # Debian stable changes its packages with security updates; a day-old list still names what the archive holds.
@@ -65,6 +74,7 @@ def main(parts: Sequence[str]) -> int:
     if unknown := [part for part in parts if part not in steps]:
         print(f"setup: unknown part {unknown[0]!r}; parts: {', '.join(steps)}", file=sys.stderr)
         return 64
+    restore_links()
     # Each waits for the network most of the time, and none needs another's result.
     with ThreadPoolExecutor() as pool:
         jobs = [pool.submit(steps[part]) for part in parts]
@@ -76,6 +86,13 @@ def main(parts: Sequence[str]) -> int:
             print(f"setup: {error}", file=sys.stderr)
             failed = 1
     return failed
+
+
+def restore_links() -> None:
+    """Make the links that lack."""
+    for name, target in LINKS.items():
+        if not (ROOT / name).exists():
+            (ROOT / name).symlink_to(target)
 
 
 def make_venv() -> None:
