@@ -23,6 +23,7 @@ COPY plans plans
 COPY tasks tasks
 COPY templates templates
 # The packages that the image has beside the core: each that is copied here is built and installed.
+COPY packages/control-plane packages/control-plane
 COPY packages/fleet packages/fleet
 COPY packages/node-health packages/node-health
 # The build back end is the lock's as well. No index from here on: what is installed was checked against its hash above,

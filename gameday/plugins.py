@@ -76,6 +76,12 @@ class Found(Generic[T]):
     """Distributions by the names of the parts they add; our own parts are not in it."""
     broken: tuple[BrokenPlugin, ...] = ()
 
+    @property
+    def documented(self) -> Mapping[str, T]:
+        """The parts that our own pages describe: those of the core, and of the packages that are made with it."""
+        others = {name for name, package in self.packages.items() if not package.startswith("gpu-gameday-")}
+        return {name: part for name, part in self.parts.items() if name not in others}
+
 
 def modules_of(package: ModuleType) -> list[ModuleType]:
     """Import every module of one of our packages, in the order of their names."""

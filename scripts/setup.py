@@ -39,6 +39,7 @@ GPU_DEVICE = Path("/dev/nvidiactl")
 LINKS = {
     "gameday/flows": "../flows",
     "gameday/tasks": "../tasks",
+    "tests/control_plane": "../packages/control-plane/tests",
     "tests/fleet": "../packages/fleet/tests",
     "tests/health": "../packages/node-health/tests",
     "tests/kubesim": "../packages/kubesim/tests",

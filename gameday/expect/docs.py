@@ -1,6 +1,6 @@
 """The page docs/expectations.md, made from the expectations' own classes by `python -m gameday.expect.docs`.
 
-A test compares it with the page on disk. Expectations of other packages are not on it.
+A test compares it with the page on disk. Expectations of other people's packages are not on it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ package of your own adds one.
 
 def page() -> str:
     """Return the whole page; the same bytes for the same classes."""
-    found = found_expectations()
-    parts = {part for key, part in found.parts.items() if key not in found.packages and part.order < NO_ORDER}
+    parts = {part for part in found_expectations().documented.values() if part.order < NO_ORDER}
     sections = ["\n".join(_section(part)) for part in sorted(parts, key=lambda part: (part.order, part.__name__))]
     return "\n".join([_HEAD, *sections])
 

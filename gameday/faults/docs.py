@@ -1,6 +1,6 @@
 """The page docs/faults.md, made from the faults' own classes by `python -m gameday.faults.docs`.
 
-A test compares the page on disk with it. It leaves out the faults of other packages.
+A test compares the page on disk with it. It leaves out the faults of other people's packages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from gameday.documents.key_list import key_list
 from gameday.faults.base import Fault
-from gameday.faults.registry import found_faults, known_faults, parameter_models
+from gameday.faults.registry import found_faults, parameter_models
 from gameday.plan.fault import FaultParameters
 
 _HEAD = """\
@@ -41,7 +41,7 @@ def page() -> str:
     """Return the whole page; it depends only on the classes."""
     from gameday.plan.schema import plan_schema  # noqa: PLC0415 - an agent's pod loads all modules here, and no plan
 
-    faults = {name: fault for name, fault in known_faults().items() if name not in found_faults().packages}
+    faults = found_faults().documented
     schema = plan_schema(parameter_models(), {}, ())["$defs"]
     by_layer: dict[str, list[str]] = {}
     for name in sorted(faults, key=lambda name: (list(type(faults[name].layer)).index(faults[name].layer), name)):

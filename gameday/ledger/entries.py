@@ -20,7 +20,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    InstanceOf,
     SerializeAsAny,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -28,6 +27,7 @@ from pydantic import (
 
 from gameday.agent.task import AgentResult
 from gameday.plugins import Found, Group, classes_in, find
+from gameday.values.models import objects_only
 from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Cleanliness
 
@@ -203,7 +203,11 @@ def _of_a_package(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 _OWN_KINDS = {one.model_fields["kind"].default for one in get_args(get_args(_OwnUndo)[0])}
-Undo = Annotated[_OwnUndo | SerializeAsAny[InstanceOf[PackageUndo]], WrapValidator(_of_a_package)]
+Undo = Annotated[
+    _OwnUndo | SerializeAsAny[Annotated[PackageUndo, objects_only(PackageUndo)]],
+    Field(union_mode="left_to_right"),
+    WrapValidator(_of_a_package),
+]
 """An undo of the core's, or of an installed package. An entry with any other cannot be read, and stays open."""
 
 

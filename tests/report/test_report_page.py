@@ -245,7 +245,7 @@ def test_a_fault_without_a_stated_reach_is_not_recorded(tmp_path):
 
 
 def test_adding_a_section_is_adding_a_module():
-    modules = section_modules()
+    modules = [module for module in section_modules() if module.__name__.startswith("gameday.")]
     files = {path.stem for path in Path(modules[0].__file__).parent.glob("*.py") if "def build(" in path.read_text()}
     assert {module.__name__.rpartition(".")[2] for module in modules} == files
     assert len({module.ORDER for module in modules}) == len(modules)

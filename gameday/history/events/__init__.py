@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, ConfigDict, Field, InstanceOf, SerializeAsAny, TypeAdapter
+from pydantic import AwareDatetime, ConfigDict, Field, SerializeAsAny, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from gameday.history.events.cost import (
@@ -87,6 +87,7 @@ from gameday.history.events.signals import (
     TaintSeen,
     WorkloadSeen,
 )
+from gameday.values.models import objects_only
 
 __all__ = [
     "RECORD",
@@ -170,8 +171,12 @@ _OwnEvent = Annotated[
     | ApiCost | FrameRead | OwnCost | GpusIdentified | KernelLineSeen | Problem | Aborted | Refused | RunEnded,
     Field(discriminator="kind"),
 ]  # fmt: skip
+
+
 # Events of other packages are read by `other_events`, which makes them objects first.
-Event = Annotated[_OwnEvent | SerializeAsAny[InstanceOf[EventModel]], Field(union_mode="left_to_right")]
+Event = Annotated[
+    _OwnEvent | SerializeAsAny[Annotated[EventModel, objects_only(EventModel)]], Field(union_mode="left_to_right")
+]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))

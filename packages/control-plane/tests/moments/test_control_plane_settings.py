@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gameday_control_plane.flow_control import objects as flow_control
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from gameday.plan.rehearsal import RehearsalSettings
 from gameday.plan.settings import Settings
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness
+from gameday_control_plane import flow_control_objects as flow_control
 from gameday_control_plane.events import FlowControlRead, FlowControlSet, SeatsRead
 from gameday_control_plane.flow_control_objects import FlowControlKind
 from gameday_control_plane.flow_control_seats import nominal_seats

@@ -74,8 +74,8 @@ def test_an_older_api_server_has_a_module_whose_name_is_its_release(script: dict
 
 def test_the_version_is_named_in_no_other_file_of_the_lab(script: dict[str, Any]) -> None:
     version = script["pinned_version"]()
-    sources = [*ROOT.glob("packages/rehearsal/gameday_rehearsal/lab/*.py"), *ROOT.glob("lab/*/*.go")]
-    sources += [ROOT / "scripts" / "build_lab.py", ROOT / "Makefile"]
+    sources = [*(ROOT / "packages/rehearsal/gameday_rehearsal/lab").glob("*.py"), ROOT / "scripts" / "build_lab.py"]
+    sources += [ROOT / "Makefile", *(ROOT / "lab").glob("*/*.go")]
     assert [path for path in sources if version in path.read_text()] == []
 
 
