@@ -1,4 +1,4 @@
-"""What other packages ask and say before a run: rights, prerequisites, and the changes that a dry run shows.
+"""Questions and answers of other packages before a run: rights, prerequisites, and the changes of a dry run.
 
 A module of the group `gameday.preflight` defines one or more of these functions:
 

@@ -153,7 +153,7 @@ def _game_day_processes(folder: Path) -> Iterator[tuple[int, list[str]]]:
             environment = (entry / "environ").read_bytes()
         except OSError:
             continue
-        ours = any(word == "gameday.agent" or word.startswith("gameday.api_clients") for word in words)
+        ours = any(word == "gameday.agent" or word.startswith("gameday_control_plane.api_clients") for word in words)
         if ours and str(folder).encode() in environment:
             yield int(entry.name), words
 

@@ -21,7 +21,7 @@ class ApiCanaryTask(PackageTask):
 
     security: ClassVar[PodSecurity] = API_CLIENT
     api_account: ClassVar[str | None] = "gameday-api-canary"
-    """As deploy/control-plane makes it."""
+    """The account that deploy/control-plane makes."""
 
     role: Literal["api-canary"] = "api-canary"
     duration_s: float = Field(gt=0, le=86_400)

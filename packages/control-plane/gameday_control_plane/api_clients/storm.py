@@ -12,7 +12,7 @@ from gameday_control_plane.values.api_requests import ApiRequest
 
 CLIENTS_IN_A_PROCESS = 16
 """Clients that one process serves: it reads 420 MB/s on one core, so that the server is the first to hold them back."""
-_MODULE = "gameday.api_clients"
+_MODULE = "gameday_control_plane.api_clients"
 _END_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
 

@@ -104,7 +104,7 @@ def test_clients_end_when_their_agent_dies(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         server.play(server.hold)
         process = subprocess.Popen(
-            [sys.executable, "-m", "gameday.api_clients"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "gameday_control_plane.api_clients"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert process.stdin and process.stdout
         try:

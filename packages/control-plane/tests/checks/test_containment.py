@@ -10,11 +10,10 @@ import pytest
 from gameday.checks.verdict import Status, Verdict
 from gameday.history.events import FaultInjected
 from gameday.history.frames import SCHEMAS, Frames, conform
-from gameday.plan.settings import Settings
 from gameday_control_plane.checks.containment import EXECUTING, MEMORY, STARTED, WORK_SECONDS, check
 from gameday_control_plane.events import FlowControlRead, FlowControlSet, LoadLogged, SeatsRead
 from gameday_control_plane.expect.control_plane import ExpectedContainment
-from gameday_control_plane.settings import FlowControl
+from gameday_control_plane.settings import ControlPlaneSettings, FlowControl
 from gameday_control_plane.values.api_requests import ApiRequest
 from tests.report.run_builder import NODE, PLAN, Timed, cut_off, history_of, passing
 
@@ -26,7 +25,7 @@ MIB = 2**20
 
 def plan(**expected: Any) -> Any:
     containment = ExpectedContainment(**{"executing_at_most": 2, "memory_growth_at_most": 100 * MIB, **expected})
-    settings = Settings(flow_control=FlowControl(seats=2))
+    settings = ControlPlaneSettings(flow_control=FlowControl(seats=2))
     return PLAN.model_copy(
         update={"settings": settings, "expect": PLAN.expect.model_copy(update={"containment": containment})}
     )
@@ -119,7 +118,7 @@ def test_levels_of_others_and_scrapes_outside_of_the_load_do_not_count() -> None
 
 
 def test_without_a_level_of_ours_the_busiest_one_is_judged() -> None:
-    without = plan().model_copy(update={"settings": Settings()})
+    without = plan().model_copy(update={"settings": ControlPlaneSettings()})
     rows = frames(*STEADY, row(EXECUTING, 1, 12, level="workload-low"))
     verdicts = {one.check: one for one in check(without, history_of([LOG, *PASSING]), rows)}
     assert verdicts["containment-executing"].measured.startswith("12 at most")

@@ -9,7 +9,7 @@ import pytest
 from gameday.checks.run import run_checks
 from gameday.checks.verdict import Status
 from gameday.history.frames import Frames
-from gameday.plan.expectations import Expectations
+from gameday.plan.expectations import every_expectation
 from gameday_control_plane.events import PodStepsLogged
 from gameday_control_plane.values.pod_steps import PodsPlaced, PodStep, ZonesPlaced
 from tests.report.run_builder import FAULT_AT, NODE, PLAN, Timed, history_of, passing
@@ -19,7 +19,7 @@ CHECKS = ("pods-placed", "gpus-given-once", "scheduling-latency")
 
 def judged(*logged: PodStepsLogged, **bounds: str) -> dict[str, Status]:
     expected = {"scheduling": {"p99_within": "5s", **bounds}}
-    plan = PLAN.model_copy(update={"expect": Expectations.model_validate(expected)})
+    plan = PLAN.model_copy(update={"expect": every_expectation().model_validate(expected)})
     timed = [*passing(), *(Timed(FAULT_AT + 9, one) for one in logged)]
     wanted = (*CHECKS, "churn-latency", "zones-not-overcommitted")
     return {one.check: one.status for one in run_checks(plan, history_of(timed), Frames()) if one.check in wanted}

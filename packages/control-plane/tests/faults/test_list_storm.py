@@ -218,7 +218,9 @@ def clients_of(folder: Path) -> list[int]:
         try:
             ours = str(folder).encode() in (process / "environ").read_bytes()
             found += (
-                [int(process.name)] if ours and b"gameday.api_clients" in (process / "cmdline").read_bytes() else []
+                [int(process.name)]
+                if ours and b"gameday_control_plane.api_clients" in (process / "cmdline").read_bytes()
+                else []
             )
         except OSError:
             continue

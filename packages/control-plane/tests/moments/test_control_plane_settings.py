@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gameday.errors import KubernetesError, StepFailedError
-from gameday.ledger import undo
 from gameday.plan.rehearsal import RehearsalSettings
-from gameday.plan.settings import Settings
 from gameday.run.run import Run
 from gameday.values.results import Cleanliness
 from gameday_control_plane import flow_control_objects as flow_control
@@ -23,7 +21,7 @@ from gameday_control_plane.flow_control_objects import FlowControlKind
 from gameday_control_plane.flow_control_seats import nominal_seats
 from gameday_control_plane.moments import settings as control_plane_settings
 from gameday_control_plane.moments.settings import _shares, fault_goes_in, note_flow_control_after
-from gameday_control_plane.settings import FlowControl
+from gameday_control_plane.settings import ControlPlaneSettings, FlowControl
 from gameday_control_plane.undos import DeleteFlowControl
 from tests.control_plane.flow_control_api import FakeFlowControl
 from tests.support.runs import quick_plan, with_plan
@@ -35,7 +33,7 @@ SPARE = f"{NAME}-spare"
 SERVERS = ("a:6443", "b:6443")
 
 
-RunWith = Callable[[Settings], Run]
+RunWith = Callable[[ControlPlaneSettings], Run]
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def run_with(tmp_path: Path) -> Iterator[RunWith]:
     """Make a run whose plan has these settings."""
     with ExitStack() as stack:
 
-        def make(settings: Settings) -> Run:
+        def make(settings: ControlPlaneSettings) -> Run:
             loaded = with_plan(quick_plan(), settings=settings, rehearsal=RehearsalSettings())
             return stack.enter_context(ScriptedCluster(Script(), nodes=0).run(loaded, tmp_path))
 
@@ -86,8 +84,8 @@ def seats(api: FakeFlowControl, monkeypatch: pytest.MonkeyPatch) -> dict[str, in
     return totals
 
 
-def wanting(**settings: Any) -> Settings:
-    return Settings(flow_control=FlowControl(**settings))
+def wanting(**settings: Any) -> ControlPlaneSettings:
+    return ControlPlaneSettings(flow_control=FlowControl(**settings))
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3, 5, 50])
@@ -140,7 +138,7 @@ def test_the_undo_is_in_the_ledger_before_anything_is_made(
 def test_a_plan_without_flow_control_changes_nothing(
     api: FakeFlowControl, seats: dict[str, int], run_with: RunWith
 ) -> None:
-    run = run_with(Settings())
+    run = run_with(ControlPlaneSettings())
     fault_goes_in(run, ())
     note_flow_control_after(run)
     assert (noted(run), undos(run), api.objects) == ([], [], {})
@@ -206,7 +204,7 @@ def test_shares_give_exactly_the_seats_or_the_step_says_that_none_do(seats: int,
 
 
 def undone(run: Any, entry: DeleteFlowControl) -> Any:
-    return undo._delete_flow_control(run.kubernetes, entry.schema_name, entry.levels, run.id)
+    return entry.carry_out(run.kubernetes, run.id, run.pods)
 
 
 UNDO = DeleteFlowControl(schema_name=NAME, levels=(NAME, SPARE))

@@ -11,11 +11,11 @@ import pytest
 from gameday.cluster.lab_control import Verb
 from gameday.errors import ControlError, StepFailedError
 from gameday.plan.rehearsal import RehearsalSettings
-from gameday.plan.settings import Settings
 from gameday.run.run import Run
 from gameday_control_plane.events import HeldServersStarted
 from gameday_control_plane.moments import settings as control_plane_settings
 from gameday_control_plane.moments.settings import fault_is_in, hold_servers
+from gameday_control_plane.settings import ControlPlaneSettings
 from tests.support.runs import quick_plan, with_plan
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.script import Script
@@ -26,7 +26,7 @@ HELD = RehearsalSettings(cluster="lab", api_servers=3, held_api_servers=2)
 @contextmanager
 def opened(folder: Path, lab: Path | None = Path("/lab/control.sock"), *, held: bool = True) -> Iterator[Run]:
     """Yield a run of a plan that holds servers back, on a lab or on another cluster."""
-    settings = Settings(start_held_servers="after-fault") if held else Settings()
+    settings = ControlPlaneSettings(start_held_servers="after-fault") if held else ControlPlaneSettings()
     loaded = with_plan(quick_plan(), rehearsal=HELD, settings=settings)
     with ScriptedCluster(Script(), nodes=0).run(loaded, folder, lab_control=lab) as run:
         yield run

@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from gameday.checks.verdict import Status
-from gameday.history.events import ApiServersRestarted, FaultInjected
+from gameday.history.events import ApiServersRestarted, FaultInjected, RunStarted
 from gameday.history.frames import SCHEMAS, Frames, conform
 from gameday.plan.models import Recovery, ServerRestart
-from gameday.plan.settings import Settings
 from gameday.report.durations import durations
 from gameday.report.figure import figures_of
 from gameday.report.run_folder import load_run_folder
 from gameday.report.summary import DurationKind
-from gameday_control_plane import section as control_plane
+from gameday.values.nodes import NodeRole
 from gameday_control_plane.checks.containment import EXECUTING, MEMORY
 from gameday_control_plane.events import ApiCanarySampled, FlowControlSet, LoadLogged, LoadMeasured, PodStepsLogged
 from gameday_control_plane.expect.control_plane import ExpectedApiCanary
-from gameday_control_plane.settings import FlowControl
+from gameday_control_plane.sections import control_plane
+from gameday_control_plane.settings import ControlPlaneSettings, FlowControl
 from gameday_control_plane.values.api_loads import MatchedWrite, NodeLeases, Outcome, Paused, Reconnected, WebhookOutage
 from gameday_control_plane.values.api_requests import ApiCanarySample, ApiRequest
 from gameday_control_plane.values.pod_steps import PodStep
 from tests.report.page import drawn
-from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, write
+from tests.report.run_builder import NODE, PLAN, Timed, history_of, passing, replacing, write
 
 WRITTEN = next(event.written_at for event in history_of(passing()).of(FaultInjected))
 HOSTILE = "<script>alert(1)</script>"
@@ -96,6 +96,7 @@ def test_the_head_shows_the_api_canarys_durations_and_none_of_a_gpu_nodes_way_ba
     expect = PLAN.expect.model_copy(update={"api_canary": ExpectedApiCanary(longest_gap=timedelta(seconds=5))})
     samples = tuple(_sample(0.2 + number / 10, seconds=0.3) for number in range(25))
     events = [Timed(0, ApiCanarySampled(node=NODE, samples=samples)), *_loaded()]
+    events = replacing(events, lambda event: isinstance(event, RunStarted), role=NodeRole.API_CLIENT)
     run = load_run_folder(write(tmp_path, events, _frames(), PLAN.model_copy(update={"expect": expect})))
     found = {one.measure: one for one in durations(run)}
     assert list(found) == [
@@ -193,7 +194,7 @@ def test_the_wait_is_that_of_the_plans_level_by_the_servers_own_sums() -> None:
         for after, value in zip((1, 2), values, strict=True)
     ]
     rows += [row | {"labels": "execute=false", "value": 999.0} for row in rows]
-    plan = PLAN.model_copy(update={"settings": Settings(flow_control=FlowControl())})
+    plan = PLAN.model_copy(update={"settings": ControlPlaneSettings(flow_control=FlowControl())})
     frames = Frames(api_server=conform("api_server", rows))
     found = {one.name: one.value for one in figures_of(plan, history_of(_loaded()), frames).figures}
     assert found["limited level: mean wait in the queue"] == 3
