@@ -93,7 +93,7 @@ def _refuse_unknown(option: str, value: str | None, known: Collection[str]) -> N
     if value is None or value in known:
         return
     near = difflib.get_close_matches(value[:64], known, n=1, cutoff=0.5)
-    advice = f"did you mean --{option} '{near[0]}'?" if near else f"one of: {', '.join(known)}"
+    advice = f"did you mean --{option} '{near[0]}'?" if near else f"one of: {', '.join(sorted(known))}"
     raise CommandError(f"there is no {option} {printable(value)}; {advice}")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gameday.cli import run
 from gameday.exit_codes import ExitCode
+from gameday.plan.catalogue import package_plans
 from tests.plan.plans import GOOD, changed
 
 GOOD_HEAD = "apiVersion: gameday/v1\nname: a-plan\ntitle: A plan\nhypothesis: Somebody notices.\n"
@@ -38,7 +39,7 @@ def test_a_good_plan_is_one_line_on_stdout(good: Path, capsys: Capture) -> None:
 
 @pytest.mark.slow
 def test_every_shipped_plan_is_valid_at_each_of_its_scales(capsys: Capture) -> None:
-    plans = sorted(str(path) for path in Path("plans").rglob("*.yaml"))
+    plans = sorted(str(path) for path in (*Path("plans").rglob("*.yaml"), *package_plans().values()))
     assert run(["validate", *plans]) == ExitCode.PASSED
     assert capsys.readouterr().out.count("ok  ") == len(plans) > 80
 
