@@ -1,4 +1,4 @@
-"""`gameday doctor --control-plane`: who would hurt the API servers, and what would hold them back."""
+"""`gameday control-plane`: who would hurt the API servers, and what would hold them back."""
 
 from __future__ import annotations
 
