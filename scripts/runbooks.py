@@ -47,7 +47,7 @@ def _read(path: Path) -> Any:
 def _plans() -> dict[str, list[str]]:
     """Return links to the plans that expect an alert, by the alert's name."""
     found: dict[str, list[str]] = {}
-    for path in sorted([*(ROOT / "plans").rglob("*.yaml"), *ROOT.glob("packages/*/*/plans/*.yaml")]):
+    for path in sorted((*ROOT.glob("plans/**/*.yaml"), *ROOT.glob("packages/*/*/plans/*.yaml"))):
         plan = _read(path)
         dangerous = " (dangerous)" if plan.get("guardrails", {}).get("allow_dangerous") else ""
         link = f"[{path.stem}](../../{path.relative_to(ROOT)}){dangerous}"

@@ -13,8 +13,8 @@ from gameday.plugins import Group
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples/acme-gameday"
-SHOWN = dict.fromkeys(Group, EXAMPLE) | {Group.VIRTUAL_CLUSTERS: ROOT / "packages/rehearsal"}
-"""The package that the page shows of each group."""
+PROJECTS = (EXAMPLE / "pyproject.toml", *sorted(ROOT.glob("packages/*/pyproject.toml")))
+"""The project files of the packages that the page shows, the example's first."""
 
 
 @pytest.mark.parametrize("file", ["acme_gameday/devkmsg_off.py", "tests/test_devkmsg_off.py", "devkmsg-off.yaml"])
@@ -26,8 +26,9 @@ def test_the_tutorial_shows_the_files_as_they_are(file: str) -> None:
 @pytest.mark.parametrize("group", Group)
 def test_the_page_on_extending_has_the_fragment_of_each_group_and_what_a_broken_one_does(group: Group) -> None:
     page = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-    project = tomllib.loads((SHOWN[group] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    ((name, module),) = project["entry-points"][group].items()
+    projects = [tomllib.loads(file.read_text(encoding="utf-8"))["project"] for file in PROJECTS]
+    points = [project["entry-points"][group] for project in projects if group in project.get("entry-points", {})]
+    ((name, module),) = points[0].items()
     assert f'    [project.entry-points."{group}"]\n    {name} = "{module}"\n' in page
     assert re.search(rf"^\| `{group}` \|.*\|.*\|.*\|$", page, re.MULTILINE)
 
