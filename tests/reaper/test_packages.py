@@ -18,13 +18,14 @@ from gameday.guard.doctor.cluster import check_cluster
 from gameday.guard.read_only_run import read_only_run
 from gameday.history.events import IntentRecorded, Refused
 from gameday.ledger.lease import is_game_day_lease
+from gameday.plan.catalogue import package_plans
 from gameday.plan.settings import Settings
 from gameday.plugins import BrokenPlugin, Found, Group
 from gameday.reaper import packages
 from gameday.reaper.packages import REAPER_LEASE, announce_packages, check_packages
 from gameday.reaper.reap import ReapResult, reap
 from tests.support.opened import OpenedRun
-from tests.support.plans import QUICK, changed
+from tests.support.plans import QUICK, changed, shipped
 from tests.support.runs import loaded_plan, quick_plan
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.world import NAMESPACE
@@ -39,7 +40,7 @@ class Settled(Settings):
     quiet: bool = False
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def of_acme(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault xid, the expectation cordoned and the setting quiet are acme's."""
     faults, expectations = found_faults(), found_expectations()
@@ -49,7 +50,7 @@ def of_acme(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def say(world: ScriptedWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def say(world: ScriptedWorld, of_acme: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Let a scheduled reaper with these packages come; return the version of its Lease."""
 
     def come(has: dict[str, str], reaper: packages.Reaper = "cronjob") -> str:
@@ -101,6 +102,7 @@ def test_each_scheduled_reaper_has_to_have_it(world: ScriptedWorld, say: Callabl
     assert "prefect deployment run 'reaper/reaper (undoes only)'" in said.hint
 
 
+@pytest.mark.usefixtures("of_acme")
 def test_nobody_is_refused_where_no_reaper_has_said_what_it_has(world: ScriptedWorld, tmp_path: Path) -> None:
     assert opened(world, tmp_path).history.of(Refused) == []
     foreign = {"name": REAPER_LEASE, "annotations": {"example.com/packages": "none"}}
@@ -159,6 +161,7 @@ NOBODY: Any = SimpleNamespace(profile=SimpleNamespace(rehearsal=None))
 REHEARSAL: Any = SimpleNamespace(profile=SimpleNamespace(rehearsal=Path("rehearsal")))
 
 
+@pytest.mark.usefixtures("of_acme")
 def test_a_plan_of_the_core_and_a_rehearsal_cost_no_request() -> None:
     check_packages(loaded_plan(OF_CORE).plan, NOBODY)
     check_packages(quick_plan().plan, REHEARSAL)
@@ -169,6 +172,7 @@ def broken(name: str, groups: Any = Group) -> list[BrokenPlugin]:
     return [BrokenPlugin(Group.MOMENTS, "acme", "acme 1.0", "ModuleNotFoundError: No module named 'x'")]
 
 
+@pytest.mark.usefixtures("of_acme")
 @pytest.mark.parametrize("cluster", [NOBODY, REHEARSAL])
 def test_half_a_package_is_refused_without_a_request(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "broken_parts", broken)
@@ -199,6 +203,13 @@ def test_its_lease_is_no_runs_and_no_leftover(world: ScriptedWorld, say: Callabl
     with world.connected("gameday-reaper") as reaper:
         assert reap(reaper) == ReapResult()
     assert lease(world).metadata.resource_version == before
+
+
+def test_plans_of_the_control_plane_need_its_package_and_those_of_the_core_none() -> None:
+    of_packages = package_plans().keys() - {"dra-device-taint"}  # all that it breaks and expects is the core's
+    for name, plan in shipped().items():
+        needed = {"gpu-gameday-control-plane"} if name in of_packages else set()
+        assert set(packages._packages_of(plan)) == needed, name
 
 
 def test_the_reaper_here_has_every_package_of_ours(world: ScriptedWorld) -> None:
