@@ -131,7 +131,7 @@ def installed_packages() -> dict[str, str]:
     return {point.dist.name: point.dist.version for points in _installed().values() for point in points if point.dist}
 
 
-def broken_parts(package: str, groups: Iterable[Group] = Group) -> list[BrokenPlugin]:
+def broken_parts(package: str, groups: Iterable[Group]) -> list[BrokenPlugin]:
     """Import the parts of a distribution, and return those that cannot be imported.
 
     Args:

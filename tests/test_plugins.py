@@ -162,9 +162,9 @@ def test_a_package_of_which_a_part_cannot_be_imported_is_told_from_a_whole_one(s
     files = {"acme/moments/__init__.py": "", "acme/moments/late.py": "raise SystemExit(3)"}
     site.install(Group.MOMENTS, "acme.moments", files, name="acme-moments")
     assert plugins.installed_packages() == {"acme": "1.0", "acme-moments": "1.0"}
-    assert plugins.broken_parts("acme") == []
+    assert plugins.broken_parts("acme", Group) == []
     assert plugins.broken_parts("acme-moments", [Group.FAULTS, Group.UNDOS]) == []
-    (broken,) = plugins.broken_parts("acme-moments")
+    (broken,) = plugins.broken_parts("acme-moments", Group)
     assert (broken.group, broken.name, broken.package) == (Group.MOMENTS, "ours", "acme-moments 1.0")
     assert broken.why == "SystemExit: 3"
 

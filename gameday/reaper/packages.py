@@ -31,6 +31,7 @@ Reaper = Literal["cronjob", "flow"]
 _ANNOTATION = "gameday.dev/packages-of-"
 """The annotation's name, without the reaper's."""
 _UNDOING = (Group.FAULTS, Group.UNDOS, Group.AGENT_TASKS)
+_NOT_OF_A_RUN = (Group.COMMANDS, Group.DOCUMENTS, Group.VIRTUAL_CLUSTERS, Group.PLANS)
 _VERSIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 _NOT_FOUND_STATUS = 404
 _MEND: Mapping[str, str] = {
@@ -77,7 +78,7 @@ def check_packages(plan: Plan, kubernetes: Kubernetes) -> None:
     """
     used = set(_packages_of(plan))
     for package in sorted(used):
-        if broken := broken_parts(package):
+        if broken := broken_parts(package, [group for group in Group if group not in _NOT_OF_A_RUN]):
             why = "; ".join(f"{one.group} {one.name}: {one.why}" for one in broken)
             raise RefusedError(
                 f"the plan uses the package {package}, and a part of it cannot be loaded here: {why}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,8 +167,9 @@ def test_a_plan_of_the_core_and_a_rehearsal_cost_no_request() -> None:
     check_packages(quick_plan().plan, REHEARSAL)
 
 
-def broken(name: str, groups: Any = Group) -> list[BrokenPlugin]:
-    assert name == "acme"
+def broken(name: str, groups: Sequence[Group]) -> list[BrokenPlugin]:
+    if name != "acme" or not {Group.FAULTS, Group.UNDOS} <= set(groups):
+        return []
     return [BrokenPlugin(Group.MOMENTS, "acme", "acme 1.0", "ModuleNotFoundError: No module named 'x'")]
 
 
@@ -192,7 +193,7 @@ def test_a_reaper_says_once_what_it_has_and_leaves_out_what_it_cannot_load(
     first = say(WHOLE)
     assert lease(world).metadata.annotations == {"gameday.dev/packages-of-cronjob": json.dumps(WHOLE, sort_keys=True)}
     assert say(WHOLE) == first
-    monkeypatch.setattr(packages, "broken_parts", lambda name, groups: broken("acme") if name == "acme" else [])
+    monkeypatch.setattr(packages, "broken_parts", broken)
     assert say(WHOLE) != first
     assert lease(world).metadata.annotations == {"gameday.dev/packages-of-cronjob": json.dumps(CORE)}
 
