@@ -15,6 +15,7 @@ from gameday.errors import AdapterError, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.flows.choices import source_of
 from gameday.flows.judged_state import judged_state
+from gameday.reaper.packages import announce_packages
 from gameday.reaper.reap import reap
 from gameday.tasks.reaped_runs import notify_reaped, report_reaped_elsewhere
 
@@ -42,6 +43,7 @@ def reaper(
                 get_run_logger().warning("kept, for no undo can be made of it: %s", part)
             notify_reaped(cluster, result, Path(reports))
             report_reaped_elsewhere(kubernetes, Path(reports))
+            announce_packages(kubernetes, "flow")
     except (AdapterError, ProfileError) as error:
         return judged_state(ExitCode.REFUSED, str(error), None)
     message = f"{len(result.reaped)} entries undone, {len(result.alive)} runs alive"

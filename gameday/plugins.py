@@ -112,11 +112,10 @@ def find(group: Group, own: Iterable[ModuleType], read: Callable[[ModuleType], M
     for point in sorted(_installed()[group], key=_package_and_name):
         package = _package(point)
         try:
-            module = _module(point)
-            modules = [module, *(modules_of(module) if hasattr(module, "__path__") else ())]
+            modules = _modules(point)
             found = [(one, read(one)) for one in modules]
             if not any(parts_of for _, parts_of in found):
-                raise ValueError(f"the module {module.__name__} holds nothing for this group")
+                raise ValueError(f"the module {modules[0].__name__} holds nothing for this group")
             added = {name: part for one, parts_of in found for name, part in _unused(parts_of, one, places).items()}
         except (Exception, SystemExit) as error:
             broken.append(BrokenPlugin(group, printable(point.name), package, _why(error)))
@@ -125,6 +124,29 @@ def find(group: Group, own: Iterable[ModuleType], read: Callable[[ModuleType], M
             parts |= added
             packages |= dict.fromkeys(added, package)
     return Found(parts, packages, tuple(broken))
+
+
+def installed_packages() -> dict[str, str]:
+    """Return the versions of the distributions that add parts, by their names."""
+    return {point.dist.name: point.dist.version for points in _installed().values() for point in points if point.dist}
+
+
+def broken_parts(package: str, groups: Iterable[Group]) -> list[BrokenPlugin]:
+    """Import the parts of a distribution, and return those that cannot be imported.
+
+    Args:
+        package: The distribution's name.
+        groups: The groups to look at.
+    """
+    broken = []
+    for group in groups:
+        for point in _installed()[group]:
+            if point.dist and point.dist.name == package:
+                try:
+                    _modules(point)
+                except (Exception, SystemExit) as error:
+                    broken.append(BrokenPlugin(group, printable(point.name), _package(point), _why(error)))
+    return broken
 
 
 def classes_in(module: ModuleType, base: type[T], required: Sequence[str]) -> Iterator[type[T]]:
@@ -159,11 +181,12 @@ def _installed() -> Mapping[Group, EntryPoints]:
     return {group: every.select(group=group) for group in Group}
 
 
-def _module(point: EntryPoint) -> ModuleType:
+def _modules(point: EntryPoint) -> list[ModuleType]:
+    """Return the module that an entry point names, and the modules in it if it is a package."""
     loaded = point.load()
     if not isinstance(loaded, ModuleType):
         raise TypeError(f"{point.value} is no module; an entry point of this group names a module")
-    return loaded
+    return [loaded, *(modules_of(loaded) if hasattr(loaded, "__path__") else ())]
 
 
 def _unused(added: Mapping[str, T], module: ModuleType, places: dict[str, str]) -> Mapping[str, T]:

@@ -157,6 +157,18 @@ def test_two_modules_of_ours_with_one_name_are_a_bug_that_is_raised() -> None:
         find(Group.CHECKS, [ModuleType("a"), ModuleType("b")], lambda module: {"same": module})
 
 
+def test_a_package_of_which_a_part_cannot_be_imported_is_told_from_a_whole_one(site: Site) -> None:
+    site.install(Group.FAULTS, "acme.idle", {"acme/idle.py": FAULT.format(name="idle")})
+    files = {"acme/moments/__init__.py": "", "acme/moments/late.py": "raise SystemExit(3)"}
+    site.install(Group.MOMENTS, "acme.moments", files, name="acme-moments")
+    assert plugins.installed_packages() == {"acme": "1.0", "acme-moments": "1.0"}
+    assert plugins.broken_parts("acme", Group) == []
+    assert plugins.broken_parts("acme-moments", [Group.FAULTS, Group.UNDOS]) == []
+    (broken,) = plugins.broken_parts("acme-moments", Group)
+    assert (broken.group, broken.name, broken.package) == (Group.MOMENTS, "ours", "acme-moments 1.0")
+    assert broken.why == "SystemExit: 3"
+
+
 COMMAND = """
 def register(app):
     app.command()(acme)
@@ -191,6 +203,22 @@ def test_a_kind_of_file_of_another_package_is_validated(site: Site, capsys: pyte
     file.write_text("kind: AcmeList\nname: ours\n", encoding="utf-8")
     assert run(["validate", str(file)]) == 0
     assert capsys.readouterr().out.split()[-1] == "ours"
+
+
+def test_a_kind_of_file_that_nobody_knows_is_named_with_those_that_are_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("apiVersion: gameday/v1\nkind: HealthPolicy\nname: ours\nrules: []\n", encoding="utf-8")
+    monkeypatch.setattr(plugins, "_installed", lambda: dict.fromkeys(Group, ()))
+    assert run(["validate", str(file)]) == ExitCode.USAGE
+    assert capsys.readouterr().err.splitlines() == [
+        f"{file}: no package that is installed here knows the kind 'HealthPolicy'; known: DetectorProfile",
+        "    suggestion: install the package that it is for",
+    ]
+    file.write_text("kind: DetectorProfil\n", encoding="utf-8")
+    assert run(["validate", str(file)]) == ExitCode.USAGE
+    assert "suggestion: did you mean DetectorProfile?" in capsys.readouterr().err
 
 
 def test_without_a_package_that_starts_virtual_clusters_a_rehearsal_is_refused_with_its_name(

@@ -45,10 +45,12 @@ def _print_game_day(loaded: LoadedPlan, profile: ClusterProfile, before: list[Gu
     from gameday.guard.check import check_all
     from gameday.guard.preview import planned_changes
     from gameday.guard.read_only_run import choose_and_follow, read_only_run
+    from gameday.reaper.packages import check_packages
     from gameday.run.record import new_run_id
 
     try:
         with read_only_run(new_run_id(), loaded, profile) as run:
+            check_packages(run.plan, run.kubernetes)
             targets = choose_and_follow(run)
             checked = check_all(run, targets)
             _comment(f"a dry run of {run.plan.name}; it ends with a summary")

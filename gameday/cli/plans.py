@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,10 @@ from gameday.cli.help_page import Panel, add_command
 from gameday.errors import CommandError, DocumentError, DocumentProblem, ProfileError
 from gameday.exit_codes import ExitCode
 from gameday.plain_file import not_written
-from gameday.text import printable
+from gameday.text import printable, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gameday.cluster.profile import ClusterProfile
     from gameday.detectors.models import DetectorProfile
@@ -123,7 +124,8 @@ def _load(
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
         return path, parse_detector(parsed, str(path)), ()
-    if check := _kinds_of_packages().get(str(parsed.data.get("kind"))):
+    of_packages = _kinds_of_packages()
+    if check := of_packages.get(str(parsed.data.get("kind"))):
         return path, check(parsed, path), ()
     if (
         "apiVersion" not in parsed.data
@@ -131,7 +133,7 @@ def _load(
         and (cluster := _cluster_profile(parsed.data, path))
     ):
         return path, cluster, ()
-    if problem := _not_a_plan(parsed.data, path):
+    if problem := _not_a_plan(parsed.data, path, [KIND, *of_packages]):
         raise DocumentError([problem])
     loaded = complete(parse_plan(source, str(path), _parameter_models(), known_remediations()), detectors, None)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)
@@ -157,13 +159,17 @@ def _cluster_profile(data: Mapping[str, object], path: Path) -> ClusterProfile |
     return None if own.isdisjoint(data) else load_profile(path)
 
 
-def _not_a_plan(data: Mapping[str, object], path: Path) -> DocumentProblem | None:
-    """Return what to do with a file that is clearly something else, by its `kind` or name."""
+def _not_a_plan(data: Mapping[str, object], path: Path, kinds: Sequence[str]) -> DocumentProblem | None:
+    """Return what to do with a file that is clearly something else, by its keys, or by a `kind` that nobody knows."""
     if "fault" in data or "hypothesis" in data:
         return None
     if data.keys() >= {"id", "places", "trigger"}:
         message, fix = "this is the record of a season, and no file to write", f"gameday coverage --again {path.parent}"
-    elif "rules" in data and "kind" not in data:
+    elif "kind" in data:
+        near = difflib.get_close_matches(str(data["kind"])[:64], kinds, n=1)
+        message = f"no package that is installed here knows the kind {shown(data['kind'])}; known: {', '.join(kinds)}"
+        fix = f"did you mean {near[0]}?" if near else "install the package that it is for"
+    elif "rules" in data:
         message = "this has rules, but does not say of what"
         fix = "begin it with `kind: HealthPolicy` or `kind: DetectorProfile`"
     else:

@@ -30,6 +30,9 @@ def reap(
     profile: Profile = None,
     wait: Annotated[bool, typer.Option(help="Wait for the lease of a run that stopped renewing it to expire.")] = True,
     reports: Annotated[Path, typer.Option(help="Folder that holds the folders of the dead runs.")] = Path("reports"),
+    scheduled: Annotated[
+        bool, typer.Option("--scheduled", help="For the CronJob: say in the cluster which packages this reaper has.")
+    ] = False,
 ) -> int:
     """Undo what dead runs left in the cluster, and renew their reports.
 
@@ -38,10 +41,14 @@ def reap(
     from gameday.cluster.kubernetes import Kubernetes
     from gameday.cluster.profile import load_profile
     from gameday.errors import AdapterError
+    from gameday.reaper.packages import announce_packages
 
     try:
-        cluster = load_profile(profile)
-        return _reap(console(), Kubernetes(cluster), wait, reports)
+        kubernetes = Kubernetes(load_profile(profile))
+        code = _reap(console(), kubernetes, wait, reports)
+        if scheduled:
+            announce_packages(kubernetes, "cronjob")
+        return code
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.UNKNOWN) from None
 

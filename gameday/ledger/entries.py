@@ -24,9 +24,11 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
+from pydantic_core import PydanticCustomError
 
 from gameday.agent.task import AgentResult
 from gameday.plugins import Found, Group, classes_in, find
+from gameday.text import shown
 from gameday.values.models import objects_only
 from gameday.values.nodes import NodeSnapshot, Taint
 from gameday.values.results import Cleanliness
@@ -198,8 +200,16 @@ def _undos_in(module: ModuleType) -> dict[str, type[PackageUndo]]:
 
 def _of_a_package(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
-    model = found_undos().parts.get(kind) if isinstance(kind, str) and kind not in _OWN_KINDS else None
-    return model.model_validate(value) if model else handler(value)
+    if not isinstance(kind, str) or kind in _OWN_KINDS:
+        return handler(value)
+    model = found_undos().parts.get(kind)
+    if model is None:
+        raise PydanticCustomError(
+            "undo_kind",
+            "no package that is installed here has the undo {kind}: install the run's, and reap again",
+            {"kind": shown(kind)},
+        )
+    return model.model_validate(value)
 
 
 _OWN_KINDS = {one.model_fields["kind"].default for one in get_args(get_args(_OwnUndo)[0])}

@@ -37,6 +37,7 @@ from gameday.plain_file import not_written
 from gameday.plan.models import Plan
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.histories import describe_reap, note_reaped
+from gameday.reaper.packages import check_packages
 from gameday.reaper.reap import ReapResult
 from gameday.run.detection_chain import DetectionChain
 from gameday.run.node_watch import NodeWatch
@@ -116,6 +117,7 @@ def _open(
         doctor = partial(ask_after_run, record, profile, servers)
         closing.add("ask doctor why the fault was not noticed", partial(unless_ended, profile.rehearsal, doctor))
         _check_dangers(record.plan, profile)
+        check_packages(record.plan, servers.kubernetes)
         if record.loaded.from_detector:
             record.note(DetectorConsulted(**asdict(record.loaded.from_detector)))
         _note_chosen_alerts(record)

@@ -35,7 +35,7 @@ class Settings(DocumentModel):
 @cache
 def every_setting() -> type[Settings]:
     """Return the model of `settings:` with the keys of every setting that is installed."""
-    others: list[Any] = list(dict.fromkeys(_found().parts.values()))
+    others: list[Any] = list(dict.fromkeys(found_settings().parts.values()))
     return create_model("EverySetting", __base__=(*others, Settings), __doc__=Settings.__doc__)
 
 
@@ -56,7 +56,8 @@ AnySettings = Annotated[SerializeAsAny[Settings], WrapValidator(_with_every_key)
 
 
 @cache
-def _found() -> Found[type[Setting]]:
+def found_settings() -> Found[type[Setting]]:
+    """Return every setting by each of its keys under `settings:`."""
     return find(Group.SETTINGS, (), _settings_in)
 
 

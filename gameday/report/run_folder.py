@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 from gameday.checks.facts import seconds_text, target_nodes
 from gameday.checks.outcome import RunResult, fold_outcome
@@ -31,9 +32,12 @@ from gameday.history.events import (
 from gameday.history.events.guests import GUEST_FOLDER
 from gameday.history.frames import Frames
 from gameday.history.journal import History, read_history
+from gameday.history.other_events import UnknownEvent
 from gameday.plain_file import open_plain, read_plain
+from gameday.plan.expectations import every_expectation
 from gameday.plan.fault import FaultParameters
 from gameday.plan.models import Plan
+from gameday.plan.settings import every_setting
 from gameday.report.doctors_word import DoctorsWord, doctors_word
 from gameday.report.notes import CarriedAction, Notes, read_notes
 from gameday.report.summary import Summary
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
 from gameday.values.models import FrozenModel
 
 _GUEST_LINES = 200
+_LISTED = 10
+"""The most names that a problem lists; a folder from somebody else may have any number."""
+_INSTALL = "install the package with which the run was made, and render the report again"
 _IN_FOLDERS = ("frames/*.parquet", f"{GUEST_FOLDER}/*.log")
 
 
@@ -241,10 +248,11 @@ def judge_run_folder(folder: Path) -> RunFolder:
         raise FileNotFoundError(f"{folder} is not a run folder: give the folder that holds history.jsonl")
     problems: list[str] = []
     plan_text = _text(folder / "plan.yaml", problems)
-    plan = _plan(folder / "plan.json", problems)
+    left_out: list[str] = []
+    plan = _plan(folder / "plan.json", problems, left_out)
     history = _history(folder / "history.jsonl", problems)
     frames = _frames(folder / "frames", problems)
-    verdicts = run_checks(plan, history, frames) if plan else [_no_plan()]
+    verdicts = [*run_checks(plan, history, frames), *map(_not_judged, left_out)] if plan else [_no_plan()]
     return RunFolder(
         plan=plan,
         plan_text=plan_text,
@@ -286,6 +294,15 @@ def _no_plan() -> Verdict:
     )
 
 
+def _not_judged(key: str) -> Verdict:
+    return Verdict(
+        check=key.replace("_", "-"),
+        expectation=f"The expectation {key} of the plan holds",
+        status=Status.UNKNOWN,
+        why=f"no package that is installed here defines expect.{key}; {_INSTALL}",
+    )
+
+
 def _text(path: Path, problems: list[str]) -> str:
     try:
         return read_plain(path).decode(errors="replace")
@@ -294,15 +311,44 @@ def _text(path: Path, problems: list[str]) -> str:
         return ""
 
 
-def _plan(path: Path, problems: list[str]) -> Plan | None:
+def _plan(path: Path, problems: list[str], left_out: list[str]) -> Plan | None:
+    """Return the plan without the keys of packages that are not here; `left_out` receives those of expectations."""
     try:
-        return Plan.model_validate_json(read_plain(path), context={"faults": _AnyFault()})
+        stored = from_json(read_plain(path))
+        expectations = _take_out(stored, "expect", every_expectation())
+        settings = _take_out(stored, "settings", every_setting())
+        plan = Plan.model_validate(stored, context={"faults": _AnyFault()})
     except OSError as error:
         problems.append(f"{path.name} cannot be read ({error.strerror}): expectations cannot be judged.")
+        return None
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "the file"
         problems.append(f"{path.name} is damaged ({where}: {error.errors()[0]['msg']}): expectations cannot be judged.")
-    return None
+        return None
+    except ValueError as error:
+        problems.append(f"{path.name} is damaged ({error}): expectations cannot be judged.")
+        return None
+    left_out += expectations
+    if keys := [*(f"expect.{key}" for key in expectations), *(f"settings.{key}" for key in settings)]:
+        problems.append(f"{path.name}: no package that is installed here defines {_listed(keys)}; {_INSTALL}.")
+    return plan
+
+
+def _take_out(stored: object, part: str, model: type[BaseModel]) -> list[str]:
+    """Remove a part's keys that the model lacks, and return those that the plan gives.
+
+    A stored plan has every key that was known where it ran; one that is null, false or an empty list was not given.
+    """
+    document = stored.get(part) if isinstance(stored, dict) else None
+    if not isinstance(document, dict):
+        return []
+    unknown = {key: document.pop(key) for key in document.keys() - model.model_fields.keys()}
+    return sorted(printable(key) for key, value in unknown.items() if value not in ([], None) and value is not False)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(map(printable, names[:_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _history(path: Path, problems: list[str]) -> History:
@@ -314,6 +360,12 @@ def _history(path: Path, problems: list[str]) -> History:
     if history.damaged:
         lines = f"{history.damaged} line{'' if history.damaged == 1 else 's'}"
         problems.append(f"{path.name}: {lines} could not be decoded and were skipped; what they said is not known.")
+    if kinds := history.unknown_kinds:
+        count = len(history.of(UnknownEvent))
+        problems.append(
+            f"{path.name}: {count} event{'' if count == 1 else 's'} of {_listed(kinds)} are of a package that is not "
+            "installed here; they are kept, and not judged."
+        )
     return history
 
 

@@ -94,6 +94,17 @@ def test_reap_ends_as_a_run_would_that_left_the_same(
     assert run(["reap", "--profile", str(nobody), "--reports", str(nobody.parent)]) == code
 
 
+@pytest.mark.parametrize(("flags", "said"), [([], []), (["--scheduled"], ["cronjob"])])
+def test_only_the_scheduled_reaper_says_which_packages_it_has(
+    flags: list[str], said: list[str], nobody: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[str] = []
+    monkeypatch.setattr("gameday.reaper.reap.reap", lambda *_, **__: ReapResult())
+    monkeypatch.setattr("gameday.reaper.packages.announce_packages", lambda _, reaper: announced.append(reaper))
+    assert run(["reap", "--profile", str(nobody), *flags]) == ExitCode.PASSED
+    assert announced == said
+
+
 def test_reap_says_why_it_failed_and_where(nobody: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     (left,) = reaped(Cleanliness.UNKNOWN).reaped
     result = ReapResult((dataclasses.replace(left, evidence=("a second agent left no message",)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kubernetes.client.exceptions import ApiException
 
+from gameday import plugins
 from gameday.errors import RefusedError
 from gameday.ledger import undo
-from gameday.ledger.entries import DeletePod, Header, RestoreNode
+from gameday.ledger.entries import DeletePod, Header, RestoreNode, found_undos
 from gameday.ledger.ledger import LEDGER_LABEL, Ledger, ledger_name
+from gameday.plugins import Group
 from gameday.reaper.excluded_nodes import reap_before_start
 from gameday.reaper.reap import ReapResult, reap
 from gameday.values.results import Cleanliness
@@ -72,6 +75,10 @@ class Cluster:
         found = {f"{one['seq']:04d}-{one['id']}.json": json.dumps(one) for one in entries}
         self.forge(run, {"run.json": json.dumps(header(run))} | found)
 
+    def stored(self, run: str) -> dict[str, str]:
+        found: dict[str, str] = self.world.core.read_namespaced_config_map(ledger_name(run), NAMESPACE).data
+        return found
+
     def reaped(self) -> ReapResult:
         with self.world.connected("gameday-reaper") as reaper:
             return reap(reaper)
@@ -112,6 +119,31 @@ def test_a_fault_that_this_version_refuses_is_kept_and_everything_else_undone(cl
     assert "no second agent can be sent" in kept.describe()
     assert "in an installation with the package and version" in kept.describe()
     assert cluster.world.ledgers() == [ledger_name(BAD)]
+    cluster.check()
+
+
+@pytest.fixture
+def without_packages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A reaper in an image with the core alone."""
+    monkeypatch.setattr(plugins, "_installed", lambda: dict.fromkeys(Group, ()))
+    found_undos.cache_clear()
+    yield
+    found_undos.cache_clear()
+
+
+@pytest.mark.usefixtures("without_packages")
+def test_an_undo_of_a_package_that_is_not_here_is_kept_and_everything_else_undone(cluster: Cluster) -> None:
+    pod = f"gd-{BAD}-x"
+    canary = {"kind": "end-api-canary", "pod": pod, "lease": f"gameday-api-canary-{BAD}"}
+    cluster.entries(BAD, entry(canary, None, "canary"), entry({"kind": "delete-pod", "pod": pod}, None, seq=1))
+    before = cluster.stored(BAD)
+    result = cluster.reaped()
+    assert [one.cleanliness for one in result.reaped if one.run_id == BAD] == [Cleanliness.CLEAN]
+    assert [str(one) for one in result.unreadable] == [
+        f"ConfigMap {ledger_name(BAD)}, entry 0000-canary.json: undo: no package that is installed here has the undo "
+        "'end-api-canary': install the run's, and reap again"
+    ]
+    assert cluster.stored(BAD)["0000-canary.json"] == before["0000-canary.json"]
     cluster.check()
 
 

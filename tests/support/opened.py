@@ -55,10 +55,10 @@ class OpenedRun:
             act(run)
         return self
 
-    def refused(self) -> OpenedRun:
+    def refused(self, loaded: LoadedPlan | None = None) -> OpenedRun:
         """Try to open the run, which must be refused before its first step."""
         profile = self.world.profile_of("gameday-runner")
-        with suppress(StopRunError), open_run(self._record(None), profile, BY_HAND, connect=self.world.connect):
+        with suppress(StopRunError), open_run(self._record(loaded), profile, BY_HAND, connect=self.world.connect):
             pytest.fail("a refused run began a step")
         return self
 

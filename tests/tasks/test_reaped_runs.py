@@ -182,8 +182,11 @@ def test_the_reaper_flow_notifies_of_its_undos(
     monkeypatch.setattr(gameday.flows.reaper, "reap", lambda kubernetes: result)
     monkeypatch.setattr(gameday.flows.reaper, "report_reaped_elsewhere", lambda kubernetes, reports: None)
     monkeypatch.setattr(gameday.flows.reaper, "get_run_logger", lambda: gameday.tasks.publish.OUTSIDE_PREFECT)
+    announced: list[str] = []
+    monkeypatch.setattr(gameday.flows.reaper, "announce_packages", lambda _, reaper: announced.append(reaper))
     state = gameday.flows.reaper.reaper.fn(reports=str(killed.parent))
     assert state.is_completed()
+    assert announced == ["flow"]
     assert (killed / "report.html").is_file()
     assert len(notified) == 1
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gameday.errors import AdapterError
+from gameday.errors import AdapterError, RefusedError
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.reaper.excluded_nodes import node_reasons
+from gameday.reaper.packages import check_packages
 from gameday.run.run import ReadOnlyRun
 
 
@@ -27,6 +28,10 @@ def check_cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     if why_not := run.plan.fault.why_not_here(run.profile.namespace, is_lab=run.profile.lab_control is not None):
         fix = f"gameday rehearse {run.plan.name} (docs/control-plane.md, On a real cluster, and on the lab only)"
         yield Prerequisite("kubernetes", f"{run.plan.fault.type} suits this cluster", False, why_not, fix)
+    try:
+        check_packages(run.plan, run.kubernetes)
+    except RefusedError as error:
+        yield Prerequisite("kubernetes", "the reaper can undo it", False, error.why, error.hint)
     held = as_held(_lease(run))
     fix = lease_refusal(held).hint if held else ""
     yield Prerequisite(
