@@ -86,7 +86,7 @@ def test_each_part_is_seen(installed: dict[str, str], tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == "", "no part is broken"
     found = json.loads(ended.stdout)
-    assert found["fault"] == "Mutes everybody who writes to /dev/kmsg"
+    assert found["fault"] == "Lets nobody open /dev/kmsg, and mutes those who have it open"
     assert {found[kind] for kind in ("fault's package", "remediation", "expectation")} == {"acme-gameday 1.0"}
     assert "acme-severity" in found["check"]
     assert "weekend" in found["guardrail"]

@@ -47,8 +47,7 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
         nvidia_smi(context.host, gpu, "--query-gpu=uuid", "--format=csv,noheader")
         for user in context.host.gpu_users(task.reset_gpu):
             context.print_note(GpuUserNote(user=user))
-    if task.gpu_pods:
-        _print_pods(context)
+    looked_at = _print_pods(context) if task.gpu_pods else ()
     if task.needs_dcgmi:
         is_collection_paused(context.host)  # raises if dcgmi is missing or reaches no engine
     if task.dcgm_engines:
@@ -60,7 +59,7 @@ def mark(task: MarkTask, context: Context) -> AgentResult:
         cleanliness=Cleanliness.CLEAN,
         written_at=written_at,
         error="" if found else "the marker was written, but the kernel log does not hold it",
-        evidence=(f"written: {_PRIORITY}{text}", f"read back: {'found' if found else 'not found'}"),
+        evidence=(f"written: {_PRIORITY}{text}", f"read back: {'found' if found else 'not found'}", *looked_at),
     )
 
 
@@ -68,21 +67,29 @@ def gpu_users(task: GpuUsersTask, context: Context) -> AgentResult:
     """Print the pods that have a GPU open, one line for each GPU.
 
     Raises:
-        HostError: NVML or a process's open files cannot be read.
+        HostError: NVML or the processes cannot be read.
     """
     looked_at = _print_pods(context)
-    return AgentResult(
-        role=task.role, ok=looked_at > 0, cleanliness=Cleanliness.CLEAN, evidence=(f"{looked_at} GPU(s) looked at",)
-    )
+    return AgentResult(role=task.role, ok=bool(looked_at), cleanliness=Cleanliness.CLEAN, evidence=looked_at)
 
 
-def _print_pods(context: Context) -> int:
-    """Print the pods that have a GPU open, one line for each GPU; return the number of GPUs. Raises HostError."""
+def _print_pods(context: Context) -> tuple[str, ...]:
+    """Print the pods that have a GPU open, one line for each GPU. Raises HostError.
+
+    Returns:
+        Evidence: how many GPUs were looked at, and which processes cannot be seen; empty without a GPU.
+    """
     gpus = context.host.gpus()
+    unseen: list[str] = []
     for gpu in gpus:
-        pods = dict.fromkeys(user.pod for user in context.host.gpu_users(gpu.index) if user.pod)
+        users = context.host.gpu_users(gpu.index)
+        pods = dict.fromkeys(user.pod for user in users if user.pod and user.seen)
         context.print_note(GpuPodsNote(gpu=gpu.index, pci=gpu.pci_bus_id, pods=tuple(pods)))
-    return len(gpus)
+        unseen = [user.line for user in users if not user.seen]
+    if not gpus:
+        return ()
+    more = [f"and {len(unseen) - 3} more"] if unseen[3:] else []
+    return (f"{len(gpus)} GPU(s) looked at", *unseen[:3], *more)
 
 
 def sample(task: SampleTask, context: Context) -> AgentResult:

@@ -92,7 +92,7 @@ def refuse_while_open(host: Host, gpu: GpuSample, consequence: str, *, but: str 
             persistence daemon, which closes a GPU a moment after it was asked to.
 
     Raises:
-        HostError: Processes have the GPU open; the message names the first three.
+        HostError: Processes have the GPU open, or cannot be seen; the message names the first three.
     """
     if but is None and wait_until(lambda: not others_open(host, gpu, but=None)):
         return
@@ -105,8 +105,8 @@ def refuse_while_open(host: Host, gpu: GpuSample, consequence: str, *, but: str 
 
 
 def others_open(host: Host, gpu: GpuSample, *, but: str | None) -> list[str]:
-    """Return the processes that have a GPU open, each as `pid command`, without those with `but` in it."""
-    return [f"{u.pid} {u.command}" for u in host.gpu_users(gpu.index) if but is None or but not in u.command]
+    """Return the processes that have a GPU open or cannot be seen, a line each, without those with `but` in it."""
+    return [user.line for user in host.gpu_users(gpu.index) if but is None or but not in user.command]
 
 
 def refuse_reset(host: Host, gpu: GpuSample) -> None:

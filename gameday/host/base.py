@@ -206,11 +206,17 @@ class WorkReport(HostModel):
 
 
 class GpuUser(HostModel):
-    """A process that has the GPU's device open."""
+    """A process that has the GPU's device open, or may have it."""
 
     pid: int
     command: str
     pod: str = Field(default="", description="UID of its pod; empty for the host's own processes")
+    seen: bool = Field(default=True, description="False: even root may not read which files it has open")
+
+    @property
+    def line(self) -> str:
+        """The process for an error message."""
+        return f"{self.pid} {self.command}" + ("" if self.seen else " (not seen: its open files cannot be read)")
 
 
 class DcgmEngine(HostModel):
@@ -278,7 +284,13 @@ class Host(Protocol):
 
     def read_file(self, path: str) -> str: ...
 
-    def write_file(self, path: str, content: str) -> None: ...
+    def write_file(self, path: str, content: str) -> None:
+        """Write a file's whole content at once, as it is.
+
+        Args:
+            path: A kernel setting, or NCCL's configuration.
+            content: No newline is added; printk_devkmsg takes nothing without one.
+        """
 
     def boot_id(self) -> str: ...
 
@@ -320,7 +332,7 @@ class Host(Protocol):
         """Return True if our work runs on the GPU, started by this agent or another one."""
 
     def gpu_users(self, gpu: int) -> tuple[GpuUser, ...]:
-        """Return every process that has the GPU open, including monitors and daemons."""
+        """Return every process that has the GPU open, monitors and daemons too, and those that cannot be seen."""
 
     def dcgm_engines(self) -> DcgmEngines:
         """Return every process that runs a DCGM host engine, and which processes could not be looked at."""

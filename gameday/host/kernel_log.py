@@ -12,7 +12,7 @@ from gameday.errors import HostError
 MAX_RECORD_BYTES = 976
 """PRINTKRB_RECORD_MAX (1024) minus the 48 bytes that older kernels keep for their own prefix; the newline counts."""
 
-_PRIORITY = re.compile(r"<\d{1,3}>")
+_PRIORITY = re.compile(r"<[0-9]{1,3}>")
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 

@@ -99,14 +99,14 @@ def end_workers(proc: Path, gpu: int) -> None:
 
 
 def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
-    """Return the processes that have the GPU's /dev/nvidiaN open.
+    """Return the processes that have the GPU's /dev/nvidiaN open, and those of which not even root may know it.
 
     Args:
         proc: The node's /proc.
         pci: Address of the GPU, e.g. 0000:4e:00.
 
     Raises:
-        HostError: The driver does not show the GPU, or a process's open files cannot be read.
+        HostError: The driver does not show the GPU, or a process's open files cannot be read for lack of root.
     """
     information = proc / "driver/nvidia/gpus" / f"{pci}.0" / "information"
     try:
@@ -117,9 +117,9 @@ def device_users(proc: Path, pci: str) -> tuple[GpuUser, ...]:
         raise HostError(f"{information} names no `Device Minor`, so the GPU's users cannot be found")
     device = f"/dev/nvidia{minor[1]}"
     return tuple(
-        GpuUser(pid=pid, command=" ".join(argv)[:_COMMAND_CHARACTERS], pod=_pod_of(proc / str(pid)))
+        GpuUser(pid=pid, command=" ".join(argv)[:_COMMAND_CHARACTERS], pod=_pod_of(proc / str(pid)), seen=bool(opened))
         for pid, argv in _processes(proc)
-        if _has_open(proc / str(pid) / "fd", device)
+        if (opened := _has_open(proc / str(pid) / "fd", device)) is not False
     )
 
 
@@ -181,12 +181,15 @@ def _pod_of(process: Path) -> str:
     return found[1].replace("_", "-") if found else ""
 
 
-def _has_open(descriptors: Path, device: str) -> bool:
+def _has_open(descriptors: Path, device: str) -> bool | None:
+    """Return None if root may not read it: of a process with more capabilities, like process 1 of some machines."""
     try:
         return any(str(link.readlink()) == device for link in descriptors.iterdir())
     except (FileNotFoundError, ProcessLookupError):  # the process has ended, or closed the file
         return False
     except PermissionError:
+        if os.geteuid() == 0:
+            return None
         raise HostError(f"cannot read {descriptors}: run the agent as root, privileged and with hostPID") from None
 
 

@@ -55,7 +55,7 @@ class RealHost:
 
     def write_kernel_log(self, record: str) -> None:
         raw = encode_record(record)
-        self._require_kept_writes()
+        self._require_open_log()
         device = self._root / "dev/kmsg"
         try:
             # The device is opened for each record: printk's rate limit (10 in 5 s) is for each open file.
@@ -69,16 +69,20 @@ class RealHost:
         if written != len(raw):
             raise HostError(f"{device} took {written} of {len(raw)} bytes of the record")
 
-    def _require_kept_writes(self) -> None:
+    def _require_open_log(self) -> None:
         setting = self._root / "proc/sys/kernel/printk_devkmsg"
         try:
             policy = setting.read_text().strip()
         except OSError:
-            return  # kernels before 4.9 have no such setting, and keep every write
+            return  # kernels before 4.9 have no such setting
         if policy == "off":
-            raise HostError(f"{setting} is `off`: the kernel drops every write to /dev/kmsg; set it to `ratelimit`")
+            raise HostError(
+                f"{setting} is `off`: the kernel lets nobody open /dev/kmsg: `sysctl kernel.printk_devkmsg=ratelimit`; "
+                "if it refuses that, the setting is on the kernel's command line"
+            )
 
     def read_kernel_log(self) -> list[str]:
+        self._require_open_log()
         device = self._root / "dev/kmsg"
         try:
             descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -97,14 +101,12 @@ class RealHost:
         return run_program([*self._host_prefix(argv[0]), *argv], timeout_s, shown=argv, ended=ended)
 
     def read_file(self, path: str) -> str:
-        descriptor = self._open(path, os.O_RDONLY)
         try:
-            raw = os.read(descriptor, _MAX_FILE_BYTES)
+            # One read() of a file that the kernel makes up line by line ends after a page.
+            with os.fdopen(self._open(path, os.O_RDONLY), "rb") as file:
+                return file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
         except OSError as error:
             raise HostError(f"cannot read {path}: {error.strerror}") from None
-        finally:
-            os.close(descriptor)
-        return raw.decode("utf-8", "replace")
 
     def write_file(self, path: str, content: str) -> None:
         raw = content.encode()

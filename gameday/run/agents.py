@@ -120,7 +120,7 @@ def engines_in(mark_log: str) -> DcgmEnginesNote | None:
 
 
 def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:
-    """Return the processes that keep a GPU from being reset, each as `pid command`.
+    """Return the processes that keep a GPU from being reset, a line each: those that cannot be seen, too.
 
     The persistence daemon does not count: it closes the GPU when asked to.
 
@@ -129,7 +129,7 @@ def gpu_users_left(mark_log: str, leaving: Collection[str]) -> list[str]:
         leaving: UIDs of the pods that leave the node before the reset.
     """
     users = [note.user for note in notes_in(mark_log, GpuUserNote) if note.user.pod not in leaving]
-    return [f"{user.pid} {user.command}" for user in users if PERSISTENCE_DAEMON not in user.command]
+    return [user.line for user in users if PERSISTENCE_DAEMON not in user.command]
 
 
 def sample_task(run: ReadOnlyRun, target: ChosenTarget) -> SampleTask:

@@ -13,6 +13,7 @@ from gameday.agent.mark import gpu_users, mark
 from gameday.agent.security import security_of
 from gameday.agent.task import GpuPodsNote, GpuUserNote, GpuUsersTask, MarkTask, notes_in
 from gameday.errors import HostError
+from gameday.faults.gpu import refuse_reset
 from gameday.host.base import DcgmEngine, DcgmEngines, GpuUser
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, combined
 from gameday.run.agents import engines_in, gpu_users_left
@@ -37,7 +38,7 @@ def printed(host: FakeHost, task: MarkTask, folder: Path, capsys: Any) -> list[s
 
 def test_the_users_of_a_gpu_are_printed_only_if_it_is_to_be_reset(host: FakeHost, tmp_path: Path, capsys: Any) -> None:
     assert [json.loads(line)["user"] for line in printed(host, RESETS, tmp_path, capsys)] == [
-        {"pid": 7, "command": "nvidia-device-plugin", "pod": "uid-1"}
+        {"pid": 7, "command": "nvidia-device-plugin", "pod": "uid-1", "seen": True}
     ]
     assert printed(host, TASK, tmp_path, capsys) == []
 
@@ -107,6 +108,21 @@ def test_the_pods_on_every_gpu_are_printed_each_once_and_without_the_hosts_proce
     found = {note.pci: note.pods for note in notes_in(capsys.readouterr().out, GpuPodsNote)}
     assert found == {"0000:1a:00": ("uid-2",), "0000:1b:00": ("uid-1",)}
     assert host.log == [] and security_of(task) == GPU_WORK
+
+
+def test_a_process_that_cannot_be_seen_forbids_a_reset_and_is_named_where_only_pods_count(
+    host: FakeHost, tmp_path: Path, capsys: Any
+) -> None:
+    hidden = GpuUser(pid=1, command="/init", pod="uid-9", seen=False)
+    host.users = dict.fromkeys((0, 1), (*(hidden.model_copy(update={"pid": pid}) for pid in range(1, 6)),))
+    with pytest.raises(HostError, match=r"GPU 1 is open in 5 process\(es\): 1 /init \(not seen: its open files"):
+        refuse_reset(host, host.samples[1])
+    log = "\n".join(printed(host, RESETS, tmp_path, capsys))
+    assert gpu_users_left(log, ())[0] == "1 /init (not seen: its open files cannot be read)"
+    done = gpu_users(GpuUsersTask(run_id="r", node="n"), Context(host, Ending(), tmp_path, tmp_path / "log"))
+    assert [note.pods for note in notes_in(capsys.readouterr().out, GpuPodsNote)] == [(), ()]
+    assert (done.ok, done.evidence[0], done.evidence[-1]) == (True, "2 GPU(s) looked at", "and 2 more")
+    assert done.evidence[1] == "1 /init (not seen: its open files cannot be read)"
 
 
 def test_a_node_that_shows_no_gpus_has_no_answer(host: FakeHost, tmp_path: Path) -> None:

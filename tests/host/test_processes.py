@@ -71,6 +71,26 @@ def test_a_process_that_ends_during_the_search_is_no_user(proc: Path) -> None:
     assert [user.pid for user in device_users(proc, "0000:4e:00")] == [11]
 
 
+def test_a_process_that_root_may_not_look_into_is_not_seen(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readlink = Path.readlink
+
+    def refused(link: Path) -> Path:
+        if link == proc / "1/fd/4":
+            raise PermissionError
+        return readlink(link)
+
+    monkeypatch.setattr(Path, "readlink", refused)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert {user.line for user in device_users(proc, "0000:4e:00")} == {
+        "1 /sbin/init (not seen: its open files cannot be read)",
+        "11 /usr/bin/nvidia-persistenced --verbose",
+        "12 python train.py",
+    }
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(HostError, match="run the agent as root"):
+        device_users(proc, "0000:4e:00")
+
+
 def test_users_that_cannot_be_found_are_a_host_error(proc: Path) -> None:
     with pytest.raises(HostError, match="is the nvidia module loaded"):
         device_users(proc, "0000:ff:00")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -33,6 +34,8 @@ def test_a_record_is_written_to_the_kernel_log(root: Path) -> None:
 
 def test_a_kernel_that_drops_writes_is_an_error_that_names_the_setting(root: Path) -> None:
     (root / "proc/sys/kernel/printk_devkmsg").write_text("off\n")
+    with pytest.raises(HostError, match=r"printk_devkmsg is `off`.*`sysctl kernel.printk_devkmsg=ratelimit`"):
+        RealHost(root).read_kernel_log()
     with pytest.raises(HostError, match=r"printk_devkmsg is `off`.*ratelimit"):
         RealHost(root).write_kernel_log("<3>x")
     assert (root / "dev/kmsg").read_bytes() == b""
@@ -81,6 +84,23 @@ def test_files_of_the_allow_list_are_written_and_read(root: Path) -> None:
     assert host.read_file("/sys/bus/knob") == "1"
     host.write_file("/etc/nccl.conf", "NCCL_DEBUG=INFO\n")
     assert host.read_file("/etc/nccl.conf") == "NCCL_DEBUG=INFO\n"
+
+
+def test_a_file_that_comes_in_pieces_is_read_to_its_end(root: Path) -> None:
+    """As the kernel gives what is longer than a page: each read() of this pipe gets one packet."""
+    os.mkfifo(root / "sys/bus/list")
+
+    def write() -> None:
+        pipe = os.open(root / "sys/bus/list", os.O_WRONLY)
+        fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_DIRECT)
+        for piece in (b"first\n", b"second\n"):
+            os.write(pipe, piece)
+        os.close(pipe)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    assert RealHost(root).read_file("/sys/bus/list") == "first\nsecond\n"
+    writing.join()
 
 
 @pytest.mark.parametrize(

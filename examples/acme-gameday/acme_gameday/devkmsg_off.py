@@ -17,8 +17,8 @@ class DevkmsgOffFault(Fault[DevkmsgOffParameters]):
 
     parameters = DevkmsgOffParameters
     layer = Layer.TELEMETRY
-    summary = "Mutes everybody who writes to /dev/kmsg"
-    does_not_reach = "the kernel's own lines, NVIDIA's driver among them"
+    summary = "Lets nobody open /dev/kmsg, and mutes those who have it open"
+    does_not_reach = "the kernel's own lines, NVIDIA's driver among them, and who reads them already"
     seen_by = ("nobody by default",)
     security = PodSecurity(privileged=True, host_pid=True, why="it writes the host's /proc/sys")
 
@@ -34,7 +34,7 @@ class DevkmsgOffFault(Fault[DevkmsgOffParameters]):
     def inject(self, parameters: DevkmsgOffParameters, gpu: int, host: Host) -> Evidence:
         state = self.prior_state(parameters, gpu, host)
         written_at = datetime.now(UTC)
-        host.write_file(PATH, "off")
+        host.write_file(PATH, "off\n")
         if (now := host.read_file(PATH).strip()) != "off":
             raise HostError(f"{PATH} is {now} after off was written")
         return Evidence(lines=(f"{PATH}: {state['before']} -> off",), written_at=written_at, undo_state=state)
@@ -42,7 +42,7 @@ class DevkmsgOffFault(Fault[DevkmsgOffParameters]):
     def undo(self, parameters: DevkmsgOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> Evidence:
         if "before" not in undo_state:
             return Evidence(lines=(f"{PATH} was not touched",))
-        host.write_file(PATH, undo_state["before"])
+        host.write_file(PATH, undo_state["before"] + "\n")
         return Evidence(lines=(f"{PATH}: {undo_state['before']} written",))
 
     def verify_undone(self, parameters: DevkmsgOffParameters, gpu: int, host: Host, undo_state: dict[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from gameday.errors import HostError
@@ -15,6 +16,8 @@ _CGROUPS = "/sys/fs/cgroup/"
 _DEVKMSG = "/proc/sys/kernel/printk_devkmsg"
 _WAKE_ALARM = "/sys/class/rtc/rtc0/wakealarm"
 _DEVKMSG_VALUES = ("on", "off", "ratelimit")
+_NUMBER = re.compile(r"\+?(0[xX][0-9a-fA-F]+|[0-9]+)\n?")
+"""A number as kstrtoul reads it: no white space but one newline at the end."""
 WRITABLE_ETC = ("/etc/nccl.conf",)
 _MAX_FILE_BYTES = 65_536
 _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s of a PCIe generation
@@ -33,6 +36,8 @@ def read_file(machine: Machine, path: str) -> str:
             return _read_pci(machine, path)
         case _ if path in NODE_FILES:
             return NODE_FILES[path]
+        case _ if path == _RESCAN:
+            raise HostError(f"{path}: Permission denied (EACCES)")
     content = machine.extra_files.get(path) or machine.components.read(path)
     if content is None:
         raise _no_such(path)
@@ -43,15 +48,15 @@ def write_file(machine: Machine, path: str, content: str) -> None:
     """Write a file of the machine. Raises HostError. An empty /etc/nccl.conf counts as absent."""
     match path:
         case _ if path == _DEVKMSG:
-            _write_devkmsg(machine, content.strip())
+            _write_devkmsg(machine, content)
         case _ if path == _WAKE_ALARM:
             _write_wake_alarm(machine, content.strip())
         case _ if path == _RESCAN:
-            if content.strip() == "1":
+            if _flag(path, content):
                 machine.pci_rescan()
         case _ if path.startswith(_PCI) and path.endswith("/remove"):
             gpu = _gpu_of(machine, path)
-            if content.strip() == "1":
+            if _flag(path, content):
                 machine.pci_remove(gpu)
         case _ if path.startswith(_CGROUPS):
             machine.components.write(path, content)
@@ -68,9 +73,21 @@ def _read_setting(machine: Machine, path: str) -> str:
     return "" if machine.wake_at is None else f"{machine.wake_at:.0f}\n"
 
 
-def _write_devkmsg(machine: Machine, value: str) -> None:
-    if value not in _DEVKMSG_VALUES:
-        raise HostError(f"{_DEVKMSG}: Invalid argument (EINVAL): {value[:20]!r}; one of {', '.join(_DEVKMSG_VALUES)}")
+def _flag(path: str, content: str) -> bool:
+    """Return True for a number that is not 0; sysfs takes writing nothing for nothing written."""
+    if not content:
+        return False
+    if not (number := _NUMBER.fullmatch(content)):
+        raise HostError(f"{path}: Invalid argument (EINVAL): {content[:20]!r}")
+    return number[1].strip("0xX") != ""
+
+
+def _write_devkmsg(machine: Machine, content: str) -> None:
+    """Set the policy. The kernel insists on exactly one newline after it."""
+    value = content.removesuffix("\n")
+    if value == content or value not in _DEVKMSG_VALUES:
+        words = ", ".join(_DEVKMSG_VALUES)
+        raise HostError(f"{_DEVKMSG}: Invalid argument (EINVAL): {content[:20]!r}; one of {words}, and a newline")
     machine.log.devkmsg = value
 
 
@@ -100,6 +117,8 @@ def _read_pci(machine: Machine, path: str) -> str:
     gpu = _gpu_of(machine, path)
     cell = machine.cell(gpu)
     attribute = path.rsplit("/", 1)[1]
+    if attribute == "remove":
+        raise HostError(f"{path}: Permission denied (EACCES)")
     values = {
         "vendor": "0x10de",
         "device": "0x2330",
@@ -117,10 +136,10 @@ def _read_pci(machine: Machine, path: str) -> str:
 
 
 def _gpu_of(machine: Machine, path: str) -> int:
-    """Return the GPU of /sys/bus/pci/devices/<address>/<attribute>; the address with or without its function."""
+    """Return the GPU of /sys/bus/pci/devices/<address>/<attribute>, the address with its function."""
     address, separator, attribute = path.removeprefix(_PCI).partition("/")
     for gpu in machine.gpus:
-        if address.lower() in (gpu.pci, gpu.sysfs_name) and not machine.fleet.removed[machine.index, gpu.index]:
+        if address == gpu.sysfs_name and not machine.fleet.removed[machine.index, gpu.index]:
             if not separator or "/" in attribute:
                 break
             return gpu.index

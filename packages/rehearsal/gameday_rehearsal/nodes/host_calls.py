@@ -36,6 +36,10 @@ class MachineCalls:
             raise HostError(f"/dev/kmsg: {error.strerror}") from None
 
     def read_kernel_log(self) -> list[str]:
+        try:
+            self.machine.log.require_open()
+        except OSError as error:
+            raise HostError(f"/dev/kmsg: {error.strerror}") from None
         return self.machine.log.lines()
 
     def read_file(self, path: str) -> str:

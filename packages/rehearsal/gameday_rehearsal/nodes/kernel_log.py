@@ -11,15 +11,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from errno import EINVAL
+from errno import EINVAL, EPERM
 from itertools import islice
 
 MAX_RECORD_BYTES = 1024
 """PRINTKRB_RECORD_MAX of the kernel: more in one write() is EINVAL."""
 _RING_RECORDS = 8192
 """About as many as a 1 MiB buffer (CONFIG_LOG_BUF_SHIFT=20) holds of lines this long."""
-_PREFIX = re.compile(r"<(\d{1,9})>")
+_PREFIX = re.compile(r"<([0-9]*)>")
 _PACKET_BYTES = 4096  # PIPE_BUF of Linux
+_BACKSLASH = ord("\\")
 _BOOTED_NS = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 """Wall time at which the real machine booted."""
 _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user space asks for it
@@ -27,7 +28,7 @@ _USER = 1  # LOG_USER: what facility 0, the kernel's own, becomes when user spac
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """A record; `seconds` since boot, `wall_ns` since the epoch, facility 0 for the kernel itself.
+    """A record; `seconds` since boot, `wall_ns` since the epoch, facility 0 for the kernel itself, `text` as written.
 
     `sequence` counts the records since boot, from 0.
     """
@@ -43,11 +44,16 @@ class KernelRecord:
     def line(self) -> str:
         """The line as `dmesg -w` prints it, without the priority."""
         micros = int(self.seconds * 1_000_000)
-        return f"[{micros // 1_000_000:5d}.{micros % 1_000_000:06d}] {self.text}"
+        text = self.text
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
+        return f"[{micros // 1_000_000:5d}.{micros % 1_000_000:06d}] {text}"
 
     @property
     def kmsg(self) -> bytes:
-        """The record as a read from /dev/kmsg gives it, without properties; non-ASCII text is escaped byte by byte.
+        """The record as a read from /dev/kmsg gives it, without properties.
+
+        Backslashes, and bytes outside printable ASCII, are escaped.
 
         Its microseconds count from the boot of the real machine, not of the virtual one: a reader converts them into
         wall time with the machine's own uptime, and drops what is too old (node-problem-detector, gpud). At most 4096
@@ -55,7 +61,8 @@ class KernelRecord:
         """
         micros = (self.wall_ns - _BOOTED_NS) // 1000
         head = f"{self.facility << 3 | self.severity},{self.sequence},{micros},-;"
-        text = "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in self.text.encode("utf-8", "surrogatepass"))
+        raw = self.text.encode("utf-8", "surrogatepass")
+        text = "".join(chr(b) if 32 <= b < 127 and b != _BACKSLASH else f"\\x{b:02x}" for b in raw)
         return (head + text).encode("ascii")[: _PACKET_BYTES - 1] + b"\n"
 
 
@@ -91,23 +98,27 @@ class KernelLog:
         self._append(0, severity, text)
 
     def write(self, record: str) -> None:
-        """Write once to /dev/kmsg from user space. Raises OSError (EINVAL) if the kernel would.
+        """Open /dev/kmsg and write once from user space. Raises OSError if the kernel would.
 
-        Rate limiting counts per open file, and each write here opens one, so only `off` swallows a record. A record
-        that does not end with a newline stays open for continuation: no reader sees it before the next record is
-        written.
+        Rate limiting counts per open file, so it never strikes here. A record that does not end with a newline stays
+        open for continuation: no reader sees it before the next record is written.
         """
+        self.require_open()
         size = len(record.encode("utf-8", "surrogatepass"))
         if size > MAX_RECORD_BYTES:
             raise OSError(EINVAL, f"Invalid argument: a record of {size} bytes, the kernel takes {MAX_RECORD_BYTES}")
-        if self.devkmsg == "off":
-            return
         prefix = _PREFIX.match(record)
-        priority = int(prefix[1]) if prefix else 4  # the default console log level, warning
+        priority = int(prefix[1] or 0) if prefix else 4  # the default console log level, warning
         text = record[prefix.end() :] if prefix else record
+        text = text.split("\0", 1)[0]
         # printk cuts off one newline; another is escaped like any control character.
         ended = text.endswith("\n")
-        self._append((priority >> 3) or _USER, priority & 7, text.removesuffix("\n"), ended=ended)
+        self._append((priority >> 3 & 0xFF) or _USER, priority & 7, text.removesuffix("\n"), ended=ended)
+
+    def require_open(self) -> None:
+        """Raise OSError if /dev/kmsg cannot be opened, to read or to write."""
+        if self.devkmsg == "off":
+            raise OSError(EPERM, "Operation not permitted: kernel.printk_devkmsg is off")
 
     def records(self) -> list[KernelRecord]:
         return list(self._records)
@@ -124,8 +135,6 @@ class KernelLog:
         if self._open is not None:
             self._finish(self._open)
             self._open = None
-        if not text.isprintable():
-            text = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in text)
         record = KernelRecord(self.uptime_s, time.time_ns(), facility, severity, text, self._next)
         self._next += 1
         if ended:

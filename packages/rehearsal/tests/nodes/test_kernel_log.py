@@ -67,10 +67,11 @@ def test_control_characters_cannot_forge_a_line(machine: Machine) -> None:
     assert machine.log.lines()[-1].endswith("one\\x0a[1.000000] NVRM: Xid two\\x1b[2J")
 
 
-def test_devkmsg_off_swallows_silently(machine: Machine) -> None:
+def test_devkmsg_off_refuses_programs_and_not_the_kernel(machine: Machine) -> None:
     machine.log.devkmsg = "off"
     before = machine.log.lines()
-    machine.log.write("<3>gone\n")
+    with pytest.raises(PermissionError, match="printk_devkmsg is off"):
+        machine.log.write("<3>gone\n")
     assert machine.log.lines() == before
     machine.log.driver("the kernel itself still speaks")
     assert machine.log.lines()[-1].endswith("still speaks")

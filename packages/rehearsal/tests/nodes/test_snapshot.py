@@ -37,7 +37,7 @@ def file(path: str, content: str) -> Callable[[Machine], Awaitable[object]]:
         program("dcgmi", "test", "--pause"),
         program("dcgmi", "test", "--inject", "--gpuid", "1", "-f", "230", "-v", "95"),
         file("/etc/nccl.conf", "NCCL_DEBUG=INFO\n"),
-        file("/proc/sys/kernel/printk_devkmsg", "on"),
+        file("/proc/sys/kernel/printk_devkmsg", "on\n"),
         file("/sys/class/rtc/rtc0/wakealarm", "+60"),
     ],
 )
