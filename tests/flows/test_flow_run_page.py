@@ -33,6 +33,7 @@ from gameday.runs.season_record import SeasonResult
 from gameday.tasks import judged_step
 from gameday.tasks.outcome_on_page import code_of
 from gameday.values.results import Cleanliness, Step, StepOutcome
+from tests.rehearsal.processes import until
 from tests.report.run_builder import cut_off, passing, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -120,9 +121,16 @@ def test_a_step_with_a_broken_expectation_is_red_and_the_flow_goes_on(prefect: N
         return judged_state(ExitCode.FAILED, "because", None)
 
     found, logs = played(body)
-    with get_client(sync_client=True) as client:
-        tasks = client.read_task_runs(flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [found.id]}}))
-    states = {one.name.rpartition("-")[0]: (one.state_name, one.state.message if one.state else "") for one in tasks}
+    states: dict[str, tuple[str | None, str | None]] = {}
+
+    def all_ended() -> bool:
+        """Read the task runs; the server learns of each by events, some time after it ended."""
+        with get_client(sync_client=True) as client:
+            tasks = client.read_task_runs(flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [found.id]}}))
+        states.update({one.name.rpartition("-")[0]: (one.state_name, one.state.message) for one in tasks if one.state})
+        return len(states) == 3 and {name for name, _ in states.values()} == {"Failed", "Completed"}
+
+    until(all_ended, 60, "the server shows the three steps as ended")
     assert states["await alert"] == ("Failed", SENTENCE)
     assert states["recover"][0] == "Completed"
     assert states["qa node"][0] == "Failed"
