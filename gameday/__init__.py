@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         StopRunError,
     )
     from gameday.expect.base import Expectation, PodSignal, Sighting, Signal, since_fault
-    from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
+    from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, NodeNeeds, Reach
     from gameday.flows.approval import approve
     from gameday.flows.hooks import reap_flow_run
     from gameday.flows.invocation import invocation
@@ -91,6 +91,7 @@ __all__ = [
     "Layer",
     "LoadedPlan",
     "Measurement",
+    "NodeNeeds",
     "Observation",
     "Plan",
     "PodSecurity",
@@ -143,7 +144,7 @@ _HOLDS = {
     "documents.fields": ("Bound",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
     "expect.base": ("Expectation", "PodSignal", "Sighting", "Signal", "since_fault"),
-    "faults.base": ("CanaryJob", "Claim", "Evidence", "Fault", "Layer", "Reach"),
+    "faults.base": ("CanaryJob", "Claim", "Evidence", "Fault", "Layer", "NodeNeeds", "Reach"),
     "flows.approval": ("approve",),
     "flows.hooks": ("reap_flow_run",),
     "flows.invocation": ("invocation",),

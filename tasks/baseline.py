@@ -11,7 +11,7 @@ from gameday.agent.task import DcgmEnginesNote, GpuPodsNote, notes_in
 from gameday.cluster.prometheus import AlertingRule
 from gameday.documents.fields import format_duration
 from gameday.errors import AdapterError, KubernetesError, LeaseHeldError, RefusedError, StepFailedError
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import needs_of
 from gameday.guard.check import guard_before
 from gameday.history.events import NodeSeen, SteadyStateChecked
 from gameday.history.sampling import FEWEST_BASELINE_SCRAPES
@@ -187,7 +187,7 @@ def _check_log_path(run: Run, target: ChosenTarget) -> str:
     name = run.record.object_name("mark", target.index)
     timeout = run.plan.baseline.log_path_within
     resets = remediation_for(run.plan.recover.remediation).needs_idle_gpu
-    moves_operands = resets or fault_for(run.plan.fault).needs_operands_away(run.plan.fault)
+    moves_operands = resets or needs_of(run.plan.fault).operands_away
     leaving: set[str] = set()
     if moves_operands:
         refuse_operands_that_would_stay_away(run, target.node)

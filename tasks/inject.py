@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gameday.errors import StepFailedError
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import needs_of, reach_of
 from gameday.history.events import FaultInjected
 from gameday.ledger.entries import BringBackOperands, RestoreNode
 from gameday.observe.cluster_repair import ClusterRepair
@@ -33,7 +33,7 @@ def inject(run: Run, targets: Targets) -> tuple[InjectedFault, ...]:
         StopRunError: A fault did not go in, or the run was stopped.
     """
     fault = run.plan.fault
-    operands_leave = GONE_WITHIN if fault_for(fault).needs_operands_away(fault) else timedelta()
+    operands_leave = GONE_WITHIN if needs_of(fault).operands_away else timedelta()
     with step(run, Step.INJECT, operands_leave + AGENT_START_TIMEOUT + fault.longest_injection):
         happen(Moment.FAULT_GOES_IN, run, targets)
         faults = tuple(_inject(run, target) for target in targets)
@@ -52,14 +52,14 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
     pods_before = pods_before_fault(run, target)
     cluster_repair = ClusterRepair(run, target, pods_before) if hands_off else None
     operands, to_undo = None, tuple[str, ...]()
-    if fault_for(fault).needs_operands_away(fault):
+    if needs_of(fault).operands_away:
         work = AGENT_START_TIMEOUT + fault.longest_injection
         operands = send_operands_away(run, target, "operands-inject", work)
-    if operands and fault_for(fault).needs_operands_away_to_undo(fault):
+    if operands and needs_of(fault).operands_away_to_undo:
         assert isinstance(operands.undo, BringBackOperands)
         to_undo = operands.undo.labels
     entry, note = inject_fault(run, target, fault, injector_pod(run, target.index), to_undo)
-    reach = fault_for(fault).reach(fault)
+    reach = reach_of(fault)
     run.note(
         FaultInjected(
             intent=entry.id,

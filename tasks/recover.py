@@ -9,7 +9,7 @@ from functools import partial
 from gameday.agent.task import RemediateTask
 from gameday.cluster.drain import Evictions
 from gameday.errors import StepFailedError
-from gameday.faults.registry import fault_for, takes_node_down
+from gameday.faults.optional import reach_of, takes_node_down
 from gameday.guard.observation import first_names
 from gameday.history.events import RecoveryDisturbed, Remediated
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
@@ -178,7 +178,7 @@ def _disturb(run: Run, target: ChosenTarget) -> Entry | None:
     fault = run.plan.recover.fault_during
     if fault is None:
         return None
-    name, reach = run.record.object_name("disturb", target.index), fault_for(fault).reach(fault)
+    name, reach = run.record.object_name("disturb", target.index), reach_of(fault)
     try:
         _, note = inject_fault(run, target, fault, name)
         written_at, evidence = note.written_at, note.evidence

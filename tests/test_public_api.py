@@ -39,8 +39,8 @@ FUNCTIONS = {
 """Every function, with the parts of its docstring that its signature cannot express."""
 CLASSES = {
     # faults, remediations
-    "CanaryJob", "Claim", "Evidence", "Fault", "FaultParameters", "GpuSample", "Host", "Layer", "PodSecurity",
-    "ProgramResult", "Reach", "Remediation",
+    "CanaryJob", "Claim", "Evidence", "Fault", "FaultParameters", "GpuSample", "Host", "Layer", "NodeNeeds",
+    "PodSecurity", "ProgramResult", "Reach", "Remediation",
     # expectations
     "Expectation", "PodSignal", "Sighting", "Signal",
     # checks, guardrails, report sections

@@ -14,6 +14,7 @@ from gameday.agent.context import Context, task_error
 from gameday.agent.task import AgentResult, InjectedNote, InjectTask, PriorNote, UndoTask
 from gameday.errors import HostError
 from gameday.faults.base import Fault
+from gameday.faults.optional import keep_in, prior_state_of
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.base import Host
 from gameday.plan.fault import FaultParameters
@@ -124,7 +125,7 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
     problem = ""
     evidence: tuple[str, ...] = ()
     try:
-        undo_state = injection.fault.prior_state(injection.parameters, task.gpu, context.host)
+        undo_state = prior_state_of(injection.parameters, task.gpu, context.host)
         _replace(state_file, InjectedState(undo_state=undo_state))
         if undo_state:
             context.print_note(PriorNote(undo_state=undo_state))
@@ -141,10 +142,7 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
             InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state, memory=injected.memory)
         )
         context.become_ready()
-        held = injection.fault.hold_and_tell(
-            injection.parameters, task.gpu, context.host, context.ending.event, context.print_note
-        )
-        evidence += held or ()
+        evidence += keep_in(injection.parameters, task.gpu, context.host, context.ending.event, context.print_note)
     except Exception as error:  # the fault comes out in every case
         problem = _cause(error)
     timer.cancel()

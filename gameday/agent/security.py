@@ -16,7 +16,8 @@ from gameday.agent.task import (
     Task,
     UndoTask,
 )
-from gameday.faults.registry import fault_for, parse_parameters
+from gameday.faults.optional import account_of, rights_of
+from gameday.faults.registry import parse_parameters
 from gameday.host.privileges import DAEMONS, GPU_PROGRAMS, GPU_WORK, KERNEL_LOG, PodSecurity, combined
 from gameday.remediations.registry import remediation_for
 from gameday.values.measures import Backend, Measure
@@ -44,8 +45,7 @@ def api_account_of(task: Task | PackageTask) -> str | None:
     """Return the service account with which a task's pod uses the API server; None if it does not use it."""
     match task:
         case InjectTask() | UndoTask():
-            parameters = parse_parameters(task.fault)
-            return fault_for(parameters).api_account_of(parameters) or None
+            return account_of(parse_parameters(task.fault)) or None
         case PackageTask():
             return task.api_account
     return None
@@ -55,8 +55,7 @@ def security_of(task: Task | PackageTask) -> PodSecurity:  # noqa: PLR0911 - one
     """Return the rights that a task needs. Raises ValueError for an unknown fault or remediation."""
     match task:
         case InjectTask() | UndoTask():
-            parameters = parse_parameters(task.fault)
-            return fault_for(parameters).security_of(parameters)
+            return rights_of(parse_parameters(task.fault))
         case RemediateTask():
             return remediation_for(task.action).security
         case QaTask() | GpuUsersTask() | ProbeTask():

@@ -118,19 +118,7 @@ def _layer(plan: Plan) -> str:
 
 def _types(fault: FaultParameters) -> set[str]:
     """Return the fault's type, and the types of the faults that it is made of."""
-    return {fault.type}.union(*(_types(part) for part in _parts(fault)))
-
-
-def _parts(fault: FaultParameters) -> tuple[FaultParameters, ...]:
-    from gameday.faults.compound import CompoundParameters
-    from gameday.faults.repeated import RepeatedParameters
-
-    match fault:
-        case CompoundParameters(parts=parts):
-            return parts
-        case RepeatedParameters(fault=repeated):
-            return (repeated,)
-    return ()
+    return {fault.type}.union(*(_types(part) for part in fault.made_of()))
 
 
 def _print(found: list[Plan], profile: DetectorProfile | None, *, long: bool) -> None:
@@ -178,7 +166,7 @@ def _details(plan: Plan) -> str:
 def _words(fault: FaultParameters) -> str:
     """Return a fault with the parameters that differ from their defaults, as 'xid 79' or 'clock_lock (gpu 0)'."""
     chosen = fault.model_dump(mode="json", exclude={"type", "hold", "parts", "fault"}, exclude_defaults=True)
-    if parts := _parts(fault):
+    if parts := fault.made_of():
         return ", ".join([" + ".join(map(_words, parts)), *map(_pair, chosen.items())])
     own = chosen.pop(fault.type, None)
     name = fault.type if own is None else f"{fault.type} {own}"

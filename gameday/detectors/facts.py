@@ -11,10 +11,8 @@ from typing import TypeVar
 
 from gameday.detectors.models import DetectorProfile, Fact, Rule
 from gameday.faults.base import Layer
-from gameday.faults.compound import CompoundParameters
 from gameday.faults.dcgm_field import DcgmFieldParameters
 from gameday.faults.registry import fault_for
-from gameday.faults.repeated import RepeatedParameters
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
 from gameday.plan.fault import FaultParameters
@@ -80,10 +78,8 @@ def rule_for(profile: DetectorProfile, fault: FaultParameters) -> Rule | None:
 
 def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
     """Return the profile's rules for the single faults that this one is made of, if it has any."""
-    if isinstance(fault, RepeatedParameters):
-        return rules_for(profile, fault.fault)
-    if isinstance(fault, CompoundParameters):
-        return [rule for part in fault.parts for rule in rules_for(profile, part)]
+    if parts := fault.made_of():
+        return [rule for part in parts for rule in rules_for(profile, part)]
     rule = matching(profile, fault.type, fault_for(fault).layer, facts(fault))
     return [rule] if rule else []
 

@@ -1,10 +1,8 @@
-"""The interface of a fault: its mandatory and its optional parts."""
+"""A fault: its three methods, and the values that it speaks in."""
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
@@ -66,7 +64,7 @@ class Claim:
 
 
 NODE = "the node itself"
-"""Claimed by a fault that the agent does not survive or cannot end early; shared by every other fault with an undo."""
+"""Claimed by a fault that the agent does not survive or cannot end early; shared by every other with a claim."""
 HOST_ENGINE = "DCGM's host engine"
 BUS = "the GPU on the PCI bus"
 
@@ -78,6 +76,20 @@ class Reach:
     layer: str
     does_not_reach: str
     seen_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeNeeds:
+    """The preparations of a node for a fault."""
+
+    dcgm: bool = False
+    """The fault goes into the node's DCGM host engine, which only its own clients see."""
+    idle_gpu: bool = False
+    """No process may have the GPU open: for a reset, a removal, an effect on unused GPUs only."""
+    operands_away: bool = False
+    """The GPU operator's operands leave the node for the injection, and come back right after it."""
+    operands_away_to_undo: bool = False
+    """The GPU operator's operands also leave the node while the fault is taken out."""
 
 
 @dataclass(frozen=True)
@@ -93,103 +105,8 @@ class CanaryJob:
 P = TypeVar("P", bound=FaultParameters)
 
 
-class OptionalParts(Generic[P]):
-    """The optional parts of a fault; the default does nothing, or the safe thing."""
-
-    layer: ClassVar[Layer]
-
-    security: ClassVar[PodSecurity] = UNSTATED
-    """The rights over its node that the injector's pod needs, and no more. Default: none."""
-    api_account: ClassVar[str] = ""
-    """The service account with which the injector's pod uses the API server. Default: it does not use it."""
-    does_not_reach: ClassVar[str] = ""
-    """The layers and readers that do not notice the fault, for people who wonder why nothing happened."""
-    seen_by: ClassVar[tuple[str, ...]] = ()
-    """The programs, alerts and tests that can notice the fault."""
-
-    def prior_state(self, parameters: P, gpu: int, host: Host) -> dict[str, str]:
-        """Return the values that an undo needs, and refuse what cannot go in.
-
-        The agent keeps them before it injects. Nothing may be changed here.
-
-        Raises:
-            HostError: The fault cannot go into this host; the message says why and what to do.
-        """
-        return {}
-
-    def hold(self, parameters: P, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...] | None:
-        """Keep the fault in until `ended` is set; most faults stay in by themselves.
-
-        Returns:
-            Lines of evidence about the hold; None if there are none.
-
-        Raises:
-            HostError: The fault did not stay in.
-        """
-        ended.wait()
-        return None
-
-    def hold_and_tell(
-        self, parameters: P, gpu: int, host: Host, ended: threading.Event, tell: Callable[[BaseModel], None]
-    ) -> tuple[str, ...] | None:
-        """Hold the fault as `hold` does, and report meanwhile what is worth more than a line of evidence at the end.
-
-        Args:
-            parameters: The plan's.
-            gpu: The NVML index that the run chose.
-            host: The node.
-            ended: Set when the fault must come out.
-            tell: Prints a note to the pod's log, as one line of JSON.
-        """
-        return self.hold(parameters, gpu, host, ended)
-
-    def claims(self, parameters: P) -> tuple[Claim, ...]:
-        """Return the resources that no second fault may take. Default: one fault of this kind at a time."""
-        return (Claim(parameters.type), Claim(NODE, shared=True))
-
-    def asks_dcgm(self, parameters: P) -> bool:
-        """Return True if the fault goes into the node's DCGM host engine, which only its own clients see."""
-        return False
-
-    def needs_idle_gpu(self, parameters: P) -> bool:
-        """Return True if no process may have the GPU open: for a reset, a removal, an effect on unused GPUs only."""
-        return False
-
-    def needs_operands_away(self, parameters: P) -> bool:
-        """Return True if the GPU operator's operands leave the node for the injection, and come back right after it."""
-        return False
-
-    def needs_operands_away_to_undo(self, parameters: P) -> bool:
-        """Return True if the GPU operator's operands also leave the node while the fault is taken out."""
-        return False
-
-    def warnings(self, parameters: P) -> tuple[str, ...]:
-        """Return the side effects of these parameters, for the person who approves the run."""
-        return ()
-
-    def security_of(self, parameters: P) -> PodSecurity:
-        """Return the rights that these parameters need; a fault made of others needs theirs."""
-        return self.security
-
-    def api_account_of(self, parameters: P) -> str:
-        """Return the service account that these parameters need; a fault made of others needs theirs."""
-        return self.api_account
-
-    def reach(self, parameters: P) -> Reach:
-        """Return where these parameters enter and who can see them."""
-        return Reach(self.layer, self.does_not_reach, self.seen_by)
-
-    def canary_job(self, parameters: P) -> CanaryJob:
-        """Return the difference of a canary that starts while the fault is in."""
-        return CanaryJob()
-
-    def details(self) -> str:
-        """Return Markdown for docs/faults.md, such as a table made from the code."""
-        return ""
-
-
-class Fault(OptionalParts[P], ABC):
-    """A way to break something on a node.
+class Fault(ABC, Generic[P]):
+    """A way to break something on a node: these three methods, and those of gameday/faults/optional.py that it needs.
 
     `gpu` is the NVML index that the run chose. Every method with a host raises HostError if the host refuses.
     docs/writing-a-fault.md builds one step by step.
@@ -201,6 +118,17 @@ class Fault(OptionalParts[P], ABC):
     """The layer where the fault enters."""
     summary: ClassVar[str]
     """The fault's line in lists and in the plan's schema."""
+
+    does_not_reach: ClassVar[str] = ""
+    """The layers and readers that do not notice the fault, for people who wonder why nothing happened."""
+    seen_by: ClassVar[tuple[str, ...]] = ()
+    """The programs, alerts and tests that can notice the fault."""
+    details: ClassVar[str] = ""
+    """Markdown for docs/faults.md, such as a table made from the code."""
+    security: ClassVar[PodSecurity] = UNSTATED
+    """The rights over its node that the injector's pod needs, and no more. Default: none."""
+    api_account: ClassVar[str] = ""
+    """The service account with which the injector's pod uses the API server. Default: it does not use it."""
 
     @abstractmethod
     def inject(self, parameters: P, gpu: int, host: Host) -> Evidence:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from gameday.errors import HostError
-from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, target_gpu
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
@@ -47,7 +47,7 @@ class ClockLockFault(Fault[ClockLockParameters]):
     )
 
     def claims(self, parameters: ClockLockParameters) -> tuple[Claim, ...]:
-        return (Claim("clocks", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
+        return (Claim("clocks", parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
 
     def warnings(self, parameters: ClockLockParameters) -> tuple[str, ...]:
         return (

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gameday.documents.fields import LABEL_VALUE
 from gameday.errors import HostError
-from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer, Reach
+from gameday.faults.base import HOST_ENGINE, Claim, Evidence, Fault, Layer, Reach
 from gameday.faults.component_pods import LABELS, Component, cgroup_of, find_pod
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
@@ -74,16 +74,14 @@ class ComponentFrozenFault(Fault[ComponentFrozenParameters]):
         *(f"{', '.join(names)}: {who}" for names, who in _SEEN_BY),
         _PROBES,
     )
-
-    def details(self) -> str:
-        head = "| component | label of its pod |\n|---|---|\n"
-        rows = [(name, " or ".join(f"`{k}={v}`" for k, v in labels)) for name, labels in LABELS.items()]
-        return head + "".join(f"| `{name}` | {labels} |\n" for name, labels in rows)
+    details: ClassVar[str] = "| component | label of its pod |\n|---|---|\n" + "".join(
+        f"| `{name}` | {' or '.join(f'`{k}={v}`' for k, v in labels)} |\n" for name, labels in LABELS.items()
+    )
 
     def claims(self, parameters: ComponentFrozenParameters) -> tuple[Claim, ...]:
         engine = (Claim(HOST_ENGINE),) if parameters.component is Component.HOST_ENGINE else ()
         cluster_wide = parameters.component is Component.LOG_STORE
-        return (Claim(parameters.component, cluster_wide=cluster_wide), *engine, Claim(NODE, shared=True))
+        return (Claim(parameters.component, cluster_wide=cluster_wide), *engine)
 
     def reach(self, parameters: ComponentFrozenParameters) -> Reach:
         seen_by = tuple(who for names, who in _SEEN_BY if parameters.component in names)

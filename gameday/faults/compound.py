@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 from itertools import combinations
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from gameday.documents.fields import conflict, format_duration
 from gameday.errors import HostError
-from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
+from gameday.faults.base import Evidence, Fault, Layer, Reach
+from gameday.faults.optional import claims_of, keep_in, prior_state_of, reach_of
 from gameday.faults.registry import fault_for
 from gameday.host.base import Host
-from gameday.host.privileges import PodSecurity, combined
 from gameday.plan.fault import AnyFault, FaultParameters
 from gameday.values.nodes import NodeRole
-from gameday.values.wanted_pods import WantedPods
 
 _FEWEST, _MOST = 2, 4
 """The fewest and the most parts. With more, it would be unclear which of them caused an effect."""
@@ -65,8 +63,8 @@ class CompoundParameters(FaultParameters):
     @model_validator(mode="after")
     def _do_not_conflict(self) -> CompoundParameters:
         for one, other in combinations(_parts(self), 2):
-            claims = one.fault.claims(one.parameters)
-            for claim in other.fault.claims(other.parameters):
+            claims = claims_of(one.parameters)
+            for claim in claims_of(other.parameters):
                 if any(map(claim.conflicts_with, claims)):
                     raise conflict(
                         ("parts", other.number - 1, "type"),
@@ -75,18 +73,8 @@ class CompoundParameters(FaultParameters):
                     )
         return self
 
-    def dangers(self) -> dict[str, str]:
-        return {name: why for part in self.parts for name, why in part.dangers().items()}
-
-    @property
-    def longest_injection(self) -> timedelta:
-        return sum((part.longest_injection for part in self.parts), timedelta())
-
-    def wanted_pods(self) -> WantedPods | None:
-        return next(filter(None, (part.wanted_pods() for part in self.parts)), None)
-
-    def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
-        return next(filter(None, (part.why_not_here(namespace, is_lab=is_lab) for part in self.parts)), "")
+    def made_of(self) -> tuple[FaultParameters, ...]:
+        return self.parts
 
 
 class CompoundFault(Fault[CompoundParameters]):
@@ -103,50 +91,19 @@ class CompoundFault(Fault[CompoundParameters]):
     does_not_reach: ClassVar[str] = "the layers that no part reaches"
     seen_by: ClassVar[tuple[str, ...]] = ("every reader that sees one of its parts",)
 
-    def claims(self, parameters: CompoundParameters) -> tuple[Claim, ...]:
-        return tuple(claim for part in _parts(parameters) for claim in part.fault.claims(part.parameters))
-
-    def security_of(self, parameters: CompoundParameters) -> PodSecurity:
-        return combined(part.fault.security_of(part.parameters) for part in _parts(parameters))
-
-    def api_account_of(self, parameters: CompoundParameters) -> str:
-        # All parts with an account on a GPU node have the same one: two of them are one kind, and conflict.
-        accounts = (part.fault.api_account_of(part.parameters) for part in _parts(parameters))
-        return next(filter(None, accounts), "")
-
-    def canary_job(self, parameters: CompoundParameters) -> CanaryJob:
-        jobs = [part.fault.canary_job(part.parameters) for part in _parts(parameters)]
-        environment = {name: value for job in jobs for name, value in job.environment.items()}
-        return CanaryJob(environment, any(job.far_from_gpu for job in jobs))
-
     def reach(self, parameters: CompoundParameters) -> Reach:
-        reaches = [(part.parameters.type, part.fault.reach(part.parameters)) for part in _parts(parameters)]
+        reaches = [(part.parameters.type, reach_of(part.parameters)) for part in _parts(parameters)]
         return Reach(
             layer=" + ".join(f"{reach.layer} ({name})" for name, reach in reaches),
             does_not_reach="; ".join(f"{name}: {reach.does_not_reach}" for name, reach in reaches),
             seen_by=tuple(dict.fromkeys(seen for _, reach in reaches for seen in reach.seen_by)),
         )
 
-    def asks_dcgm(self, parameters: CompoundParameters) -> bool:
-        return any(part.fault.asks_dcgm(part.parameters) for part in _parts(parameters))
-
-    def needs_idle_gpu(self, parameters: CompoundParameters) -> bool:
-        return any(part.fault.needs_idle_gpu(part.parameters) for part in _parts(parameters))
-
-    def needs_operands_away(self, parameters: CompoundParameters) -> bool:
-        return any(part.fault.needs_operands_away(part.parameters) for part in _parts(parameters))
-
-    def needs_operands_away_to_undo(self, parameters: CompoundParameters) -> bool:
-        return any(part.fault.needs_operands_away_to_undo(part.parameters) for part in _parts(parameters))
-
-    def warnings(self, parameters: CompoundParameters) -> tuple[str, ...]:
-        return tuple(line for part in _parts(parameters) for line in part.fault.warnings(part.parameters))
-
     def prior_state(self, parameters: CompoundParameters, gpu: int, host: Host) -> dict[str, str]:
         state: dict[str, str] = {}
         for part in _parts(parameters):
             with _named_in_errors(part):
-                state |= part.prefixed(part.fault.prior_state(part.parameters, gpu, host))
+                state |= part.prefixed(prior_state_of(part.parameters, gpu, host))
         return state
 
     def inject(self, parameters: CompoundParameters, gpu: int, host: Host) -> Evidence:
@@ -161,15 +118,20 @@ class CompoundFault(Fault[CompoundParameters]):
             written_at = written_at or found.written_at
         return Evidence(lines=tuple(lines), written_at=written_at, undo_state=state)
 
-    def hold(
-        self, parameters: CompoundParameters, gpu: int, host: Host, ended: threading.Event
-    ) -> tuple[str, ...] | None:
+    def hold_and_tell(
+        self,
+        parameters: CompoundParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
         over = threading.Event()
 
         def hold(part: _Part) -> tuple[str, ...]:
             try:
                 with _named_in_errors(part):
-                    return part.labelled(part.fault.hold(part.parameters, gpu, host, over) or ())
+                    return part.labelled(keep_in(part.parameters, gpu, host, over, tell))
             except BaseException:
                 over.set()  # if one part did not stay in, all end
                 raise

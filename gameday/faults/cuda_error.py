@@ -80,11 +80,9 @@ class CudaErrorFault(Fault[CudaErrorParameters]):
         "the job itself, and what restarts it",
         "`expect.job`, which measures how soon it goes on and what it lost",
     )
-
-    def details(self) -> str:
-        head = "| error | CUresult | Xid that goes with it |\n|---|---|---|\n"
-        rows = (f"| `{one}` | {one.code} | {', '.join(map(str, one.xids))} |\n" for one in CudaError)
-        return head + "".join(rows)
+    details: ClassVar[str] = "| error | CUresult | Xid that goes with it |\n|---|---|---|\n" + "".join(
+        f"| `{one}` | {one.code} | {', '.join(map(str, one.xids))} |\n" for one in CudaError
+    )
 
     def warnings(self, parameters: CudaErrorParameters) -> tuple[str, ...]:
         return (

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gameday.documents.fields import conflict
 from gameday.errors import HostError
-from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, HOST_ENGINE, Claim, Evidence, Fault, Layer, NodeNeeds
 from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject_value, read_value
 from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.faults.gpu import GpuParameters, target_gpu
@@ -196,6 +196,18 @@ def _range(bounds: Bounds) -> str:
     return f"{bounds.low:g} to {bounds.high:g} ({bounds.unit})"
 
 
+def _table() -> str:
+    """Return the fields that somebody acts on as a Markdown table."""
+    head = "| field | id | takes | its fault | who acts on it |\n|---|---|---|---|---|\n"
+    known = {name: of for name, of in FIELDS.items() if of.acts or of.fault is not None}
+    rows = (
+        f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
+        for name, of in known.items()
+    )
+    others = "Nobody acts on the other fields, which [the schema](plan.schema.json) names; each needs a `value`."
+    return f"{head}{''.join(rows)}\n{others}\n"
+
+
 class DcgmFieldFault(Fault[DcgmFieldParameters]):
     """Puts a value into the host engine's cache with `dcgmi test --inject`, and keeps it the newest.
 
@@ -230,26 +242,17 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
         "EKS node monitoring agent",
         "Azure's cyclecloud-healthagent",
     )
+    details: ClassVar[str] = _table()
 
     def claims(self, parameters: DcgmFieldParameters) -> tuple[Claim, ...]:
         of_gpu = (Claim(parameters.field, parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
-        return (*of_gpu, Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
-
-    def details(self) -> str:
-        head = "| field | id | takes | its fault | who acts on it |\n|---|---|---|---|---|\n"
-        known = {name: of for name, of in FIELDS.items() if of.acts or of.fault is not None}
-        rows = (
-            f"| `{name}` | {of.id} | {_range(of)} | {'' if of.fault is None else f'{of.fault:g}'} | {of.acts} |\n"
-            for name, of in known.items()
-        )
-        others = "Nobody acts on the other fields, which [the schema](plan.schema.json) names; each needs a `value`."
-        return f"{head}{''.join(rows)}\n{others}\n"
+        return (*of_gpu, Claim(HOST_ENGINE, shared=True))
 
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()
 
-    def asks_dcgm(self, parameters: DcgmFieldParameters) -> bool:
-        return True
+    def needs(self, parameters: DcgmFieldParameters) -> NodeNeeds:
+        return NodeNeeds(dcgm=True)
 
     def prior_state(self, parameters: DcgmFieldParameters, gpu: int, host: Host) -> dict[str, str]:
         index = target_gpu(parameters, gpu, host).index

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import HOST_ENGINE, Claim, Evidence, Fault, Layer, NodeNeeds
 from gameday.faults.dcgm import is_collection_paused, pause_collection, resume_collection
 from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.host.base import Host
@@ -46,10 +46,10 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     )
 
     def claims(self, parameters: DcgmPauseParameters) -> tuple[Claim, ...]:
-        return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
+        return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True))
 
-    def asks_dcgm(self, parameters: DcgmPauseParameters) -> bool:
-        return True
+    def needs(self, parameters: DcgmPauseParameters) -> NodeNeeds:
+        return NodeNeeds(dcgm=True)
 
     def prior_state(self, parameters: DcgmPauseParameters, gpu: int, host: Host) -> dict[str, str]:
         refuse_blind_readers(host)

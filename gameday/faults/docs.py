@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gameday.documents.key_list import key_list
-from gameday.faults.base import Fault
+from gameday.faults.base import Fault, Layer
 from gameday.faults.registry import found_faults, parameter_models
 from gameday.plan.fault import FaultParameters
 
@@ -82,15 +82,15 @@ def _section(
     if parameters:
         lines.append(f"**Parameters:**{f' {above}, as above.' if above else ''}\n")
     lines += [*own, ""] if own else []
-    return "\n".join([*lines, *filter(None, [fault.details()])])
+    return "\n".join([*lines, *filter(None, [fault.details])])
 
 
 def _pods(faults: Mapping[str, Fault[Any]]) -> Iterator[str]:
     """Yield the rights of the injectors' pods in words, each with the faults that need them."""
     needing: dict[str, list[str]] = {}
     for name, fault in sorted(faults.items()):
-        own = "security_of" not in vars(type(fault))
-        rights = fault.security.describe() if own else "the rights that the faults in it need"
+        made_of_others = fault.layer is Layer.SEVERAL
+        rights = "the rights that the faults in it need" if made_of_others else fault.security.describe()
         needing.setdefault(rights, []).append(f"`{name}`")
     yield "## The injectors' pods\n"
     yield from (f"* {', '.join(names)}: {rights}." for rights, names in needing.items())

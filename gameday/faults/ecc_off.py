@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, Claim, Evidence, Fault, Layer, NodeNeeds
 from gameday.faults.gpu import (
     PERSISTENCE_DAEMON,
     GpuParameters,
@@ -53,16 +53,12 @@ class EccOffFault(Fault[EccOffParameters]):
     seen_by: ClassVar[tuple[str, ...]] = ("ECC mode in QA, current and pending",)
 
     def claims(self, parameters: EccOffParameters) -> tuple[Claim, ...]:
-        return (Claim("ECC mode", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
+        return (Claim("ECC mode", parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
 
-    def needs_idle_gpu(self, parameters: EccOffParameters) -> bool:
-        return parameters.reset
-
-    def needs_operands_away(self, parameters: EccOffParameters) -> bool:
-        return parameters.reset
-
-    def needs_operands_away_to_undo(self, parameters: EccOffParameters) -> bool:
-        return parameters.reset
+    def needs(self, parameters: EccOffParameters) -> NodeNeeds:
+        return NodeNeeds(
+            idle_gpu=parameters.reset, operands_away=parameters.reset, operands_away_to_undo=parameters.reset
+        )
 
     def warnings(self, parameters: EccOffParameters) -> tuple[str, ...]:
         if parameters.reset:

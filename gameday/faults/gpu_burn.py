@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from gameday.documents.fields import conflict
 from gameday.errors import HostError
-from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import Burn, GpuSample, Host, Precision, WorkReport
@@ -90,7 +90,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
     )
 
     def claims(self, parameters: GpuBurnParameters) -> tuple[Claim, ...]:
-        return (Claim("work", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
+        return (Claim("work", parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
 
     def warnings(self, parameters: GpuBurnParameters) -> tuple[str, ...]:
         return (

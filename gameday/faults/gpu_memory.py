@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from gameday.errors import HostError
-from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.faults.gpu_work import end_work, gpu_index, watch_work
 from gameday.host.base import GpuSample, HoldMemory, Host, WorkReport
@@ -58,7 +58,7 @@ class GpuMemoryFault(Fault[GpuMemoryParameters]):
     )
 
     def claims(self, parameters: GpuMemoryParameters) -> tuple[Claim, ...]:
-        return (Claim("work", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
+        return (Claim("work", parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
 
     def warnings(self, parameters: GpuMemoryParameters) -> tuple[str, ...]:
         return (f"dangerous: jobs on the same GPU share the last {parameters.leave_mib} MiB",)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import BUS, HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, HOST_ENGINE, Claim, Evidence, Fault, Layer, NodeNeeds
 from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters, nvidia_smi, refuse_while_open, target_gpu, wait_until
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import HOST_SYSFS, PodSecurity
@@ -55,13 +55,10 @@ class GpuRemovedFault(Fault[GpuRemovedParameters]):
 
     def claims(self, parameters: GpuRemovedParameters) -> tuple[Claim, ...]:
         # NVML renumbers all GPUs: other faults on GPUs would look for theirs under another index.
-        return (Claim(BUS), Claim(HOST_ENGINE, shared=True), Claim(NODE, shared=True))
+        return (Claim(BUS), Claim(HOST_ENGINE, shared=True))
 
-    def needs_idle_gpu(self, parameters: GpuRemovedParameters) -> bool:
-        return True
-
-    def needs_operands_away(self, parameters: GpuRemovedParameters) -> bool:
-        return True
+    def needs(self, parameters: GpuRemovedParameters) -> NodeNeeds:
+        return NodeNeeds(idle_gpu=True, operands_away=True)
 
     def warnings(self, parameters: GpuRemovedParameters) -> tuple[str, ...]:
         return ("dangerous: what is set on the GPU (power cap, clock lock) is the driver's default afterwards",)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.faults.nccl import NcclParameters
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, HOST_FILES, PodSecurity, combined
@@ -48,7 +48,7 @@ class NcclConfFault(Fault[NcclConfParameters]):
     )
 
     def claims(self, parameters: NcclConfParameters) -> tuple[Claim, ...]:
-        return (Claim(PATH), Claim(NODE, shared=True))
+        return (Claim(PATH),)
 
     def warnings(self, parameters: NcclConfParameters) -> tuple[str, ...]:
         return (f"every NCCL job that starts on the node and reads its {PATH} gets the variables too",)

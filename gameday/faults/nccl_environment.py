@@ -37,9 +37,7 @@ class NcclEnvironmentFault(Fault[NcclEnvironmentParameters]):
         "bandwidth preflights, such as NVSentinel's, if they are switched on",
         "no other detector",
     )
-
-    def details(self) -> str:
-        return table()
+    details: ClassVar[str] = table()
 
     def claims(self, parameters: NcclEnvironmentParameters) -> tuple[Claim, ...]:
         return (Claim("the canary's environment"),)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.faults.network import InterfaceParameters, query, read_link, run_program, target_link
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
@@ -54,7 +54,7 @@ class InterfaceDownFault(Fault[InterfaceDownParameters]):
     )
 
     def claims(self, parameters: InterfaceDownParameters) -> tuple[Claim, ...]:
-        return (Claim(f"the link of {parameters.interface}"), Claim(NODE, shared=True))
+        return (Claim(f"the link of {parameters.interface}"),)
 
     def prior_state(self, parameters: InterfaceDownParameters, gpu: int, host: Host) -> dict[str, str]:
         name = parameters.interface

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 
 from gameday.errors import HostError
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.faults.network import InterfaceParameters, query, run_program, target_link
 from gameday.host.base import Host
 from gameday.host.privileges import HOST_NETWORK, PodSecurity
@@ -52,7 +52,7 @@ class QdiscFault(Fault[P]):
         """Return in words the options that tc shows differently from what was asked for; empty if all are right."""
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
-        return (Claim(f"the queue of {parameters.interface}"), Claim(NODE, shared=True))
+        return (Claim(f"the queue of {parameters.interface}"),)
 
     def prior_state(self, parameters: P, gpu: int, host: Host) -> dict[str, str]:
         target_link(parameters, host)

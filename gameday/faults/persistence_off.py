@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, Claim, Evidence, Fault, Layer, NodeNeeds
 from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, target_gpu
 from gameday.host.base import Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
@@ -38,11 +38,10 @@ class PersistenceOffFault(Fault[PersistenceOffParameters]):
         return (
             Claim("persistence mode", parameters.gpu),
             Claim(BUS, parameters.gpu, shared=True),
-            Claim(NODE, shared=True),
         )
 
-    def needs_idle_gpu(self, parameters: PersistenceOffParameters) -> bool:
-        return True
+    def needs(self, parameters: PersistenceOffParameters) -> NodeNeeds:
+        return NodeNeeds(idle_gpu=True)
 
     def warnings(self, parameters: PersistenceOffParameters) -> tuple[str, ...]:
         return (

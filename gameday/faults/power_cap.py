@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from gameday.errors import HostError
-from gameday.faults.base import BUS, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import BUS, Claim, Evidence, Fault, Layer
 from gameday.faults.gpu import GpuParameters, injected_gpu, nvidia_smi, nvidia_smi_watts, target_gpu
 from gameday.host.base import GpuSample, Host
 from gameday.host.privileges import GPU_PROGRAMS, PodSecurity
@@ -45,7 +45,7 @@ class PowerCapFault(Fault[PowerCapParameters]):
     )
 
     def claims(self, parameters: PowerCapParameters) -> tuple[Claim, ...]:
-        return (Claim("power limit", parameters.gpu), Claim(BUS, parameters.gpu, shared=True), Claim(NODE, shared=True))
+        return (Claim("power limit", parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
 
     def warnings(self, parameters: PowerCapParameters) -> tuple[str, ...]:
         return (f"a job over several GPUs runs at the pace of the one that is capped to {parameters.watts:g} W",)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 import gameday.faults
-from gameday.faults.base import NODE, Fault
+from gameday.faults.base import Fault
 from gameday.plan.fault import FaultParameters
 from gameday.plugins import Found, Group, classes_in, find, modules_of
 from gameday.text import shown
@@ -53,11 +53,6 @@ def parameter_models() -> dict[str, type[FaultParameters]]:
 def fault_for(parameters: FaultParameters) -> Fault[Any]:
     """Return the fault of these parameters. Raises ValueError for a type that no fault has."""
     return _known(parameters.type)
-
-
-def takes_node_down(parameters: FaultParameters) -> bool:
-    """Return True if the agent does not survive the fault or cannot end it early; no other pod can, either."""
-    return any(claim.resource == NODE and not claim.shared for claim in fault_for(parameters).claims(parameters))
 
 
 def parse_parameters(data: dict[str, Any]) -> FaultParameters:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from gameday.documents.fields import Duration, conflict, format_duration
 from gameday.errors import HostError
-from gameday.faults.base import CanaryJob, Claim, Evidence, Fault, Layer, Reach
-from gameday.faults.registry import fault_for, takes_node_down
+from gameday.faults.base import Evidence, Fault, Layer, NodeNeeds, Reach
+from gameday.faults.optional import keep_in, needs_of, prior_state_of, reach_of, takes_node_down
+from gameday.faults.registry import fault_for
 from gameday.host.base import Host
-from gameday.host.privileges import PodSecurity
 from gameday.plan.fault import AnyFault, FaultParameters
 from gameday.values.nodes import NodeRole
 
@@ -58,8 +60,8 @@ class RepeatedParameters(FaultParameters):
             )
         return self
 
-    def dangers(self) -> dict[str, str]:
-        return self.fault.dangers()
+    def made_of(self) -> tuple[FaultParameters, ...]:
+        return (self.fault,)
 
 
 class RepeatedFault(Fault[RepeatedParameters]):
@@ -80,29 +82,15 @@ class RepeatedFault(Fault[RepeatedParameters]):
         # parts of one compound fault share this instance.
         self._first: dict[int, dict[str, str]] = {}
 
-    def claims(self, parameters: RepeatedParameters) -> tuple[Claim, ...]:
-        return _inner(parameters).claims(parameters.fault)
-
-    def asks_dcgm(self, parameters: RepeatedParameters) -> bool:
-        return _inner(parameters).asks_dcgm(parameters.fault)
-
-    def needs_idle_gpu(self, parameters: RepeatedParameters) -> bool:
-        return _inner(parameters).needs_idle_gpu(parameters.fault)
-
-    def security_of(self, parameters: RepeatedParameters) -> PodSecurity:
-        return _inner(parameters).security_of(parameters.fault)
-
-    def canary_job(self, parameters: RepeatedParameters) -> CanaryJob:
-        return _inner(parameters).canary_job(parameters.fault)
+    def needs(self, parameters: RepeatedParameters) -> NodeNeeds:
+        # The operands would leave once, and be back on the GPU when the fault is to go in again.
+        return replace(needs_of(parameters.fault), operands_away=False, operands_away_to_undo=False)
 
     def reach(self, parameters: RepeatedParameters) -> Reach:
-        return _inner(parameters).reach(parameters.fault)
-
-    def warnings(self, parameters: RepeatedParameters) -> tuple[str, ...]:
-        return _inner(parameters).warnings(parameters.fault)
+        return reach_of(parameters.fault)
 
     def prior_state(self, parameters: RepeatedParameters, gpu: int, host: Host) -> dict[str, str]:
-        return _inner(parameters).prior_state(parameters.fault, gpu, host)
+        return prior_state_of(parameters.fault, gpu, host)
 
     def inject(self, parameters: RepeatedParameters, gpu: int, host: Host) -> Evidence:
         found = _inner(parameters).inject(parameters.fault, gpu, host)
@@ -110,13 +98,20 @@ class RepeatedFault(Fault[RepeatedParameters]):
         first = f"{parameters.fault.type}, time 1 of {parameters.times}"
         return found.model_copy(update={"lines": tuple(f"{first}: {line}" for line in found.lines)})
 
-    def hold(self, parameters: RepeatedParameters, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...]:
+    def hold_and_tell(
+        self,
+        parameters: RepeatedParameters,
+        gpu: int,
+        host: Host,
+        ended: threading.Event,
+        tell: Callable[[BaseModel], None],
+    ) -> tuple[str, ...]:
         fault, inner = _inner(parameters), parameters.fault
         state, half_s = self._first.pop(id(parameters)), parameters.every.total_seconds() / 2
         for time in range(1, parameters.times + 1):
             if time > 1:
                 state = fault.inject(inner, gpu, host).undo_state
-            _hold_for(half_s, fault, inner, gpu, host, ended)
+            keep_in(inner, gpu, host, _over_after(half_s, ended), tell)
             if ended.is_set():
                 return (f"ended with {inner.type} in for the {time}. of {parameters.times} times",)
             fault.undo(inner, gpu, host, state)
@@ -138,10 +133,8 @@ def _inner(parameters: RepeatedParameters) -> Fault[Any]:
     return fault_for(parameters.fault)
 
 
-def _hold_for(
-    seconds: float, fault: Fault[Any], parameters: FaultParameters, gpu: int, host: Host, ended: threading.Event
-) -> None:
-    """Hold the fault for a number of seconds, or until `ended` is set."""
+def _over_after(seconds: float, ended: threading.Event) -> threading.Event:
+    """Return an event that is set after a number of seconds, or right after `ended`."""
     over = threading.Event()
 
     def wait() -> None:
@@ -149,4 +142,4 @@ def _hold_for(
         over.set()
 
     threading.Thread(target=wait, name="repeated-half", daemon=True).start()
-    fault.hold(parameters, gpu, host, over)
+    return over

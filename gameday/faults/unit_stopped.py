@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from gameday.errors import HostError
-from gameday.faults.base import HOST_ENGINE, NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import HOST_ENGINE, Claim, Evidence, Fault, Layer
 from gameday.faults.systemd import (
     require_running,
     start_units,
@@ -63,7 +63,7 @@ class UnitStoppedFault(Fault[UnitStoppedParameters]):
 
     def claims(self, parameters: UnitStoppedParameters) -> tuple[Claim, ...]:
         taken = {WatchingUnit.HOST_ENGINE: HOST_ENGINE, WatchingUnit.PERSISTENCED: "persistence mode"}
-        return (Claim(taken.get(parameters.unit, parameters.unit)), Claim(NODE, shared=True))
+        return (Claim(taken.get(parameters.unit, parameters.unit)),)
 
     def prior_state(self, parameters: UnitStoppedParameters, gpu: int, host: Host) -> dict[str, str]:
         before = str(require_running(host, parameters.unit))

@@ -15,7 +15,7 @@ from gameday.cluster.manifests import agent_pod
 from gameday.cluster.operands import let_return, running_operands
 from gameday.errors import ForeignPauseError, KubernetesError
 from gameday.expect.taints import TaintEffect
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import needs_of
 from gameday.guard.device_plugin import DevicePlugin, device_plugin
 from gameday.host.privileges import KERNEL_LOG
 from gameday.remediations.registry import remediation_for
@@ -58,10 +58,9 @@ def gpu_access(run: ReadOnlyRun, targets: Targets) -> Iterator[Way]:
     has_operator = any(label.startswith(_DEPLOY) for label in labels)
     yield _driver(run, node, has_operator=has_operator)
     yield _own_gpus(run, node)
-    fault, parameters = fault_for(run.plan.fault), run.plan.fault
-    resets = fault.needs_operands_away_to_undo(parameters)
-    reset = resets or remediation_for(run.plan.recover.remediation).needs_idle_gpu
-    removed = fault.needs_operands_away(parameters) and not resets
+    needs = needs_of(run.plan.fault)
+    reset = needs.operands_away_to_undo or remediation_for(run.plan.recover.remediation).needs_idle_gpu
+    removed = needs.operands_away and not needs.operands_away_to_undo
     if reset:
         yield _operands("reset", node, labels)
     if removed:

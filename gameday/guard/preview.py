@@ -18,7 +18,7 @@ from gameday.cluster.operands import AWAY
 from gameday.documents.fields import format_duration
 from gameday.errors import ForeignPauseError, StepFailedError
 from gameday.expect.canary import ExpectedAllReduce
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import needs_of, warnings_of
 from gameday.guard.preflight import preflight_modules
 from gameday.ledger.lease import CLUSTER_LEASE, node_lease
 from gameday.ledger.ledger import ledger_name
@@ -132,10 +132,9 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         longest, why = plan.guardrails.max_duration, f"read NVML every {SAMPLE_EVERY_S:g} s, until the fault is out"
         yield agent_change(run, Step.BASELINE, "sample", target, sample_task(run, target), longest, why)
     yield from _canary(run, Step.BASELINE, "before", target)
-    fault = fault_for(plan.fault)
-    resets = fault.needs_operands_away_to_undo(plan.fault)
-    if fault.needs_operands_away(plan.fault):
-        yield from _operands(run, Step.INJECT, node, "reset" if resets else "removal")
+    needs = needs_of(plan.fault)
+    if needs.operands_away:
+        yield from _operands(run, Step.INJECT, node, "reset" if needs.operands_away_to_undo else "removal")
     yield _injector(run, Step.INJECT, "inject", target, plan.fault)
     yield from _canary(run, Step.VERIFY_TAINT, "during", target)
     probe = plan.expect.topology_manager_rejects
@@ -150,7 +149,7 @@ def _changes_on_target(run: ReadOnlyRun, target: ChosenTarget) -> Iterator[Plann
         name, why = _name(run, "resubmit", target), "a GPU job that must run on a healthy node"
         manifest = gpu_job(name, run_id=run.id, selector=pool_labels(run), template=template)
         yield PlannedChange(Step.VERIFY_TAINT, "create", f"job/{name}", why, None, manifest)
-    if resets:
+    if needs.operands_away_to_undo:
         yield from _operands(run, Step.RECOVER, node, "reset")
     if plan.recover.repairs_node:
         yield from _repair(run, target)
@@ -266,7 +265,7 @@ def fault_warnings(run: ReadOnlyRun) -> list[str]:
     """Return the side effects of the plan's faults, and why they are dangerous if they are."""
     plan = run.plan
     faults = [plan.fault, *([plan.recover.fault_during] if plan.recover.fault_during else [])]
-    side_effects = [warning for fault in faults for warning in fault_for(fault).warnings(fault)]
+    side_effects = [warning for fault in faults for warning in warnings_of(fault)]
     if plan.recover.restart_api_servers:
         refused = "" if run.profile.lab_control else "; this cluster is no lab, and the run is refused"
         side_effects.append(f"every API server is restarted once the load is gone{refused}")

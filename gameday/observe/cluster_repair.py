@@ -16,7 +16,7 @@ from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, LeaseHeldError, StepFailedError
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import reach_of
 from gameday.history.events import FaultInjected, RepairAwaited, SignalUnwatched
 from gameday.ledger.entries import Entry, TakeOutFault
 from gameday.ledger.lease import node_lease
@@ -185,7 +185,7 @@ class ClusterRepair:
         again = fault.model_copy(update={"hold": left})
         name = run.record.object_name(f"inject-{self._times_put_in}", self.target.index)
         entry, note = inject_fault(run, self.target, again, name)
-        reach = fault_for(fault).reach(fault)
+        reach = reach_of(fault)
         run.note(
             FaultInjected(
                 intent=entry.id,

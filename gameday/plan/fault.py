@@ -50,23 +50,28 @@ class FaultParameters(DocumentModel):
     @property
     def longest_injection(self) -> timedelta:
         """The longest time that the injection takes once the agent has started, with that of its parts."""
-        return self.goes_in_within
+        return sum((part.longest_injection for part in self.made_of()), self.goes_in_within)
 
     @property
     def api_server_away_for(self) -> timedelta:
         """The longest time for which the fault keeps the API server from taking writes; the run's lease outlasts it."""
         return timedelta()
 
+    def made_of(self) -> tuple[FaultParameters, ...]:
+        """Return the faults that this one is made of; empty for one that breaks something itself."""
+        return ()
+
     def check_plan(self, plan: Any) -> None:
         """Refuse a Plan that this fault does not fit: raise `conflict(path, why)`."""
 
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""
-        return {self.type: self.dangerous} if self.dangerous else {}
+        own = {self.type: self.dangerous} if self.dangerous else {}
+        return own | {name: why for part in self.made_of() for name, why in part.dangers().items()}
 
     def wanted_pods(self) -> WantedPods | None:
         """Return the pods that the fault needs, exactly one on each target; None if it needs none."""
-        return None
+        return next(filter(None, (part.wanted_pods() for part in self.made_of())), None)
 
     def why_not_here(self, namespace: str, *, is_lab: bool) -> str:
         """Return why a cluster cannot bear these parameters even if it allows the fault; empty if it can.
@@ -77,7 +82,7 @@ class FaultParameters(DocumentModel):
         """
         if self.needs_lab and not is_lab:
             return f"{self.type} stops a program of the control plane, and this cluster is no lab"
-        return ""
+        return next(filter(None, (part.why_not_here(namespace, is_lab=is_lab) for part in self.made_of())), "")
 
 
 def _resolve_fault(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> FaultParameters:

@@ -27,7 +27,7 @@ from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodSeen
 from gameday.errors import StepFailedError
 from gameday.faults.gpu import PERSISTENCE_DAEMON, GpuParameters
-from gameday.faults.registry import fault_for, takes_node_down
+from gameday.faults.optional import needs_of, takes_node_down
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault, Undo, object_prefix
 from gameday.ledger.termination_message import termination_message
 from gameday.plan.fault import FaultParameters
@@ -98,14 +98,9 @@ def mark_task(run: ReadOnlyRun, target: ChosenTarget) -> MarkTask:
         marker=marker,
         reset_gpu=target.gpu if resets else None,
         gpu_pods=must_slow_a_job(run.plan),
-        dcgm_engines=asks_dcgm(run.plan),
+        dcgm_engines=needs_of(run.plan.fault).dcgm,
         needs_dcgmi=run.plan.qa.dcgm_diag is not None and run.plan.recover.gives_node_back,
     )
-
-
-def asks_dcgm(plan: Plan) -> bool:
-    """Return True if the plan's fault goes into the node's DCGM host engine."""
-    return fault_for(plan.fault).asks_dcgm(plan.fault)
 
 
 def must_slow_a_job(plan: Plan) -> bool:
@@ -145,11 +140,8 @@ def samples_nvml(plan: Plan) -> bool:
     does not know: by a fault that needs an idle GPU, or by a cluster that repairs. If the fault takes the node down,
     the samples would be lost with it.
     """
-    fault = fault_for(plan.fault)
     on_gpus = plan.fault.runs_on is NodeRole.GPU
-    return on_gpus and not (
-        fault.needs_idle_gpu(plan.fault) or takes_node_down(plan.fault) or plan.recover.is_hands_off
-    )
+    return on_gpus and not (needs_of(plan.fault).idle_gpu or takes_node_down(plan.fault) or plan.recover.is_hands_off)
 
 
 def qa_task(run: ReadOnlyRun, target: ChosenTarget) -> QaTask:

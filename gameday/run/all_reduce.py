@@ -11,7 +11,7 @@ from gameday.agent.task import AllReduceTask, RendezvousNote
 from gameday.errors import KubernetesError, StepFailedError
 from gameday.expect.canary import ExpectedAllReduce
 from gameday.faults.base import CanaryJob
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import canary_job_of
 from gameday.ledger.lease import as_held, node_lease, read_lease
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.canary import CanaryPhase
@@ -119,7 +119,7 @@ def all_reduce_task(
         lead: The address at which rank 0 waits; None for rank 0 itself.
     """
     fault = run.plan.fault
-    job = fault_for(fault).canary_job(fault) if phase == "during" and expected.gpus else CanaryJob()
+    job = canary_job_of(fault) if phase == "during" and expected.gpus else CanaryJob()
     return AllReduceTask(
         run_id=run.id,
         node=tuple(nodes)[rank],

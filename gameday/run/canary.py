@@ -8,7 +8,7 @@ from typing import Literal
 from gameday.agent.task import CanaryTask
 from gameday.expect.canary import ExpectedCanary
 from gameday.faults.base import CanaryJob
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import canary_job_of
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import ChosenTarget
@@ -44,7 +44,7 @@ def canary_task(
         peer: The node that answered pings before, so that it is asked again; None: the plan's.
     """
     fault = run.plan.fault
-    job = fault_for(fault).canary_job(fault) if phase == "during" else CanaryJob()
+    job = canary_job_of(fault) if phase == "during" else CanaryJob()
     return CanaryTask(
         run_id=run.id,
         node=target.node,

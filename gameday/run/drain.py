@@ -5,7 +5,7 @@ from __future__ import annotations
 from gameday.cluster.drain import leaving_pods
 from gameday.cluster.gpu_pods import GpuPod
 from gameday.expect.taints import TaintEffect
-from gameday.faults.registry import takes_node_down
+from gameday.faults.optional import takes_node_down
 from gameday.plan.models import Plan
 from gameday.remediations.registry import remediation_for
 from gameday.run.run import ReadOnlyRun

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gameday.agent.task import AgentResult
-from gameday.faults.registry import fault_for, parse_parameters
+from gameday.faults.optional import reach_of
+from gameday.faults.registry import parse_parameters
 from gameday.history.events import FaultInjected, TargetsChosen
 from gameday.history.journal import History
 from gameday.ledger.entries import Entry, TakeOutFault
@@ -29,8 +30,7 @@ def unheard_fault(history: History, entry: Entry, injector: AgentResult | None) 
         return None
     chosen = [target for event in history.of(TargetsChosen) for target in event.targets if target.node == entry.node]
     try:
-        parameters = parse_parameters(undo.fault)
-        reach = fault_for(parameters).reach(parameters)
+        reach = reach_of(parse_parameters(undo.fault))
         words = {"layer": reach.layer, "does_not_reach": reach.does_not_reach, "seen_by": reach.seen_by}
     except ValueError:  # the fault's package is not installed here
         words = {"layer": "layer not known"}

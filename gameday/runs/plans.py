@@ -14,7 +14,7 @@ from gameday.detectors.played_by import played_by, why_not_played_by_guest
 from gameday.detectors.resolve import load_complete_plan
 from gameday.documents.fields import format_duration
 from gameday.errors import DocumentError, DocumentProblem
-from gameday.faults.registry import fault_for
+from gameday.faults.optional import claims_of
 from gameday.plan.arms import Arms
 from gameday.plan.catalogue import find_plan, shipped_plans
 from gameday.plan.load import LoadedPlan
@@ -214,5 +214,5 @@ def plans_that_run_alone(chosen: Sequence[ChosenPlan]) -> frozenset[str]:
         one.plan.name
         for one in chosen
         for plan in one.played
-        if one.changes_the_lab or any(claim.cluster_wide for claim in fault_for(plan.fault).claims(plan.fault))
+        if one.changes_the_lab or any(claim.cluster_wide for claim in claims_of(plan.fault))
     )

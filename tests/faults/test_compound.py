@@ -111,7 +111,7 @@ def test_a_part_that_ends_by_itself_ends_the_hold_of_all(monkeypatch: pytest.Mon
     FAULT.inject(parameters, 0, host)
     host.machine.set_unit("nvidia-dcgm-exporter", active=True)
     with pytest.raises(HostError, match="part 2, unit_stopped: nvidia-dcgm-exporter runs again"):
-        FAULT.hold(parameters, 0, host, threading.Event())
+        FAULT.hold_and_tell(parameters, 0, host, threading.Event(), print)
 
 
 def test_the_hold_ends_when_it_is_asked_to() -> None:
@@ -119,7 +119,7 @@ def test_the_hold_ends_when_it_is_asked_to() -> None:
     parameters = compound(CAP, EXPORTER)
     FAULT.inject(parameters, 0, host)
     threading.Timer(0.05, ended.set).start()
-    assert FAULT.hold(parameters, 0, host, ended) == ()
+    assert FAULT.hold_and_tell(parameters, 0, host, ended, print) == ()
 
 
 def test_what_a_plan_writes_the_agent_reads() -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 
 import pytest
 
-from gameday.faults.base import NODE, Claim, OptionalParts
+from gameday.faults.base import NODE, CanaryJob, Claim, NodeNeeds
 from gameday.faults.noop import NoopFault, NoopParameters
+from gameday.faults.optional import (
+    account_of,
+    canary_job_of,
+    claims_of,
+    keep_in,
+    needs_of,
+    prior_state_of,
+    reach_of,
+    rights_of,
+    warnings_of,
+)
 from gameday.faults.registry import fault_for, parse_parameters
+from tests.faults.test_optional import PARTS
 from tests.host.fake import FakeHost
 
 PARAMETERS = NoopParameters()
@@ -40,7 +53,18 @@ def test_its_pod_gets_no_rights() -> None:
     assert (security.privileged, security.host_pid, security.capabilities) == (False, False, ())
 
 
-def test_it_defines_no_optional_method() -> None:
-    optional = {name for name, part in vars(OptionalParts).items() if callable(part) and not name.startswith("__")}
-    assert optional & vars(NoopFault).keys() == set()
-    assert NoopFault().claims(PARAMETERS) == (Claim("noop"), Claim(NODE, shared=True))
+def test_it_has_no_optional_part_and_gets_every_default() -> None:
+    assert not any(isinstance(NoopFault(), part) for part in PARTS)
+    assert prior_state_of(PARAMETERS, 0, FakeHost()) == {}
+    assert claims_of(PARAMETERS) == (Claim("noop"), Claim(NODE, shared=True))
+    assert (needs_of(PARAMETERS), canary_job_of(PARAMETERS)) == (NodeNeeds(), CanaryJob())
+    assert (warnings_of(PARAMETERS), account_of(PARAMETERS)) == ((), "")
+    assert rights_of(PARAMETERS) is NoopFault.security
+    assert reach_of(PARAMETERS).seen_by is NoopFault.seen_by
+
+
+def test_it_stays_in_by_itself_until_it_is_ended() -> None:
+    ended = threading.Event()
+    threading.Timer(0.01, ended.set).start()
+    assert keep_in(PARAMETERS, 0, FakeHost(), ended, print) == ()
+    assert ended.is_set()

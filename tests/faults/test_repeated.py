@@ -23,11 +23,11 @@ def test_a_repeated_fault_goes_in_and_out_so_many_times(monkeypatch: pytest.Monk
     host, ended = ModelHost(), threading.Event()
     parameters = parse_parameters({"type": "repeated", "fault": CAP, "times": 3, "every": "1s"})
     assert isinstance(parameters, RepeatedParameters)
-    monkeypatch.setattr(repeated, "_hold_for", lambda *_: None)
+    monkeypatch.setattr(repeated, "keep_in", lambda *_: None)
     monkeypatch.setattr(ended, "wait", lambda *_: False)
     fault = RepeatedFault()
     state = fault.inject(parameters, 0, host).undo_state
-    (line,) = fault.hold(parameters, 0, host, ended)
+    (line,) = fault.hold_and_tell(parameters, 0, host, ended, print)
     limits = [argv[argv.index("-pl") + 1] for argv in host.ran if "-pl" in argv]
     assert limits == ["300", "700"] * 3
     assert line.startswith("went in 3 times")
@@ -40,7 +40,8 @@ def test_a_repeated_fault_that_is_ended_early_comes_out() -> None:
     fault = RepeatedFault()
     state = fault.inject(parameters, 0, host).undo_state
     ended.set()
-    assert fault.hold(parameters, 0, host, ended) == ("ended with power_cap in for the 1. of 2 times",)
+    lines = fault.hold_and_tell(parameters, 0, host, ended, print)
+    assert lines == ("ended with power_cap in for the 1. of 2 times",)
     fault.undo(parameters, 0, host, state)
     assert host.gpus()[1].power_limit_w == 700
 
@@ -48,12 +49,12 @@ def test_a_repeated_fault_that_is_ended_early_comes_out() -> None:
 def test_a_repeated_fault_that_does_not_come_out_ends_the_series(monkeypatch: pytest.MonkeyPatch) -> None:
     host = ModelHost()
     parameters = parse_parameters({"type": "repeated", "fault": CAP, "times": 2, "every": "2s"})
-    monkeypatch.setattr(repeated, "_hold_for", lambda *_: None)
+    monkeypatch.setattr(repeated, "keep_in", lambda *_: None)
     fault = RepeatedFault()
     fault.inject(parameters, 0, host)
     host.ignore = {"-pl"}
     with pytest.raises(HostError, match=r"power_cap did not come out after its 1\. of 2 times"):
-        fault.hold(parameters, 0, host, threading.Event())
+        fault.hold_and_tell(parameters, 0, host, threading.Event(), print)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from gameday.agent.mark import mark
 from gameday.agent.qa.gpu_models import GPU_MODELS
 from gameday.agent.task import MarkTask
 from gameday.errors import HostError
+from gameday.faults.optional import prior_state_of
 from gameday.faults.registry import fault_for, parse_parameters
 from gameday.host.base import GpuSample
 from gameday.host.real import RealHost
@@ -103,7 +104,7 @@ def test_a_setting_goes_in_shows_in_nvml_and_comes_out(
     parameters = parse_parameters({"type": kind} | more.get(kind, {}))
     fault = fault_for(parameters)
     try:
-        state = fault.prior_state(parameters, gpu.index, host)
+        state = prior_state_of(parameters, gpu.index, host)
     except HostError as error:
         pytest.skip(f"this GPU does not take it: {error}")
     try:

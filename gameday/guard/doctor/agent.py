@@ -9,13 +9,13 @@ from gameday.agent.security import security_of
 from gameday.agent.task import DcgmEnginesNote
 from gameday.cluster.manifests import agent_pod
 from gameday.cluster.pods import PodFollower
+from gameday.faults.optional import needs_of
 from gameday.guard.doctor.prerequisite import Prerequisite
 from gameday.ledger.termination_message import termination_message
 from gameday.run.agents import (
     AGENT_START_TIMEOUT,
     ENGINES_HINT,
     GPU_RESET_HINT,
-    asks_dcgm,
     engines_in,
     gpu_users_left,
     mark_task,
@@ -42,7 +42,7 @@ def check_agent_by_reading(run: ReadOnlyRun, targets: Targets) -> Iterator[Prere
     if not targets:
         return
     node, image = targets[0].node, run.profile.agent_image
-    if asks_dcgm(run.plan):
+    if needs_of(run.plan.fault).dcgm:
         detail = f"{node}: only the agent can look for the engines that programs run themselves"
         yield Prerequisite("agent", _ENGINES, None, detail, "--send-pod looks")
     images = run.kubernetes.node(node).status.images or []

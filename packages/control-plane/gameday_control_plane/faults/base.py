@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from gameday.documents.fields import conflict
-from gameday.faults.base import NODE, Claim, Evidence, Fault, Layer
+from gameday.faults.base import Claim, Evidence, Fault, Layer
 from gameday.host.base import Host
 from gameday.host.privileges import API_CLIENT, PodSecurity
 from gameday.plan.fault import FaultParameters
@@ -52,10 +52,7 @@ class ControlPlaneFault(Fault[P]):
     security: ClassVar[PodSecurity] = API_CLIENT
 
     def claims(self, parameters: P) -> tuple[Claim, ...]:
-        return (Claim(parameters.type, cluster_wide=True), Claim(NODE, shared=True))
-
-    def hold(self, parameters: P, gpu: int, host: Host, ended: threading.Event) -> tuple[str, ...] | None:
-        return self.hold_and_tell(parameters, gpu, host, ended, lambda _: None)
+        return (Claim(parameters.type, cluster_wide=True),)
 
     @abstractmethod
     def hold_and_tell(

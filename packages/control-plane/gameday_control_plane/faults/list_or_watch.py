@@ -115,9 +115,7 @@ class ListOrWatchFault(ApiLoadFault[ListOrWatchParameters, Following]):
         "the API server's own metrics: its CPU, LISTs by resource, bytes of answers",
         "the API canary, if the server has no CPU to spare",
     )
-
-    def details(self) -> str:
-        return _DETAILS
+    details: ClassVar[str] = _DETAILS
 
     def warnings(self, parameters: ListOrWatchParameters) -> tuple[str, ...]:
         total = parameters.objects * parameters.object_size

@@ -81,7 +81,7 @@ def test_another_process_undoes_by_the_label_alone(host: FakeHost, server: Progr
     try:
         with pytest.raises(HostError, match="gameday reap"):
             ApiChurnFault().prior_state(parameters, 0, host)
-        killed.hold(parameters, 0, host, _over())
+        killed.hold_and_tell(parameters, 0, host, _over(), print)
         another = ApiChurnFault()
         assert not another.verify_undone(parameters, 0, host, {})
         another.undo(parameters, 0, host, {})
@@ -100,7 +100,7 @@ def test_a_host_short_of_memory_ends_the_load_by_itself(
     meminfo.write_text("MemTotal: 100 kB\nMemAvailable: 14 kB\n")
     monkeypatch.setattr(memory, "MEMINFO", meminfo)
     with pytest.raises(HostError, match="less than 15% of this node's memory is free: the load ended"):
-        fault.hold(parameters, 0, host, threading.Event())
+        fault.hold_and_tell(parameters, 0, host, threading.Event(), print)
     fault.undo(parameters, 0, host, {})
     with pytest.raises(HostError, match="only 14% of this node's memory is free"):
         fault.prior_state(parameters, 0, host)

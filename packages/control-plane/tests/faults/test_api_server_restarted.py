@@ -99,7 +99,7 @@ def test_a_server_that_keeps_its_process_was_not_restarted(host: FakeHost, lab: 
     try:
         fault.inject(parameters, 0, host)
         with pytest.raises(HostError, match="was not started again"):
-            fault.hold(parameters, 0, host, threading.Event())
+            fault.hold_and_tell(parameters, 0, host, threading.Event(), print)
     finally:
         fault.undo(parameters, 0, host, {})
 

@@ -264,7 +264,7 @@ def test_a_client_process_that_is_killed_in_mid_run_is_an_error_and_leaves_nothi
     (process,) = fault.load_of(parameters).storms[0]._processes
     os.kill(process._process.pid, signal.SIGKILL)
     with pytest.raises(HostError, match=r"1 client process\(es\) died; \d+ requests"):
-        fault.hold(parameters, 0, host, threading.Event())
+        fault.hold_and_tell(parameters, 0, host, threading.Event(), print)
     fault.undo(parameters, 0, host, {})
     assert fault.verify_undone(parameters, 0, host, {})
     assert left(server) == 0

@@ -57,17 +57,12 @@ def exporter_for(name: str | None, plans: Sequence[Plan]) -> ExporterRelease:
 
 def _injected(fault: FaultParameters) -> Iterator[str]:
     """Yield the DCGM fields that a fault and its parts inject."""
-    from gameday.faults.compound import CompoundParameters
     from gameday.faults.dcgm_field import DcgmFieldParameters
-    from gameday.faults.repeated import RepeatedParameters
 
     if isinstance(fault, DcgmFieldParameters):
         yield str(fault.field)
-    elif isinstance(fault, RepeatedParameters):
-        yield from _injected(fault.fault)
-    elif isinstance(fault, CompoundParameters):
-        for part in fault.parts:
-            yield from _injected(part)
+    for part in fault.made_of():
+        yield from _injected(part)
 
 
 def operator_of(name: str) -> GpuOperator:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gameday.errors import HostError
+from gameday.faults.optional import prior_state_of
 from gameday.faults.registry import fault_for
 from gameday.host.base import (
     ApiServer,
@@ -124,7 +125,7 @@ def play(parameters: FaultParameters, gpu: int, gpus: int) -> list[str]:
     lines: list[str] = []
     state: dict[str, str] = {}
     try:
-        state = fault.prior_state(parameters, gpu, host)
+        state = prior_state_of(parameters, gpu, host)
         state |= fault.inject(parameters, gpu, host).undo_state
         lines += _taken(host, "inject: ")
         fault.undo(parameters, gpu, host, state)
