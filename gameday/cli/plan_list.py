@@ -78,7 +78,7 @@ def plans(
         for plan in (loaded.plan for loaded in load_shipped(parameter_models()))
         if (not asked or plan.name in asked)
         and layer in (None, _layer(plan))
-        and (fault is None or fault in _types(plan.fault))
+        and (fault is None or fault in plan.fault.types())
         and (profile is None or _sees(profile, plan))
     ]
     if as_json:
@@ -114,11 +114,6 @@ def _layer(plan: Plan) -> str:
     from gameday.faults.registry import fault_for
 
     return _SCHEDULING if plan.expect.device_taints or plan.expect.placement else fault_for(plan.fault).layer
-
-
-def _types(fault: FaultParameters) -> set[str]:
-    """Return the fault's type, and the types of the faults that it is made of."""
-    return {fault.type}.union(*(_types(part) for part in fault.made_of()))
 
 
 def _print(found: list[Plan], profile: DetectorProfile | None, *, long: bool) -> None:

@@ -61,8 +61,14 @@ class FaultParameters(DocumentModel):
         """Return the faults that this one is made of; empty for one that breaks something itself."""
         return ()
 
+    def types(self) -> frozenset[str]:
+        """Return the fault's type, and the types of the faults that it is made of."""
+        return frozenset({self.type}).union(*(part.types() for part in self.made_of()))
+
     def check_plan(self, plan: Any) -> None:
-        """Refuse a Plan that this fault does not fit: raise `conflict(path, why)`."""
+        """Refuse a Plan that this fault, or one that it is made of, does not fit: raise `conflict(path, why)`."""
+        for part in self.made_of():
+            part.check_plan(plan)
 
     def dangers(self) -> dict[str, str]:
         """Return why each dangerous fault is dangerous, by its type; a fault made of others names those."""

@@ -19,7 +19,6 @@ from gameday.errors import KubernetesError, RefusedError
 from gameday.expect.registry import found_expectations
 from gameday.faults.registry import found_faults
 from gameday.ledger.lease import read_lease
-from gameday.plan.fault import FaultParameters
 from gameday.plan.models import Plan
 from gameday.plan.settings import found_settings
 from gameday.plugins import Group, broken_parts, installed_packages
@@ -129,7 +128,7 @@ def _annotations(kubernetes: Kubernetes) -> dict[str, str] | None:
 def _packages_of(plan: Plan) -> Iterator[str]:
     """Yield the names of the packages that a plan's faults, expectations and settings come from."""
     during = plan.recover.fault_during
-    types = [*_types(plan.fault), *(_types(during) if during else ())]
+    types = plan.fault.types() | (during.types() if during else frozenset())
     places = (
         (found_faults().packages, types),
         (found_expectations().packages, _given(plan.expect)),
@@ -137,15 +136,6 @@ def _packages_of(plan: Plan) -> Iterator[str]:
     )
     for packages, parts in places:
         yield from (packages[part].partition(" ")[0] for part in parts if part in packages)
-
-
-def _types(fault: FaultParameters) -> Iterator[str]:
-    """Yield the type of a fault and of those that it is made of."""
-    yield fault.type
-    for _, value in fault:
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, FaultParameters):
-                yield from _types(part)
 
 
 def _given(document: DocumentModel) -> list[str]:
