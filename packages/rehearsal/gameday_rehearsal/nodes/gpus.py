@@ -4,9 +4,9 @@ Nothing runs in the background: each reader calls `advance` first, which steps t
 now. 8,000 GPUs cost about a millisecond a reading.
 
 Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18 NVLinks, PCIe 5 x16, 81559 MiB; rates are
-from docs/sources.md, H100 figures (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy). Power, heat and clocks are fitted to a
-recording of an H200 (the same die, limit and clocks), which tests/nodes/test_recorded.py replays; "recorded" below means
-it. One load of 1 is our burn on random factors; what does less in the same time is a part of it.
+from docs/sources.md, H100 figures (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy). Power, heat and clocks are fitted to
+a recording of an H200, which has the same die, limit and clocks (docs/sources.md, A recorded GPU);
+tests/nodes/test_recorded.py replays it. A load of 1 is our burn; work that draws less at the same clock is a lower one.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ class GpuFleet:
         self._silicon = np.array([[seeded(name, "silicon", g).uniform(-1, 1) for g in range(gpus)] for name in names])
         self._dies = {part: _dies(names, gpus, part) for part in ("speed", "memory")}
         # Hardware state.
-        self.lost: Flags = np.zeros(shape, bool)
-        self.removed: Flags = np.zeros(shape, bool)
+        self.lost, self.removed = np.zeros(shape, bool), np.zeros(shape, bool)
         self.xid: Ints = np.zeros(shape, np.int64)
         self.sbe_volatile: Ints = np.zeros(shape, np.int64)
         self.dbe_volatile: Ints = np.zeros(shape, np.int64)
@@ -119,8 +118,7 @@ class GpuFleet:
         self.dbe_aggregate: Ints = np.zeros(shape, np.int64)
         self.remapped_correctable: Ints = np.zeros(shape, np.int64)
         self.remapped_uncorrectable: Ints = np.zeros(shape, np.int64)
-        self.remap_pending: Flags = np.zeros(shape, bool)
-        self.remap_failure: Flags = np.zeros(shape, bool)
+        self.remap_pending, self.remap_failure = np.zeros(shape, bool), np.zeros(shape, bool)
         self.nvlinks, self.nvlink_mbps = np.full(shape, NVLINKS), np.full(shape, NVLINK_MBPS)  # each link's rate
         self.nvlink_crc_flit: Ints = np.zeros(shape, np.int64)
         self.nvlink_crc_data: Ints = np.zeros(shape, np.int64)
@@ -162,8 +160,7 @@ class GpuFleet:
             [(self._at - _MEAN_OVER_S, -self.power * _MEAN_OVER_S), (self._at, np.zeros(shape))]
         )  # joules
         self.energy_mj, self.worked_s = np.zeros(shape), np.zeros(shape)  # the work of so many seconds at full pace
-        self.power_violation_ns: Floats = np.zeros(shape)
-        self.thermal_violation_ns: Floats = np.zeros(shape)
+        self.power_violation_ns, self.thermal_violation_ns = np.zeros(shape), np.zeros(shape)
         self.nvlink_bytes: Floats = np.zeros(shape)
 
     @property

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from gameday.host import clock_reasons
 from gameday_rehearsal.nodes.gpus import GpuFleet
 from tests.rehearsal.nodes.conftest import Clock
 
