@@ -66,9 +66,7 @@ _MEMORY_DEGREES = 5.3  # recorded, memory above the heat sink with a cold die
 _MEMORY_BESIDE_DIE = 0.4  # recorded: share of the die's degrees above the heat sink that the memory takes on at once
 _MEMORY_TAU_S = 5.0  # recorded
 _SHARED_DEGREES_PER_W = 0.005  # of the other GPUs' mean power: a figure of this model's
-BLOCKED_AIR = (
-    10.0  # thermal resistance of a heat sink with which a GPU would reach 100 °C if it alone were at full load
-)
+BLOCKED_AIR = 10.0  # thermal resistance of a heat sink with which one GPU alone at full load would reach 100 °C
 MAX_OPERATING_C = 85.0  # above it the driver lowers the clocks, as far as holds the GPU a degree above
 HARDWARE_SLOWDOWN_C = 92.0
 _CHECKPOINT_EVERY_S = 97.0

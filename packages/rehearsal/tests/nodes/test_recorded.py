@@ -1,8 +1,9 @@
 """The model beside a real GPU: the load of a recording of an H200 is replayed, and each sample is held.
 
-recorded/samples.csv is from a recording at 5 Hz of 360 s (docs/sources.md, A recorded GPU): every sample of the six
-seconds after each change of the load, one in five else. recorded/load.csv says what the GPU did: read off the
-recording's log, and to a twentieth of a second off its watts, which begin to climb or to fall then.
+recorded/samples.csv is from a recording at 5 Hz (docs/sources.md, A recorded GPU), without its last seconds, in which
+memory was filled: every sample of the six seconds after each change of the load, one in five else. recorded/load.csv
+says what the GPU did: known to a second or so, and begun when the watts begin to climb or to fall. How heavy each kind
+of work is was not recorded: LOADS has one figure for each.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ APART_S = 0.2
 """Time between two samples: a change is seen so much too late, and the model is looked at so much before and after."""
 _STEP_S = 0.05
 LOADS = {
-    "burn": 1.0,  # ours, FP16, and the same products by CuPy
-    "burn in BF16": 0.84,  # and what follows: by the clock that they had at the same 692 W
+    "burn": 1.0,
+    "lighter burn": 0.84,  # this and the next two: by the clock that they had at the same 692 W
     "gpu_burn": 0.77,
-    "products": 0.72,  # PyTorch's, with pauses
-    "measurement": 0.65,
-    "factors of one": 0.46,  # 502 W at 1655 MHz
+    "lighter products": 0.72,
+    "measurement": 0.65,  # QA's, before its copies
+    "factors of one": 0.46,  # by their 502 W at 1655 MHz
     "copies": 0.25,
     "small work": 0.008,  # a context is made, a kernel spins: ten watts
 }
