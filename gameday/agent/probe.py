@@ -115,6 +115,8 @@ def _measured(
     reasons = 0
     for sample in settled:
         reasons |= sample.clocks_event_reasons or 0
+    if gpu.power_limit_w == gpu.power_limit_default_w:
+        reasons &= ~POWER_CAP  # under full load every healthy GPU meets its own limit
     return _note(
         gpu,
         gemm_tflops=load.gemm_tflops,

@@ -22,6 +22,10 @@ from gameday.plan.fault import FaultParameters
 
 _COOLS_WITHIN_S = 10.0  # our choice: a third of the grace period that a kubelet gives the agent's pod
 _LOOK_EVERY_S = 0.2
+_LOAD_STEP = 0.05
+"""Change of the load by each look at a GPU that is too hot or too cold. A die follows its load within a second
+(docs/sources.md, A recorded GPU): all or nothing would move it by 15 °C each time, so the load has to come to the share
+that holds the goal."""
 
 
 class GpuBurnParameters(GpuParameters):
@@ -129,7 +133,7 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
             if heat.at_ceiling:
                 host.end_work(index)
                 return False
-            host.steer_work(index, 0.0 if heat.suffices else parameters.utilization_pct / 100)
+            host.steer_work(index, heat.load)
             return True
 
         watch_work(host, index, ended, look)
@@ -146,11 +150,13 @@ class GpuBurnFault(Fault[GpuBurnParameters]):
 
 
 class _Heat:
-    """The heat during one hold, and the temperature above which the load rests."""
+    """The heat during one hold, the temperature above which the load rests, and its share below it."""
 
     def __init__(self, parameters: GpuBurnParameters) -> None:
         self._parameters = parameters
-        self._rest_from: float | None = parameters.heat_to_c
+        self._goal: float | None = parameters.heat_to_c
+        self._share = self._most = parameters.utilization_pct / 100
+        self._rests = False
         self._seconds, self._now, self._peak, self._best = 0.0, 0.0, 0.0, 0.0
         self._reached_after: float | None = None
         self._throttled = ""
@@ -162,13 +168,19 @@ class _Heat:
         self._peak, self._best = max(self._peak, self._now), max(self._best, report.tflops or 0.0)
         if self._parameters.until_throttled:
             self._look_for_throttling((gpu.clocks_event_reasons or 0) & THERMAL_SLOWDOWN)
-        elif self.suffices and self._reached_after is None:
+        elif self._goal is not None and self._now >= self._goal and self._reached_after is None:
             self._reached_after = self._seconds
+        if self._goal is not None:
+            rested, self._rests = self._rests, self._now > self._goal + 1
+            if self._now > self._goal:
+                self._share = max(0.0, self._share - _LOAD_STEP)
+            elif self._now < self._goal and not rested:
+                self._share = min(self._most, self._share + _LOAD_STEP)
 
     def _look_for_throttling(self, reasons: int) -> None:
         if reasons and not self._throttled:
             self._throttled = f"throttled after {self._seconds:.0f} s at {self._now:g} °C: {named(reasons)}"
-            self._rest_from = self._now + 1  # NVML's step: at that temperature it goes on, above it the GPU cools
+            self._goal = self._now  # at that temperature it goes on, well above it the GPU cools
         if self._throttled:
             self._looks_since += 1
             self._throttled_since += bool(reasons)
@@ -178,8 +190,9 @@ class _Heat:
         return self._now >= self._parameters.ceiling_c
 
     @property
-    def suffices(self) -> bool:
-        return self._rest_from is not None and self._now >= self._rest_from
+    def load(self) -> float:
+        """Share of the time that the GPU is to compute from now on."""
+        return 0.0 if self._rests else self._share
 
     def lines(self) -> tuple[str, ...]:
         """Return the results of the hold, for the evidence."""

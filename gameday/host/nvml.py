@@ -221,7 +221,7 @@ def _nvlinks(nvml: ModuleType, handle: Any) -> dict[str, Any]:
             break
         except nvml.NVMLError_NotSupported:
             continue
-    return {"nvlinks_active": sum(map(bool, states)), "nvlinks_supported": len(states)} if states else {}
+    return {"nvlinks_active": sum(map(bool, states)) if states else None, "nvlinks_supported": len(states)}
 
 
 def _nvlink_speed(nvml: ModuleType, handle: Any) -> dict[str, Any]:

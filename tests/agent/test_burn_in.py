@@ -35,16 +35,19 @@ def failed(host: ModelHost, seconds: float) -> set[tuple[str, int | None]]:
 
 @pytest.mark.slow
 def test_a_weak_fan_is_found_by_a_long_burn_in_and_not_by_a_short_one() -> None:
-    for seconds, found in ((10, set()), (180, {("hw-slowdown", WEAK)})):
+    for seconds, found in (
+        (10, set()),
+        (180, {(check, WEAK) for check in ("hw-slowdown", "temperature", "temperature-spread")}),
+    ):
         host = ModelHost(4)
-        host.fleet.thermal_resistance[0, WEAK] = 1.35
+        host.fleet.thermal_resistance[0, WEAK] = 6.2
         assert failed(host, seconds) == found
 
 
 @pytest.mark.slow
 def test_alone_the_same_gpu_never_slows_down_because_its_neighbours_are_cold() -> None:
     host = ModelHost(4)
-    host.fleet.thermal_resistance[0, WEAK] = 1.35
+    host.fleet.thermal_resistance[0, WEAK] = 6.2
     alone = [host.gpus()[WEAK]]
     burns = burn_in(host, alone, 180, None, threading.Event(), host.clock, host.clock.pass_by)
     reasons = [moment.gpu.clocks_event_reasons or 0 for moment in burns[WEAK].moments]
@@ -62,7 +65,7 @@ def test_the_burn_in_leaves_no_work_behind_whatever_happens_to_it() -> None:
 
 def test_a_gpu_that_is_hot_before_is_not_loaded_and_nothing_is_claimed() -> None:
     host = ModelHost(4)
-    host.fleet.temperature[0, WEAK] = 84.0
+    host.fleet.temperature[0, WEAK] = host.fleet.sink[0, WEAK] = 84.0
     checks = {check for check, _ in failed(host, 10)}
     assert {"burn-in", "gemm-rate", "gemm-results", "sm-clock"} <= checks
     assert not any("start work" in act for act in host.did)
@@ -72,7 +75,8 @@ def test_a_gpu_that_is_hot_before_is_not_loaded_and_nothing_is_claimed() -> None
 def test_one_wrong_bit_of_a_hot_gpu_is_found_only_once_it_is_hot() -> None:
     for seconds, found in ((10, set()), (90, {("gemm-results", WEAK)})):
         host = ModelHost(4)
-        host.fleet.wrong_above_c[0, WEAK] = 65.0
+        host.fleet.thermal_resistance[0, WEAK] = 2.5  # so that heat takes its time
+        host.fleet.wrong_above_c[0, WEAK] = 67.0
         assert failed(host, seconds) == found
 
 

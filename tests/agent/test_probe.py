@@ -48,7 +48,8 @@ def test_it_measures_its_own_gpus_and_touches_no_other(capsys: Capture, tmp_path
     assert fast.link_gbs
     assert fast.nvlink_gbs == pytest.approx(478.1, abs=0.1)
     assert fast.power_w
-    assert fast.power_w > 600
+    assert 126 < fast.power_w < 700, "a short burn: NVML's watts are the mean of a second"
+    assert fast.slowed_by == ()
 
 
 def test_one_gpu_has_no_all_reduce(capsys: Capture, tmp_path: Path) -> None:

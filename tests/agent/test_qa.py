@@ -192,12 +192,12 @@ def test_a_floor_of_none_switches_its_check_off() -> None:
 
 def test_nvlinks_are_those_of_the_model_where_the_plan_names_none() -> None:
     host = FakeHost()
-    no_link = {"nvlinks_active": None, "nvlinks_supported": None, "nvlink_mbps": None}
+    unread = {"nvlinks_active": None, "nvlinks_supported": None, "nvlink_mbps": None}
     host.samples = [
         healthy_gpu(0, name="NVIDIA B200", nvlinks_active=17, nvlink_mbps=53_125),
         healthy_gpu(1, name="NVIDIA A100-SXM4-80GB", nvlinks_active=12, nvlink_mbps=25_781),
-        healthy_gpu(2, name="NVIDIA L40S", **no_link),
-        healthy_gpu(3, name="NVIDIA H200", **no_link),
+        healthy_gpu(2, name="NVIDIA L40S", **unread),
+        healthy_gpu(3, name="NVIDIA H200", **unread),
     ]
     links = {"nvlinks-active", "nvlink-speed"}
     assert [one for one in not_ok_at_rest(host, QaFloors()) if one[0] in links] == [
@@ -205,6 +205,16 @@ def test_nvlinks_are_those_of_the_model_where_the_plan_names_none() -> None:
         ("nvlinks-active", 3, None),
     ]
     assert ("nvlinks-active", 3, None) not in not_ok_at_rest(host, QaFloors(nvlinks=0))
+
+
+def test_a_machine_whose_gpus_have_no_nvlinks_is_not_broken_and_one_gpu_without_them_is() -> None:
+    host = FakeHost()
+    no_link = {"nvlinks_active": None, "nvlinks_supported": 0, "nvlink_mbps": None}
+    host.samples = [healthy_gpu(index, name="NVIDIA H200", **no_link) for index in (0, 1)]
+    assert "nvlinks-active" not in {one.check for one in findings(host, QaFloors())}
+    assert ("nvlinks-active", 0, None) in not_ok_at_rest(host, QaFloors(nvlinks=18)), "the plan wants them"
+    host.samples[1] = healthy_gpu(1, name="NVIDIA H200")
+    assert ("nvlinks-active", 0, None) in not_ok_at_rest(host, QaFloors())
 
 
 def test_a_floor_in_the_plan_takes_precedence_over_the_boards_default() -> None:

@@ -12,6 +12,7 @@ from gameday.agent.qa.checks import GPU_CHECKS, NODE_CHECKS, judge
 from gameday.agent.qa.readings import Pace, read_node
 from gameday.agent.task import Proof
 from gameday.plan.qa import QaFloors
+from gameday_rehearsal.nodes.gpus import BLOCKED_AIR
 from gameday_rehearsal.nodes.in_process import ModelHost
 
 WEAK = 1
@@ -30,6 +31,10 @@ def of_gpu(array: str, value: float) -> PutIn:
 
 def logs_an_xid(host: ModelHost) -> None:
     host.machine.record_xid(WEAK, 95, "pid='<unknown>', name=<unknown>, Uncontained ECC error")
+
+
+def is_hot(host: ModelHost) -> None:
+    host.fleet.temperature[0, WEAK] = host.fleet.sink[0, WEAK] = 84.0
 
 
 WEAKNESSES: dict[str, tuple[PutIn, float]] = {
@@ -51,10 +56,10 @@ WEAKNESSES: dict[str, tuple[PutIn, float]] = {
     "nvlink-speed": (of_gpu("nvlink_mbps", 25_000), 1),
     "pcie-width": (of_gpu("pcie_width", 8), 1),
     "pcie-generation": (of_gpu("pcie_generation", 4), 1),
-    "hw-slowdown": (of_gpu("thermal_resistance", 1.8), 60),
+    "hw-slowdown": (of_gpu("thermal_resistance", BLOCKED_AIR), 60),
     "sm-clock": (of_gpu("clock_ceiling", 900), 1),
-    "temperature": (of_gpu("thermal_resistance", 1.8), 60),
-    "temperature-spread": (of_gpu("thermal_resistance", 1.8), 60),
+    "temperature": (of_gpu("thermal_resistance", BLOCKED_AIR), 60),
+    "temperature-spread": (of_gpu("thermal_resistance", BLOCKED_AIR), 60),
     "gemm-rate": (of_gpu("compute_share", 0.6), 1),
     "gemm-spread": (of_gpu("compute_share", 0.85), 1),
     "memory-bandwidth": (of_gpu("memory_share", 0.5), 1),
@@ -116,7 +121,7 @@ def test_a_check_of_a_gpu_fails_on_the_weak_one_and_on_no_other(check: str) -> N
 
 
 def test_a_burn_in_that_did_not_run_is_unknown_because_it_proves_neither() -> None:
-    assert results(of_gpu("temperature", 84.0), 1)["burn-in"] == {(None, None)}
+    assert results(is_hot, 1)["burn-in"] == {(None, None)}
 
 
 def test_a_burn_in_that_was_cut_short_fails() -> None:

@@ -7,7 +7,7 @@ switches off, or that needs a load where QA only reads, gives no finding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -214,15 +214,25 @@ def _memory_free(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
 def _nvlinks(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
     """Judge the number of active links by the plan's floor, or by the model's if the plan has none."""
     least, source = floors.nvlinks, ""
+    if least is None and _has_no_nvlinks((gpu, *gpu.peers)):
+        return None
     if least is None and (least := _model(gpu).nvlinks) is not None:
         source = f" (floor of {gpu.rest.name})"
     if least is None:
         return None
     active, bound = gpu.rest.nvlinks_active, f">= {least}{source}"
     if active is None and least:
-        why = "NVML knows no NVLink on this GPU: if its board has none, write qa.floors.nvlinks: 0"
+        why = "NVML shows no NVLink of this GPU: if its board has none, write qa.floors.nvlinks: 0"
         return Finding(None, bound, None, why)
     return Finding(active or 0, bound, (active or 0) >= least, f"of {gpu.rest.nvlinks_supported or 0}")
+
+
+def _has_no_nvlinks(gpus: Sequence[GpuReadings]) -> bool:
+    """Return True if NVML knows no NVLink on any of these GPUs, as in a virtual machine that gets GPUs alone.
+
+    A link that is down is one that NVML knows.
+    """
+    return all(gpu.rest.nvlinks_supported == 0 for gpu in gpus)
 
 
 def _nvlink_speed(gpu: GpuReadings, floors: QaFloors) -> Finding | None:
@@ -458,7 +468,7 @@ def _all_reduce_rate(readings: Readings, floors: QaFloors) -> Finding | None:
     if readings.all_reduce is None:
         return None
     floor, source, names = floors.all_reduce_gbs, "", {gpu.rest.name for gpu in readings.gpus}
-    if floor is None and floors.nvlinks != 0 and len(names) == 1:
+    if floor is None and floors.nvlinks != 0 and not _has_no_nvlinks(readings.gpus) and len(names) == 1:
         first = readings.gpus[0]
         floor, source = _model(first).all_reduce_floor_gbs, f" (floor of {first.rest.name})"
     if floor is None:

@@ -3,13 +3,16 @@
 Nothing runs in the background: each reader calls `advance` first, which steps the arrays from the last reading to
 now. 8,000 GPUs cost about a millisecond a reading.
 
-Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18 NVLinks, PCIe 5 x16, 81559 MiB; those under
-load are from docs/sources.md, H100 figures (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy).
+Figures are an H100 SXM's: 700 W limit and 1980 MHz boost (data sheet), 18 NVLinks, PCIe 5 x16, 81559 MiB; rates are
+from docs/sources.md, H100 figures (794.5 TFLOP/s best-shape BF16, 2903 GB/s copy). Power, heat and clocks are fitted to
+a recording of an H200, which has the same die, limit and clocks (docs/sources.md, A recorded GPU);
+tests/nodes/test_recorded.py replays it. A load of 1 is our burn; work that draws less at the same clock is a lower one.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -23,8 +26,9 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Cell = tuple[int, int]  # (node, gpu)
 
-IDLE_W = 70.0
-LOADED_W = 680.0
+IDLE_W = 81.0  # recorded, without a CUDA context
+CONTEXT_W = 126.0  # recorded, with one that does nothing; the clock then is the highest
+LOADED_W = 692.0  # recorded: what the driver makes of a limit of 700 W
 POWER_LIMIT_W = 700.0
 POWER_LIMIT_MIN_W = 200.0
 SM_CLOCK_MAX_MHZ = 1980.0
@@ -38,22 +42,36 @@ NVLINK_MBPS = 26_562
 NVLINKS_GBS = NVLINKS * NVLINK_MBPS / 1000
 PCIE_GENERATION = 5
 PCIE_WIDTH = 16
-GEMM_TFLOPS = 740.0  # a healthy GPU's on common shapes, 93 % of the best-shape ceiling
+GEMM_TFLOPS = 740.0  # a healthy GPU's on common shapes in a burst, 93 % of the best-shape ceiling
 COPY_GBS = 2900.0
 NEAR_GBS = 54.8  # pinned host memory to the GPU, PCIe 5 x16, measured on an H100 node (docs/sources.md, H100 figures)
 FAR_SHARE = 0.62  # share of it from the other socket: a figure of this model's, boards differ
 LOAD_TAKES_MIB = 3600  # CuPy's GEMM and copy with their temporaries (gameday.host.load), with the context
 
-_INLET_C = 27.5
-_DEGREES_PER_W = 0.0575  # of its own power
-_SHARED_DEGREES_PER_W = 0.005  # of the other GPUs' mean power: all at 70 W -> 32 °C, all at 680 W -> 70 °C
-BLOCKED_AIR = 1.8  # thermal resistance of a GPU that would reach 100 °C if it alone were at full load
-_THERMAL_TAU_S = 20.0
-MAX_OPERATING_C = 85.0  # software slowdown begins here, and is strongest 4 °C above
-_SLOWDOWN_BAND_C = 4.0
+_REGULATED = LOADED_W / POWER_LIMIT_W
+_HEADROOM = 1.04  # recorded: 716 to 730 W until the mean of a second has come to the limit, then 692
+_FULL_MHZ = 1425.0  # recorded clock at 692 W of a load of 1: 1410 to 1440
+_TENSOR_MHZ = 1665.0  # recorded: no product on tensor cores ran faster for long, nor at 502 W (SwPowerCap is set, too)
+_TENSOR_LOAD = 0.35  # load from which that holds; recorded: 0.46 at 1655 MHz, 0.24 at 1980 MHz
+_POWER_EXPONENT = 2.4  # of power with the clock, between linear and cubic: a figure of this model's
+_TRAINING_LOAD = 0.29  # recorded: training used 80 % of the time and drew 415 W at 1980 MHz
+_MEASURED_LOAD = 0.65  # recorded: QA's measurement, which checks each product, stays at 1665 MHz
+
+_INLET_C = 34.2  # recorded
+_DIE_DEGREES_PER_W = 0.0275  # recorded, die above its heat sink
+_SINK_DEGREES_PER_W = 0.0069  # recorded, heat sink above the air; together 0.0344
+_DIE_TAU_S = 0.15  # recorded
+_SINK_TAU_S = 2.5  # recorded; longer by as much as the air is blocked, because the heat sink is the same
+_MEMORY_DEGREES = 5.3  # recorded, memory above the heat sink with a cold die
+_MEMORY_BESIDE_DIE = 0.4  # recorded: share of the die's degrees above the heat sink that the memory takes on at once
+_MEMORY_TAU_S = 5.0  # recorded
+_SHARED_DEGREES_PER_W = 0.005  # of the other GPUs' mean power: a figure of this model's
+BLOCKED_AIR = 10.0  # thermal resistance of a heat sink with which one GPU alone at full load would reach 100 °C
+MAX_OPERATING_C = 85.0  # above it the driver lowers the clocks, as far as holds the GPU a degree above
 HARDWARE_SLOWDOWN_C = 92.0
 _CHECKPOINT_EVERY_S = 97.0
 _CHECKPOINT_LASTS_S = 4.0
+_MEAN_OVER_S = 1.0  # recorded: NVML's watts
 _SHORTEST_STEP_S = 1.25e-6
 """Seconds for each GPU: 50 ms for 40,000 GPUs, where a step takes 10 ms of processor time; 0.1 ms for 64."""
 _LONGEST_STEP_S = 1.0
@@ -90,8 +108,7 @@ class GpuFleet:
         self._silicon = np.array([[seeded(name, "silicon", g).uniform(-1, 1) for g in range(gpus)] for name in names])
         self._dies = {part: _dies(names, gpus, part) for part in ("speed", "memory")}
         # Hardware state.
-        self.lost: Flags = np.zeros(shape, bool)
-        self.removed: Flags = np.zeros(shape, bool)
+        self.lost, self.removed = np.zeros(shape, bool), np.zeros(shape, bool)
         self.xid: Ints = np.zeros(shape, np.int64)
         self.sbe_volatile: Ints = np.zeros(shape, np.int64)
         self.dbe_volatile: Ints = np.zeros(shape, np.int64)
@@ -99,8 +116,7 @@ class GpuFleet:
         self.dbe_aggregate: Ints = np.zeros(shape, np.int64)
         self.remapped_correctable: Ints = np.zeros(shape, np.int64)
         self.remapped_uncorrectable: Ints = np.zeros(shape, np.int64)
-        self.remap_pending: Flags = np.zeros(shape, bool)
-        self.remap_failure: Flags = np.zeros(shape, bool)
+        self.remap_pending, self.remap_failure = np.zeros(shape, bool), np.zeros(shape, bool)
         self.nvlinks, self.nvlink_mbps = np.full(shape, NVLINKS), np.full(shape, NVLINK_MBPS)  # each link's rate
         self.nvlink_crc_flit: Ints = np.zeros(shape, np.int64)
         self.nvlink_crc_data: Ints = np.zeros(shape, np.int64)
@@ -111,7 +127,7 @@ class GpuFleet:
         self.pcie_replays: Ints = np.zeros(shape, np.int64)
         self.wrong_results: Ints = np.zeros(shape, np.int64)
         self.ecc: Flags = np.ones(shape, bool)
-        self.thermal_resistance: Floats = np.ones(shape)  # 1: clean air flow; above: a blocked one
+        self.thermal_resistance: Floats = np.ones(shape)  # of the heat sink; 1: clean air flow; above: a blocked one
         # Shares of the memory's bandwidth, and of what the PCIe link's width and generation would give;
         # and of the rate that the clock would give: below 1 on a GPU that is just slow.
         self.memory_share, self.link_share, self.compute_share = np.ones(shape), np.ones(shape), np.ones(shape)
@@ -133,12 +149,16 @@ class GpuFleet:
         # Derived.
         self.utilization: Floats = np.zeros(shape)
         self.power: Floats = np.full(shape, IDLE_W)
-        self.temperature: Floats = _INLET_C + IDLE_W * (_DEGREES_PER_W + _SHARED_DEGREES_PER_W) + self._silicon
+        self.sink: Floats = _INLET_C + IDLE_W * (_SINK_DEGREES_PER_W + _SHARED_DEGREES_PER_W) + self._silicon
+        self.temperature: Floats = self.sink + IDLE_W * _DIE_DEGREES_PER_W
+        self._memory: Floats = self.sink + _MEMORY_DEGREES
         self.sm_clock: Floats = np.full(shape, SM_CLOCK_IDLE_MHZ)
         self.reasons: Ints = np.full(shape, clock_reasons.IDLE)
+        self._past = deque(
+            [(self._at - _MEAN_OVER_S, -self.power * _MEAN_OVER_S), (self._at, np.zeros(shape))]
+        )  # joules
         self.energy_mj, self.worked_s = np.zeros(shape), np.zeros(shape)  # the work of so many seconds at full pace
-        self.power_violation_ns: Floats = np.zeros(shape)
-        self.thermal_violation_ns: Floats = np.zeros(shape)
+        self.power_violation_ns, self.thermal_violation_ns = np.zeros(shape), np.zeros(shape)
         self.nvlink_bytes: Floats = np.zeros(shape)
 
     @property
@@ -152,7 +172,8 @@ class GpuFleet:
 
     @property
     def memory_temperature(self) -> Floats:
-        return self.temperature + 4.0 + 6.0 * (self.power - IDLE_W) / LOADED_W
+        """Degrees of the memory in products. Copies heat it more, up to 8 °C recorded, which is not modelled."""
+        return self._memory + _MEMORY_BESIDE_DIE * (self.temperature - self.sink)
 
     def advance(self) -> None:
         """Step every GPU from the last step to now, in steps of at most 1 s (fewer, longer ones after a long rest).
@@ -214,7 +235,7 @@ class GpuFleet:
         share = self._share(cell, others)
         quality = 1.0 + SPEED_SIGMA * float(self._dies["speed"][cell])
         rate = GEMM_TFLOPS * quality * float(self.compute_share[cell])
-        return float(rate * self.sm_clock[cell] / SM_CLOCK_MAX_MHZ * share)
+        return float(rate * self.sm_clock[cell] / _TENSOR_MHZ * share)
 
     def worked(self, node: int, gpus: Sequence[int]) -> tuple[float, list[float]]:
         """Return the model's time, and the seconds at full pace that a node's GPUs have worked by then."""
@@ -240,25 +261,46 @@ class GpuFleet:
 
     def _step(self, seconds: float) -> None:
         alive = self.powered[:, None] & ~self.lost & ~self.removed
-        load = np.maximum(np.maximum(self._training(), self.burst_load), self.work_load) * alive
-        self.utilization = np.round(100 * load)
-        wanted = IDLE_W + (LOADED_W - IDLE_W) * load * (1 + 0.02 * self._silicon)
-        clock, reasons = self._clocks(load, wanted)
-        scale = np.where(load > 0, clock / SM_CLOCK_MAX_MHZ, 1.0)
-        # Dynamic power depends on frequency and voltage; 2.4 is between linear and cubic.
-        self.power = np.where(alive, np.minimum(IDLE_W + (wanted - IDLE_W) * scale**2.4, self.power_limit), 0.0)
-        others = (self.power.sum(axis=1, keepdims=True) - self.power) / max(1, self.shape[1] - 1)
-        warmed_air = _INLET_C + others * _SHARED_DEGREES_PER_W
-        target = warmed_air + self.power * _DEGREES_PER_W * self.thermal_resistance + self._silicon
-        self.temperature += (target - self.temperature) * (1 - np.exp(-seconds / _THERMAL_TAU_S))
-        self.sm_clock, self.reasons = clock, reasons
+        training = self._training() * alive
+        busy = np.maximum(np.maximum(training, self.burst_load), self.work_load) * alive
+        self.utilization = np.round(100 * busy)
+        load = (
+            np.maximum(np.maximum(_TRAINING_LOAD * training, _MEASURED_LOAD * self.burst_load), self.work_load) * alive
+        )
+        context = alive & ((load > 0) | (self.pod_load > 0) | (self.held_mib > 0))
+        dynamic = (LOADED_W - CONTEXT_W) * load * (1 + 0.02 * self._silicon)
+        usual, self.sm_clock, self.reasons = self._clocks(load, dynamic, context)
+        drawn = np.where(context, CONTEXT_W + dynamic * (self.sm_clock / _FULL_MHZ) ** _POWER_EXPONENT, IDLE_W) * alive
+        self._past.append((self._at, self._past[-1][1] + drawn * seconds))
+        self.power = self._mean_power() * alive
+        self._warm(drawn, seconds)
         # A lost GPU holds up nobody here: the container's end decides what happens to its work.
-        pace = np.where(alive & (load > 0), clock / SM_CLOCK_MAX_MHZ * self.compute_share, 1.0)
+        pace = np.where(load > 0, np.minimum(self.sm_clock / usual, 1.0) * self.compute_share, 1.0)
         self.worked_s += pace * seconds
-        self.energy_mj += self.power * seconds * 1000
-        self.power_violation_ns += np.where(reasons & clock_reasons.POWER_CAP, seconds * 1e9, 0.0)
-        self.thermal_violation_ns += np.where(reasons & clock_reasons.THERMAL_SLOWDOWN, seconds * 1e9, 0.0)
-        self.nvlink_bytes += load * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / 1000 / NVLINKS_GBS)
+        self.energy_mj += drawn * seconds * 1000
+        self.power_violation_ns += np.where(self.reasons & clock_reasons.POWER_CAP, seconds * 1e9, 0.0)
+        self.thermal_violation_ns += np.where(self.reasons & clock_reasons.THERMAL_SLOWDOWN, seconds * 1e9, 0.0)
+        self.nvlink_bytes += busy * 180e9 * seconds * (self.nvlinks * self.nvlink_mbps / 1000 / NVLINKS_GBS)
+
+    def _mean_power(self) -> Floats:
+        """Return the mean of the last second, and forget what lies before it."""
+        begin = self._at - _MEAN_OVER_S
+        while self._past[1][0] <= begin:
+            self._past.popleft()
+        (before, first), (after, second) = self._past[0], self._past[1]
+        then = first + (second - first) * (begin - before) / (after - before)
+        return (self._past[-1][1] - then) / _MEAN_OVER_S
+
+    def _warm(self, drawn: Floats, seconds: float) -> None:
+        """Move heat from the die into its heat sink, and from there into the air that the node's GPUs share."""
+        others = (drawn.sum(axis=1, keepdims=True) - drawn) / max(1, self.shape[1] - 1)
+        air = _INLET_C + others * _SHARED_DEGREES_PER_W + self._silicon
+        sink = air + drawn * _SINK_DEGREES_PER_W * self.thermal_resistance
+        self.sink += (sink - self.sink) * (1 - np.exp(-seconds / (_SINK_TAU_S * self.thermal_resistance)))
+        self.temperature += (self.sink + drawn * _DIE_DEGREES_PER_W - self.temperature) * (
+            1 - np.exp(-seconds / _DIE_TAU_S)
+        )
+        self._memory += (self.sink + _MEMORY_DEGREES - self._memory) * (1 - np.exp(-seconds / _MEMORY_TAU_S))
 
     def _training(self) -> Floats:
         """Return the pods' load now: a slow wobble of a few percent, and a pause of the node's GPUs at checkpoints."""
@@ -268,22 +310,32 @@ class GpuFleet:
         busy = np.clip(self.pod_load * (1 + 0.03 * wobble), 0, 1)
         return np.where(checkpoint, 0.05 * self.pod_load, busy)
 
-    def _clocks(self, load: Floats, wanted_w: Floats) -> tuple[Floats, Ints]:
-        """Return the SM clock in MHz, and NVML's reasons for it, from the wanted power and the temperature."""
-        clock = np.where(load > 0, SM_CLOCK_MAX_MHZ, SM_CLOCK_IDLE_MHZ)
-        reasons: Ints = np.where(load > 0, 0, clock_reasons.IDLE).astype(np.int64)
-        capped = (load > 0) & (wanted_w > self.power_limit)
-        room = np.clip((self.power_limit - IDLE_W) / np.maximum(wanted_w - IDLE_W, 1.0), 0.01, 1.0)
-        clock = np.where(capped, clock * room ** (1 / 2.4), clock)
-        reasons = reasons | np.where(capped, clock_reasons.POWER_CAP, 0)
-        locked = clock > self.clock_ceiling
+    def _clocks(self, load: Floats, dynamic: Floats, context: Flags) -> tuple[Floats, Floats, Ints]:
+        """Return the SM clock in MHz that the load has by itself, the one that it gets, and NVML's reasons for that.
+
+        `dynamic`: watts that the load would add at the clock of a load of 1.
+        """
+        free = np.where(load >= _TENSOR_LOAD, _TENSOR_MHZ, SM_CLOCK_MAX_MHZ)
+        usual = np.minimum(free, _clock_at(LOADED_W, dynamic))
+        limit = self.power_limit * _REGULATED
+        capped = _clock_at(limit * np.where(self.power < 0.97 * limit, _HEADROOM, 1.0), dynamic)
+        clock = np.where(context, np.minimum(free, capped), SM_CLOCK_IDLE_MHZ)
+        reasons: Ints = np.where(context, 0, clock_reasons.IDLE).astype(np.int64)
+        by_power = (load > 0) & (clock < SM_CLOCK_MAX_MHZ) & (clock <= self.clock_ceiling)
+        reasons |= np.where(by_power, clock_reasons.POWER_CAP, 0)
+        reasons |= np.where(clock > self.clock_ceiling, clock_reasons.APPLICATION_CLOCKS, 0)
         clock = np.clip(clock, self.clock_floor, self.clock_ceiling)
-        reasons = reasons | np.where(locked, clock_reasons.APPLICATION_CLOCKS, 0)
         hot = (self.temperature >= MAX_OPERATING_C) & (load > 0)
-        too_warm = np.clip((self.temperature - MAX_OPERATING_C) / _SLOWDOWN_BAND_C, 0, 1)
-        clock = np.where(hot, np.minimum(clock, SM_CLOCK_MAX_MHZ - too_warm * (SM_CLOCK_MAX_MHZ - 1200.0)), clock)
-        reasons = reasons | np.where(hot, clock_reasons.SW_THERMAL, 0)
+        cooled = _clock_at((MAX_OPERATING_C + 1 - self.sink) / _DIE_DEGREES_PER_W, dynamic)
+        clock = np.where(load > 0, np.minimum(clock, cooled), clock)
+        reasons |= np.where(hot, clock_reasons.SW_THERMAL, 0)
         too_hot = (self.temperature >= HARDWARE_SLOWDOWN_C) & (load > 0)
         clock = np.where(too_hot, np.minimum(clock, SM_CLOCK_MAX_MHZ / 2), clock)
-        reasons = reasons | np.where(too_hot, clock_reasons.HW_THERMAL | clock_reasons.HW_SLOWDOWN, 0)
-        return np.clip(np.round(clock / 15) * 15, SM_CLOCK_MIN_MHZ, SM_CLOCK_MAX_MHZ), reasons
+        reasons |= np.where(too_hot, clock_reasons.HW_THERMAL | clock_reasons.HW_SLOWDOWN, 0)
+        return usual, np.clip(np.round(clock / 15) * 15, SM_CLOCK_MIN_MHZ, SM_CLOCK_MAX_MHZ), reasons
+
+
+def _clock_at(watts: Floats | float, dynamic: Floats) -> Floats:
+    """Return the clock in MHz at which a GPU draws so many watts."""
+    share = np.maximum(watts - CONTEXT_W, 1.0) / np.maximum(dynamic, 1.0)
+    return np.asarray(_FULL_MHZ * share ** (1 / _POWER_EXPONENT))

@@ -78,7 +78,7 @@ async def test_a_value_in_a_field_that_nobody_watches_stays_until_a_dmon_samples
 
 async def test_dmon_shows_decimals_where_dcgm_has_them_and_na_where_there_is_no_value(rack: Rack) -> None:
     machine = rack.machines[0]
-    assert await shown(machine, 0, 155) == "70.000"
+    assert await shown(machine, 0, 155) == "81.000"
     assert await shown(machine, 0, 392) == "N/A"
     await inject(machine, "0", "395", "9223372036854775792")
     assert await shown(machine, 0, 395) == "N/A", "the blank's own number"

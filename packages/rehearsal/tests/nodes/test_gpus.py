@@ -11,7 +11,7 @@ from tests.rehearsal.nodes.conftest import Clock, Rack
 
 
 def settle(rack: Rack, seconds: int = 200) -> None:
-    """Long enough for the temperature (tau 20 s), ending outside a checkpoint's pause."""
+    """Long enough for the temperature, ending outside a checkpoint's pause."""
     while seconds > 0 or (rack.clock.now + rack.fleet._phase[0, 0]) % 97 < 20:
         seconds -= 1
         rack.clock.pass_by(1)
@@ -20,26 +20,40 @@ def settle(rack: Rack, seconds: int = 200) -> None:
 
 def test_an_idle_gpu_draws_idle_power_and_stays_cool(rack: Rack) -> None:
     settle(rack)
-    assert rack.fleet.power[0, 0] == 70
-    assert 30 <= rack.fleet.temperature[0, 0] <= 34
+    assert rack.fleet.power[0, 0] == pytest.approx(81)
+    assert 36 <= rack.fleet.temperature[0, 0] <= 39
     assert rack.fleet.sm_clock[0, 0] == 345
     assert rack.fleet.reasons[0, 0] == clock_reasons.IDLE
 
 
-def test_a_loaded_gpu_runs_hot_at_full_clock_and_cools_down_after(rack: Rack) -> None:
-    rack.fleet.set_pod_load((0, 0), 1.0)
-    rack.clock.pass_by(1)
-    rack.fleet.advance()
-    soon = rack.fleet.temperature[0, 0]
+def test_training_draws_less_than_its_limit_at_the_highest_clock_and_cools_down_after(rack: Rack) -> None:
+    rack.fleet.set_pod_load((0, 0), 0.8)
     settle(rack)
-    assert 640 <= rack.fleet.power[0, 0] <= 700
-    assert 66 <= rack.fleet.temperature[0, 0] <= 73
-    assert soon < 40
-    assert rack.fleet.sm_clock[0, 0] == 1980
-    assert rack.fleet.power[0, 1] == 70
+    assert 390 <= rack.fleet.power[0, 0] <= 440
+    assert 46 <= rack.fleet.temperature[0, 0] <= 52
+    assert (rack.fleet.sm_clock[0, 0], rack.fleet.reasons[0, 0]) == (1980, 0)
+    assert rack.fleet.power[0, 1] == pytest.approx(81)
     rack.fleet.set_pod_load((0, 0), 0.0)
     settle(rack)
-    assert rack.fleet.temperature[0, 0] < 34
+    assert rack.fleet.temperature[0, 0] < 39
+
+
+def test_a_measurement_is_a_burst_and_a_burn_meets_the_power_limit(rack: Rack) -> None:
+    rack.fleet.set_burst_load((0, 0), 1.0)
+    settle(rack, 5)
+    burst = rack.fleet.gemm_tflops((0, 0))
+    rack.fleet.set_burst_load((0, 0), 0.0)
+    rack.fleet.set_work_load((0, 0), 1.0)
+    settle(rack, 5)
+    assert burst / rack.fleet.gemm_tflops((0, 0), others=0.0) == pytest.approx(760 / 639, rel=0.03)
+    assert rack.fleet.reasons[0, 0] == clock_reasons.POWER_CAP
+
+
+def test_a_gpu_with_a_context_and_no_work_waits_at_its_highest_clock(rack: Rack) -> None:
+    rack.fleet.held_mib[0, 0] = 600
+    settle(rack, 5)
+    assert (rack.fleet.power[0, 0], rack.fleet.sm_clock[0, 0]) == (pytest.approx(126), 1980)
+    assert rack.fleet.reasons[0, 0] == 0
 
 
 def test_training_pauses_for_checkpoints_on_all_of_a_nodes_gpus_at_once(rack: Rack) -> None:
@@ -82,11 +96,11 @@ def test_a_power_cap_lowers_the_clock_and_the_gemm_rate_and_says_why(rack: Rack)
 
 
 def test_blocked_air_ends_in_thermal_slowdown(rack: Rack) -> None:
-    rack.fleet.thermal_resistance[0, 0] = 1.8
-    rack.fleet.set_burst_load((0, 0), 1.0)
+    rack.fleet.thermal_resistance[0, 0] = gpus.BLOCKED_AIR
+    rack.fleet.set_work_load((0, 0), 1.0)
     settle(rack)
     assert rack.fleet.reasons[0, 0] & clock_reasons.SW_THERMAL
-    assert rack.fleet.sm_clock[0, 0] < 1900
+    assert rack.fleet.sm_clock[0, 0] < 1400
     assert 85 < rack.fleet.temperature[0, 0] < 90
     assert rack.fleet.thermal_violation_ns[0, 0] > 0
 
@@ -95,13 +109,13 @@ def test_energy_is_the_integral_of_power(rack: Rack) -> None:
     before = rack.fleet.energy_mj[0, 0]
     rack.clock.pass_by(100)
     rack.fleet.advance()
-    assert rack.fleet.energy_mj[0, 0] - before == pytest.approx(70 * 100 * 1000)
+    assert rack.fleet.energy_mj[0, 0] - before == pytest.approx(81 * 100 * 1000)
 
 
 def test_stepping_often_or_once_comes_to_the_same_temperature(rack: Rack) -> None:
     other = gpus.GpuFleet(["a", "b"], 4, rack.clock)
     for fleet in (rack.fleet, other):
-        fleet.set_burst_load((0, 0), 1.0)
+        fleet.set_work_load((0, 0), 1.0)
     for _ in range(60):
         rack.clock.pass_by(0.5)
         rack.fleet.advance()

@@ -28,9 +28,9 @@ async def test_nvidia_smi_lists_and_queries(machine: Machine) -> None:
     index, uuid, bus, degrees, watts, memory = bare.stdout.strip().split(", ")
     assert (index, uuid, bus, memory) == ("1", machine.gpus[1].uuid, "00000000:43:00.0", "81559")
     assert 25 <= int(degrees) <= 40
-    assert float(watts) == 70
+    assert float(watts) == 81
     full = await run(machine, "/usr/bin/nvidia-smi", "--query-gpu=power.draw", "--format=csv", "-i", "0")
-    assert full.stdout == "power.draw [W]\n70.00 W\n"
+    assert full.stdout == "power.draw [W]\n81.00 W\n"
 
 
 @pytest.mark.parametrize("name", ["2", "00000000:52:00.0", "0000:52:00", "52:00.0", "0000:52:00.0"])
