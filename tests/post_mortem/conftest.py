@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +21,6 @@ READ = {
     "taint history (kube-state-metrics)": SourceState.READ,
     "the node (Kubernetes)": SourceState.READ,
 }
-IncidentFolder = Callable[..., Path]
 
 
 def at(seconds: float) -> datetime:
