@@ -113,7 +113,7 @@ compiler:
 helm:
 	@$(LAB) build helm || test $$? -eq 69
 
-# A real etcd, kube-apiserver, controller-manager and scheduler, kwok to compare with, and a load balancer.
+# A real etcd, kube-apiserver, controller-manager and scheduler, and a load balancer.
 lab:
 	@$(LAB) build
 	@$(SETUP) haproxy

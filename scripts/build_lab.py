@@ -1,4 +1,4 @@
-"""Build the lab's programs with Go: the real control plane, etcd, and kwok to compare with.
+"""Build the lab's programs with Go: the real control plane and etcd.
 
 The Makefile runs this with the system's Python, 3.11 or newer; it imports only the standard library. Each folder of
 `lab/` is a Go module that pins what it builds; the version of Kubernetes is only in `lab/kubernetes/go.mod`. Programs
@@ -89,7 +89,6 @@ class Product:
 PRODUCTS = {
     "etcd": Product("go.etcd.io/etcd/server/v3", "etcd"),
     "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
-    "kwok": Product("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
     "topology": Product(".", MODULES["topology"][0]),
     "helm": Product("helm.sh/helm/v4/cmd/helm", "helm"),
 }

@@ -69,7 +69,7 @@ def read_samples(
     return StoredSamples(selector, prometheus.query_range(selector, start, end, step), step.total_seconds())
 
 
-def metrics_columns(series: Iterable[Series], *, node_label: str, gpu_label: str = "gpu") -> Columns:
+def metrics_columns(series: Iterable[Series], *, node_label: str) -> Columns:
     """Return the columns of the frame `metrics`: time, node, gpu, metric, value.
 
     NaN is how exporters say "no value", so such points are left out: absent data is an absent row.
@@ -77,7 +77,6 @@ def metrics_columns(series: Iterable[Series], *, node_label: str, gpu_label: str
     Args:
         series: The series. One without a name, such as the result of an expression, has the metric "".
         node_label: The cluster profile's `prometheus_node_label`; a series without it has the node "".
-        gpu_label: The label that holds the GPU's index; a series without it has the gpu "".
     """
     return columns_of(
         "metrics",
@@ -85,7 +84,7 @@ def metrics_columns(series: Iterable[Series], *, node_label: str, gpu_label: str
             {
                 "time": at,
                 "node": one.labels.get(node_label, ""),
-                "gpu": one.labels.get(gpu_label, ""),
+                "gpu": one.labels.get("gpu", ""),
                 "metric": one.name,
                 "value": value,
             }

@@ -38,12 +38,10 @@ from gameday.cli.automations import (
     season_trigger,
     update_automations,
 )
-from gameday.cli.prefect_client import client_of
 from gameday.cli.redeploy import Registered
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
 from gameday.flows.judged_state import judged_state
-from gameday.processes.temporary_prefect import TemporaryPrefect
 from tests.rehearsal.processes import until
 
 Capture = pytest.CaptureFixture[str]
@@ -79,21 +77,8 @@ class Chat:
         self.server.server_close()
 
 
-@pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A whole Prefect server on a database of its own, for the tests of this file."""
-    folder = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PREFECT_HOME", str(folder))
-        with (
-            TemporaryPrefect(folder / "server.log", whole=True) as server,
-            client_of(server.client),
-        ):
-            yield server.client["PREFECT_API_URL"]
-
-
 @pytest.fixture
-def chat(prefect: str) -> Iterator[Chat]:
+def chat(whole_prefect: None) -> Iterator[Chat]:
     made = Chat()
     secret = {"token": "chat-secret"}
     body = {"subject": "{{subject}}", "body": "{{body}}", "token": "{{token}}"}

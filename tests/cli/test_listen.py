@@ -28,18 +28,17 @@ from gameday.cli import run
 from gameday.cli.deployment_form import Choices
 from gameday.cli.deployments import declared
 from gameday.cli.listen import DEPLOYMENT, PostMortems, window_of
-from gameday.cli.prefect_client import client_of
 from gameday.cli.register_deployments import register_deployments
 from gameday.cluster.alert_receiver import ReceivedAlert
 from gameday.cluster.profile import ClusterProfile
 from gameday.exit_codes import ExitCode
 from gameday.processes.children import Child
-from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.shipped import shipped_prefect_file
 from gameday_rehearsal.observability import alertmanager_program
 from tests.alerts.shipped import run_tool
 from tests.rehearsal.processes import until
 from tests.support.ports import free_ports
+from tests.support.prefect_api import prefect_of_settings
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
@@ -216,12 +215,8 @@ class Chain:
 
 
 @pytest.fixture
-def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chain]:
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    with (
-        TemporaryPrefect(tmp_path / "server.log") as server,
-        client_of(server.client),
-    ):
+def chain(tmp_path: Path) -> Iterator[Chain]:
+    with prefect_of_settings(tmp_path):
         deploy_incident(tmp_path)
         made = Chain(tmp_path)
         try:
@@ -283,17 +278,10 @@ def test_a_resolved_alert_becomes_one_post_mortem_of_its_window(chain: Chain) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_server_without_the_deployment_and_a_port_that_is_taken_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+def test_a_server_without_the_deployment_and_a_port_that_is_taken_are_named(tmp_path: Path, capsys: Capture) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
-    with (
-        TemporaryPrefect(tmp_path / "server.log") as server,
-        client_of(server.client),
-        socket.create_server(("127.0.0.1", 0)) as taken,
-    ):
+    with prefect_of_settings(tmp_path), socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         asked = ["listen", "--token-file", str(token), "--port", port, "--profile", str(profile(tmp_path))]
         assert run(asked) == ExitCode.REFUSED

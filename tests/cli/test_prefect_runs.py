@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -15,9 +14,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.states import Cancelling
 
-from gameday.cli.prefect_client import client_of
 from gameday.cli.prefect_runs import end_cancelled
-from gameday.processes.temporary_prefect import TemporaryPrefect
 
 
 @flow
@@ -36,14 +33,9 @@ def cancelling(client: SyncPrefectClient, deployment: UUID, process: str) -> UUI
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_still_reads_cancelling_and_has_no_process_here_is_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole_prefect: None,
 ) -> None:
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    with (
-        TemporaryPrefect(tmp_path / "server.log", whole=True) as server,
-        client_of(server.client),
-        get_client(sync_client=True) as client,
-    ):
+    with get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name="gameday", type="process"))
         deployment = client.create_deployment(client.create_flow(played), "manual", work_pool_name="gameday")
         here = socket.gethostname()

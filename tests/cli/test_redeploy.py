@@ -20,10 +20,8 @@ from prefect.states import Cancelled
 from ruamel.yaml import YAML
 
 from gameday.cli import run
-from gameday.cli.prefect_client import client_of
 from gameday.cli.redeploy import changed_by_people, digests_of
 from gameday.exit_codes import ExitCode
-from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.shipped import shipped_prefect_file
 from tests.rehearsal.processes import until
 
@@ -61,18 +59,8 @@ def test_what_a_person_changed_since_the_last_deploy_is_kept(
     assert changed_by_people(one(files), one(there), digests_of(one(last))) == (["x"] if kept else [])
 
 
-@pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A whole Prefect server on a database of its own, for the tests of this file."""
-    folder = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PREFECT_HOME", str(folder))
-        with TemporaryPrefect(folder / "server.log", whole=True) as server, client_of(server.client):
-            yield
-
-
 @pytest.fixture
-def client(prefect: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
+def client(whole_prefect: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
     """A client of a server without any deployment, in a folder with the profile eu.yaml."""
     monkeypatch.chdir(tmp_path)
     for name in ("eu", "us"):
@@ -286,18 +274,21 @@ def test_a_date_that_somebody_cancelled_stays_cancelled(
     client: SyncPrefectClient, deploy: Deploy, tmp_path: Path
 ) -> None:
     deploy()
+    season = of(client).id
 
     def dates() -> dict[str, list[str]]:
         """Return the states of the season's runs by their dates."""
         found: dict[str, list[str]] = {}
         for one in client.read_flow_runs():
-            if one.deployment_id == of(client).id and one.state:
+            if one.deployment_id == season and one.state:
                 found.setdefault(str(one.expected_start_time), []).append(one.state.name or "")
         return found
 
     until(lambda: len(dates()) > 1, 120, "Prefect has put the next seasons in")
     first = min(dates())
-    (run,) = [one for one in client.read_flow_runs() if str(one.expected_start_time) == first]
+    (run,) = [
+        one for one in client.read_flow_runs() if one.deployment_id == season and str(one.expected_start_time) == first
+    ]
     client.set_flow_run_state(run.id, Cancelled(), force=True)
     deploy(*edited(tmp_path, lambda one: one.update(description="New.")))
     until(lambda: len(dates()) > 1, 120, "Prefect has put them in anew")

@@ -18,7 +18,7 @@ from gameday.cluster.kubeconfig import load_configuration
 from gameday.cluster.profile import ClusterProfile, load_profile
 from gameday.cluster.profile_block import ClusterBlock, block_names
 from gameday.errors import ProfileError
-from gameday.processes.temporary_prefect import TemporaryPrefect
+from tests.support.prefect_api import prefect_of_settings
 
 SECRETS = ["planted-token-of-prometheus", "planted-password-of-loki", "planted-token-of-the-kubeconfig"]
 FILE = """\
@@ -87,11 +87,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The home of the Prefect server that the settings name."""
     home = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_HOME", str(home))
-        patch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", f"sqlite+aiosqlite:///{home}/prefect.db")
-        with TemporaryPrefect(home / "server.log") as prefect, client_of(prefect.client):
-            yield home
+    with prefect_of_settings(home):
+        yield home
 
 
 @pytest.mark.slow

@@ -21,7 +21,6 @@ from tests.deploy.manifests import ROOT
 
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-BUILD_IMAGE = (ROOT / "scripts" / "build_image.sh").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 KUBECTL = search("kubectl")
 

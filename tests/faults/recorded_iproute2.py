@@ -7,10 +7,6 @@ TBF = (
     '[{"kind":"tbf","handle":"6ada:","root":true,"refcnt":3,'
     '"options":{"rate":125000000,"burst":1048500,"lat":50000}}]\n'
 )
-MQ_BY_HAND = (
-    '[{"kind":"mq","handle":"1:","root":true,"options":{}},{"kind":"pfifo_fast","handle":"0:","parent":"1:1",'
-    '"options":{"bands":3,"priomap":[1,2,2,2,1,2,0,0,1,1,1,1,1,1,1,1],"multiqueue":false}}]\n'
-)
 NETEM = (
     '[{"kind":"netem","handle":"6ada:","root":true,"refcnt":2,"options":{"limit":1000,'
     '"delay":{"delay":0.05,"jitter":0.01,"correlation":0},"loss-random":{"loss":0.01,"correlation":0},'

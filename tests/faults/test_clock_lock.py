@@ -9,12 +9,6 @@ from gameday.faults.clock_lock import ClockLockFault, ClockLockParameters
 from tests.faults.gpu_model import ModelHost
 
 
-@pytest.fixture(autouse=True)
-def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gameday.faults.clock_lock._SETTLES_WITHIN_S", 0.3)
-    monkeypatch.setattr("gameday.faults.clock_lock._POLL_S", 0.01)
-
-
 @pytest.mark.parametrize(("mhz", "message"), [(1980, "would lock nothing"), (345, "would not show")])
 def test_a_lock_that_could_not_be_seen_is_refused(host: ModelHost, mhz: int, message: str) -> None:
     with pytest.raises(HostError, match=message):

@@ -9,28 +9,14 @@ from datetime import timedelta
 import pytest
 
 from gameday.errors import HostError
-from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
+from gameday.faults import critical_unit_stopped
 from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault, CriticalUnitStoppedParameters, NeededUnit
-from gameday.faults.node_reboot import NodeRebootFault
-from gameday.faults.node_shutdown import NodeShutdownFault
-from gameday.faults.unit_stopped import UnitStoppedFault
 from tests.faults.live_host import LiveHost, call, until
 
-STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
-    UnitStoppedFault(),
-    CriticalUnitStoppedFault(),
-    NodeRebootFault(),
-    NodeShutdownFault(),
-)
+pytestmark = pytest.mark.usefixtures("soon")
+CRITICAL = CriticalUnitStoppedFault()
 
 KUBELET = CriticalUnitStoppedParameters(unit=NeededUnit.KUBELET, hold=timedelta(seconds=1))
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (critical_unit_stopped, node_reboot, node_shutdown):
-        monkeypatch.setattr(module, "DELAY_S", 0.1)
-    monkeypatch.setattr("gameday.faults.critical_unit_stopped._LOOK_EVERY_S", 0.01)
 
 
 async def test_what_systemd_stops_with_containerd_is_started_with_it_again() -> None:

@@ -17,12 +17,6 @@ Case = tuple[Fault[Any], GpuParameters, str]
 ECC: Case = (EccOffFault(), EccOffParameters(), "-e")
 
 
-@pytest.fixture(autouse=True)
-def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gameday.faults.clock_lock._SETTLES_WITHIN_S", 0.3)
-    monkeypatch.setattr("gameday.faults.clock_lock._POLL_S", 0.01)
-
-
 def test_ecc_off_with_a_reset_changes_the_mode_in_force(host: ModelHost) -> None:
     fault, parameters = EccOffFault(), EccOffParameters(reset=True)
     state = fault.inject(parameters, 2, host).undo_state

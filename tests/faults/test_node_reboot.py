@@ -5,26 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gameday.errors import HostError
-from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
-from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault
+from gameday.faults import node_reboot
 from gameday.faults.node_reboot import NodeRebootFault, NodeRebootParameters
-from gameday.faults.node_shutdown import NodeShutdownFault
-from gameday.faults.unit_stopped import UnitStoppedFault
 from tests.faults.live_host import LiveHost, call, until
 
-STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
-    UnitStoppedFault(),
-    CriticalUnitStoppedFault(),
-    NodeRebootFault(),
-    NodeShutdownFault(),
-)
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (critical_unit_stopped, node_reboot, node_shutdown):
-        monkeypatch.setattr(module, "DELAY_S", 0.1)
-    monkeypatch.setattr("gameday.faults.critical_unit_stopped._LOOK_EVERY_S", 0.01)
+pytestmark = pytest.mark.usefixtures("soon")
+REBOOT = NodeRebootFault()
 
 
 async def test_the_node_reboots_and_only_the_new_boot_is_clean() -> None:

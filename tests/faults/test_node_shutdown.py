@@ -7,29 +7,15 @@ from datetime import timedelta
 import pytest
 
 from gameday.errors import HostError
-from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
-from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault
-from gameday.faults.node_reboot import NodeRebootFault
+from gameday.faults import node_shutdown
 from gameday.faults.node_shutdown import NodeShutdownFault, NodeShutdownParameters
-from gameday.faults.unit_stopped import UnitStoppedFault
 from tests.faults.live_host import LiveHost, call, until
 from tests.host.fake import FakeHost, result
 
-STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
-    UnitStoppedFault(),
-    CriticalUnitStoppedFault(),
-    NodeRebootFault(),
-    NodeShutdownFault(),
-)
+pytestmark = pytest.mark.usefixtures("soon")
+SHUTDOWN = NodeShutdownFault()
 
 OFF = NodeShutdownParameters().model_copy(update={"off_for": timedelta(seconds=1)})
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (critical_unit_stopped, node_reboot, node_shutdown):
-        monkeypatch.setattr(module, "DELAY_S", 0.1)
-    monkeypatch.setattr("gameday.faults.critical_unit_stopped._LOOK_EVERY_S", 0.01)
 
 
 async def test_a_node_that_is_off_wakes_by_its_clock() -> None:

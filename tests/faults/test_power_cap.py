@@ -17,12 +17,6 @@ Case = tuple[Fault[Any], GpuParameters, str]
 POWER: Case = (PowerCapFault(), PowerCapParameters(watts=300), "-pl")
 
 
-@pytest.fixture(autouse=True)
-def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gameday.faults.clock_lock._SETTLES_WITHIN_S", 0.3)
-    monkeypatch.setattr("gameday.faults.clock_lock._POLL_S", 0.01)
-
-
 def test_a_cap_of_the_sites_own_is_what_comes_back(host: ModelHost) -> None:
     host.fleet.power_limit[0, 2] = 500
     fault, parameters, _ = POWER

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gameday.errors import HostError
-from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
 from gameday.faults.base import Fault
 from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault, CriticalUnitStoppedParameters, NeededUnit
 from gameday.faults.node_reboot import NodeRebootFault
@@ -17,6 +16,7 @@ from gameday.faults.unit_stopped import UnitStoppedFault, UnitStoppedParameters,
 from tests.faults.gpu_model import ModelHost
 from tests.host.fake import FakeHost, result
 
+pytestmark = pytest.mark.usefixtures("soon")
 STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
     UnitStoppedFault(),
     CriticalUnitStoppedFault(),
@@ -25,13 +25,6 @@ STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
 )
 
 KUBELET = CriticalUnitStoppedParameters(unit=NeededUnit.KUBELET, hold=timedelta(seconds=1))
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (critical_unit_stopped, node_reboot, node_shutdown):
-        monkeypatch.setattr(module, "DELAY_S", 0.1)
-    monkeypatch.setattr("gameday.faults.critical_unit_stopped._LOOK_EVERY_S", 0.01)
 
 
 @pytest.mark.parametrize(

@@ -7,27 +7,11 @@ import threading
 import pytest
 
 from gameday.errors import HostError
-from gameday.faults import critical_unit_stopped, node_reboot, node_shutdown
-from gameday.faults.critical_unit_stopped import CriticalUnitStoppedFault
-from gameday.faults.node_reboot import NodeRebootFault
-from gameday.faults.node_shutdown import NodeShutdownFault
 from gameday.faults.registry import parse_parameters
 from gameday.faults.unit_stopped import UnitStoppedFault, UnitStoppedParameters, WatchingUnit
 from tests.faults.gpu_model import ModelHost
 
-STOPPED, CRITICAL, REBOOT, SHUTDOWN = (
-    UnitStoppedFault(),
-    CriticalUnitStoppedFault(),
-    NodeRebootFault(),
-    NodeShutdownFault(),
-)
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (critical_unit_stopped, node_reboot, node_shutdown):
-        monkeypatch.setattr(module, "DELAY_S", 0.1)
-    monkeypatch.setattr("gameday.faults.critical_unit_stopped._LOOK_EVERY_S", 0.01)
+STOPPED = UnitStoppedFault()
 
 
 @pytest.mark.parametrize("unit", list(WatchingUnit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,6 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelling, Suspended
 
 from gameday.checks.outcome import RunOutcome, RunResult
-from gameday.cli.prefect_client import client_of
 from gameday.errors import StepFailedError
 from gameday.exit_codes import ExitCode
 from gameday.flows.attempts import stop_when_suspended
@@ -27,7 +26,6 @@ from gameday.flows.game_day import game_day
 from gameday.flows.judged_state import judged_state
 from gameday.flows.season import season
 from gameday.history.events import StepEnded
-from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.run.abort import Abort
 from gameday.runs.season_record import SeasonResult
 from gameday.tasks import judged_step
@@ -38,15 +36,6 @@ from tests.report.run_builder import cut_off, passing, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SENTENCE = "alert GpuXidCritical firing for n1 was not seen within 15 s"
-
-
-@pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PREFECT_HOME", str(folder))
-        with TemporaryPrefect(folder / "server.log", whole=True) as server, client_of(server.client):
-            yield
 
 
 def played(body: Callable[[], State[Any]]) -> tuple[FlowRun, list[Log]]:
@@ -75,7 +64,7 @@ RESULTS = [
 
 @pytest.mark.parametrize(("outcome", "cluster", "code", "name"), RESULTS)
 def test_the_state_is_prefects_own_and_the_outcome_is_in_the_tags(
-    outcome: RunOutcome, cluster: Cleanliness, code: ExitCode, name: str, prefect: None
+    outcome: RunOutcome, cluster: Cleanliness, code: ExitCode, name: str, whole_prefect: None
 ) -> None:
     result = RunResult(outcome=outcome, cleanliness=cluster, exit_code=code, why="because")
     run, logs = played(lambda: judged_state(code, result.why, result))
@@ -89,14 +78,14 @@ def test_the_state_is_prefects_own_and_the_outcome_is_in_the_tags(
 
 
 @pytest.mark.parametrize("code", [code for code in ExitCode if code <= ExitCode.REFUSED])
-def test_a_seasons_tags_stand_for_its_exit_code(code: ExitCode, prefect: None) -> None:
+def test_a_seasons_tags_stand_for_its_exit_code(code: ExitCode, whole_prefect: None) -> None:
     run, _ = played(lambda: judged_state(code, "because", SeasonResult(exit_code=code, why="because")))
     assert code_of(run.tags) == code
     assert run.state is not None
     assert run.state.name == ("Completed" if code is ExitCode.PASSED else "Failed")
 
 
-def test_a_step_with_a_broken_expectation_is_red_and_the_flow_goes_on(prefect: None) -> None:
+def test_a_step_with_a_broken_expectation_is_red_and_the_flow_goes_on(whole_prefect: None) -> None:
     ended: list[StepEnded] = []
     run: Any = SimpleNamespace(history=lambda: SimpleNamespace(last=lambda kind: ended[-1]))
 
@@ -137,7 +126,7 @@ def test_a_step_with_a_broken_expectation_is_red_and_the_flow_goes_on(prefect: N
     assert all("Traceback" not in line.message for line in logs)
 
 
-def test_a_cancel_that_no_worker_handles_ends_as_cancelled_with_the_verdict(prefect: None) -> None:
+def test_a_cancel_that_no_worker_handles_ends_as_cancelled_with_the_verdict(whole_prefect: None) -> None:
     def body() -> State[Any]:
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(UUID(str(flow_run.id)), Cancelling())
@@ -149,7 +138,7 @@ def test_a_cancel_that_no_worker_handles_ends_as_cancelled_with_the_verdict(pref
     assert all("UnfinishedRun" not in line.message for line in logs)
 
 
-def test_suspend_asks_the_run_to_stop_and_interrupts_nothing_after_that(prefect: None) -> None:
+def test_suspend_asks_the_run_to_stop_and_interrupts_nothing_after_that(whole_prefect: None) -> None:
     abort = Abort()
 
     def body() -> State[Any]:
@@ -166,7 +155,7 @@ def test_suspend_asks_the_run_to_stop_and_interrupts_nothing_after_that(prefect:
 
 
 @pytest.mark.parametrize("first", ["its fault was in", "season-1", "before its fault"])
-def test_a_flow_run_that_broke_something_is_not_played_again(first: str, prefect: None, tmp_path: Path) -> None:
+def test_a_flow_run_that_broke_something_is_not_played_again(first: str, whole_prefect: None, tmp_path: Path) -> None:
     events = passing() if first == "its fault was in" else cut_off(passing(), 0.0)
     id = "season-1" if first == "season-1" else write(tmp_path / "20260303-090000-7f3a", events).name
     with tags(f"run:{id}", "outcome:aborted", "cluster:clean"):

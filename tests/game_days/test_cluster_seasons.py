@@ -20,15 +20,14 @@ from prefect.client.schemas.objects import FlowRun
 from ruamel.yaml import YAML
 
 from gameday import cli
-from gameday.cli.prefect_client import client_of
 from gameday.flows.seasons import seasons
 from gameday.processes.children import Child
-from gameday.processes.temporary_prefect import TemporaryPrefect
 from gameday.tasks.cluster_seasons import deployment_of
 from gameday_rehearsal.blueprint import Blueprint, Detector, Size
 from gameday_rehearsal.cluster import RehearsalCluster
 from tests.game_days.conftest import QUICK, drain_prefect
 from tests.rehearsal.processes import until
+from tests.support.prefect_api import prefect_of_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # Four workers and their flows write to one SQLite file, which a busy machine was seen to keep locked for half a minute.
@@ -48,13 +47,9 @@ loki: {{url: "http://127.0.0.1:9"}}
 @pytest.fixture(scope="module")
 def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A Prefect server that the settings name."""
-    home = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_HOME", str(home))
-        patch.setenv("PREFECT_API_DATABASE_CONNECTION_URL", f"sqlite+aiosqlite:///{home}/prefect.db")
-        with TemporaryPrefect(home / "prefect.log") as server, client_of(server.client):
-            yield
-            drain_prefect()
+    with prefect_of_settings(tmp_path_factory.mktemp("prefect")):
+        yield
+        drain_prefect()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +21,6 @@ READ = {
     "taint history (kube-state-metrics)": SourceState.READ,
     "the node (Kubernetes)": SourceState.READ,
 }
-IncidentFolder = Callable[..., Path]
 
 
 def at(seconds: float) -> datetime:
@@ -57,9 +56,7 @@ def incident(sources: dict[str, SourceState] | None = None, silences: Sequence[S
     )  # fmt: skip
 
 
-def write_incident(
-    folder: Path, events: Sequence[Event], which: Incident | None = None, frames: Frames | None = None
-) -> Path:
+def write_incident(folder: Path, events: Sequence[Event], which: Incident | None = None) -> Path:
     folder.mkdir(parents=True)
     which = which or incident()
     recorded = [TargetsChosen(targets=(Target(node=NODE),), candidates=1, rule="named by hand", seed=0), *events]
@@ -70,7 +67,7 @@ def write_incident(
     ]
     (folder / "history.jsonl").write_bytes(b"".join(RECORD.dump_json(record) + b"\n" for record in records))
     (folder / "incident.json").write_text(which.model_dump_json())
-    (frames or Frames(pods=pods())).save(folder / "frames")
+    Frames(pods=pods()).save(folder / "frames")
     return folder
 
 

@@ -1,13 +1,35 @@
-"""Clients of a Prefect server's API for tests, by the environment that a client of that server has."""
+"""Prefect servers for tests, and clients of their API by the environment that a client of such a server has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from prefect.client.base import PrefectHttpxSyncClient
 from prefect.client.orchestration import SyncPrefectClient
+
+from gameday.cli.prefect_client import client_of
+from gameday.processes.temporary_prefect import TemporaryPrefect
+
+
+@contextmanager
+def prefect_of_settings(folder: Path, *, whole: bool = False) -> Iterator[None]:
+    """Run a Prefect server on a database of its own in the folder, and let this process's settings name it."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PREFECT_HOME", str(folder))
+        with TemporaryPrefect(folder / "server.log", whole=whole) as server, client_of(server.client):
+            yield
+
+
+@pytest.fixture(scope="module")
+def whole_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A whole Prefect server, for the tests of one file."""
+    with prefect_of_settings(tmp_path_factory.mktemp("prefect"), whole=True):
+        yield
 
 
 def prefect_api(client: Mapping[str, str]) -> httpx.Client:

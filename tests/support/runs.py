@@ -26,7 +26,6 @@ from gameday.run.quarantine import QuarantineListener
 from gameday.run.record import RunRecord
 from gameday.run.run import Run
 from gameday.run.run_ledger import RunLedger
-from gameday.run.season_member import SeasonMember
 from gameday.run.servers import Servers
 from gameday.run.targets import ChosenTarget
 from gameday.values.nodes import NodeSnapshot, Target
@@ -68,13 +67,11 @@ def unopened_run(
     loaded: LoadedPlan,
     profile: ClusterProfile,
     *,
-    member: SeasonMember | None = None,
-    excluded_nodes: Mapping[str, str] | None = None,
     clock: Clock = Clock(),
     connect: Callable[[ClusterProfile, Clock], Servers] = Servers,
 ) -> Run:
     """Return a run with real parts of which none is started: no lease, no watch, no request so far."""
-    record, servers = RunRecord(id, folder, loaded, member, clock), connect(profile, clock)
+    record, servers = RunRecord(id, folder, loaded, None, clock), connect(profile, clock)
     kubernetes = servers.kubernetes
     leases, pods = Leases(kubernetes, id, lambda why: record.abort.request("guard", why)), PodFollower(kubernetes, id)
     header = Header(run_id=id, plan="p", started=datetime.now(UTC), operator="ada", host="here")
@@ -91,7 +88,7 @@ def unopened_run(
         pods=pods,
         ledger=ledger,
         chain=chain,
-        excluded_nodes=excluded_nodes or {},
+        excluded_nodes={},
         background=ExitStack(),
     )
 
@@ -133,12 +130,12 @@ def chosen_target(node: str | NodeSnapshot, gpu: int | None = 0, index: int = 0)
     return ChosenTarget(index, Target(node=before.node, gpu=gpu), before)
 
 
-def follow_as_target(run: Run, node: str, gpu: int = 0) -> ChosenTarget:
+def follow_as_target(run: Run, node: str) -> ChosenTarget:
     """Follow a node as the run's only target, as the baseline does once it is chosen."""
     seen = run.nodes.look_at(node)
     assert seen is not None
     run.nodes.follow_targets((seen,))
-    return chosen_target(seen, gpu)
+    return chosen_target(seen)
 
 
 def history_of(*events: Event) -> History:

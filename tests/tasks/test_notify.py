@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -94,14 +93,6 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
     yield f"http://127.0.0.1:{server.server_address[1]}/secret-path", received
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture
-def flow_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    """A flow run's logger, which there is none of outside of one."""
-    logger = logging.getLogger("test.publish")
-    monkeypatch.setattr(gameday.tasks.publish, "get_run_logger", lambda: logger)
-    return logger
 
 
 def profile_with(*blocks: str) -> ClusterProfile:

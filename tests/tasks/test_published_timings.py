@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-import gameday.tasks.publish
 from gameday.cluster.profile import ClusterProfile
 from gameday.runs.run_list import ARMS_FILE
 from gameday.tasks.publish import publish_folder
 from tests.report.run_builder import VARIANTS, passing, write
 
 HERE = {"url": "http://127.0.0.1:1"}
-
-
-@pytest.fixture
-def flow_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    """A flow run's logger, which there is none of outside of one."""
-    logger = logging.getLogger("test.publish")
-    monkeypatch.setattr(gameday.tasks.publish, "get_run_logger", lambda: logger)
-    return logger
 
 
 def profile_of(file: Path) -> ClusterProfile:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
 
-import gameday.tasks.publish
 from gameday.cluster.profile import ClusterProfile
 from gameday.tasks.publish import publish_folder
 from tests.report.run_builder import passing, write
@@ -20,14 +18,6 @@ HERE = {"url": "http://127.0.0.1:1"}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write(tmp_path / "run", passing())
-
-
-@pytest.fixture
-def flow_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    """A flow run's logger, which there is none of outside of one."""
-    logger = logging.getLogger("test.publish")
-    monkeypatch.setattr(gameday.tasks.publish, "get_run_logger", lambda: logger)
-    return logger
 
 
 def profile_of(url: str | None) -> ClusterProfile:

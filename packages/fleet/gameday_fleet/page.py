@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from gameday.plain_file import read_plain, refuse_link, write_each, written_whole
+from gameday.plain_file import refuse_link, write_each, written_whole
 from gameday.report.markdown import markdown
 from gameday.report.page import environment
 from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
@@ -95,11 +95,6 @@ def render_fleet(folder: Path, rendered_at: datetime) -> RenderedFleet:
     if not unwritten:
         _save_frame(folder / "frames", record, probes.gpus)
     return RenderedFleet(html, fleet, tuple(floors), unwritten)
-
-
-def read_fleet(folder: Path) -> Fleet:
-    """Read the content of a fleet run's page. Raises OSError, and ValueError for a file that is something else."""
-    return Fleet.model_validate_json(read_plain(folder / REPORT_FILE))
 
 
 def _drift(record: FleetRecord, now: tuple[ProbedGpu, ...]) -> Drift | None:

@@ -32,8 +32,8 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-def closing_server(endpoint: Endpoint, counter: CallCounter | None = None) -> closing[HttpServer]:
-    return closing(HttpServer(endpoint, counter))
+def closing_server(endpoint: Endpoint) -> closing[HttpServer]:
+    return closing(HttpServer(endpoint))
 
 
 def failure(url: str, **more: object) -> AdapterError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +13,15 @@ from pydantic import BaseModel, ValidationError
 from gameday.agent.task import notes_in
 from gameday.errors import HostError
 from gameday.host import memory
-from gameday.host.base import ApiServer
 from gameday_control_plane.api_clients.notes import RequestsNote
 from gameday_control_plane.faults.api_churn import ApiChurnFault, ApiChurnParameters
+from tests.control_plane.faults.conftest import LOAD
 from tests.host.fake import FakeHost
 from tests.kubesim.processes import ApiServer as Program
 
 SMALL: dict[str, Any] = {"objects": 6, "object_size": "1KB", "rate": 100, "watches": 3, "list_every": "100ms"}
-CONFIG_MAPS = "/api/v1/namespaces/gameday-load/configmaps"
+CONFIG_MAPS = f"{LOAD}/configmaps"
 LOADS = "gameday.dev/load=api-churn"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    running = Program(tmp_path_factory.mktemp("apiserver"))
-    with running.http() as http:
-        http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}}).raise_for_status()
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def host(server: Program, tmp_path: Path) -> Iterator[FakeHost]:
-    (tmp_path / "token").write_text(server.token())
-    host = FakeHost()
-    host.api = ApiServer(url=server.url, ca_file=Path(server.ready["ca"]), token_file=tmp_path / "token")
-    yield host
-    with server.http() as http:
-        http.delete(CONFIG_MAPS)
 
 
 def left(server: Program) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from gameday.errors import HostError
-from gameday.host.base import ApiServer
 from gameday_control_plane.api_clients.notes import MeasuredNote
 from gameday_control_plane.faults.list_or_watch import ListOrWatchFault, ListOrWatchParameters
+from tests.control_plane.faults.conftest import LOAD
 from tests.host.fake import FakeHost
 from tests.kubesim.processes import ApiServer as Program
 
@@ -25,26 +23,7 @@ SMALL: dict[str, Any] = {
     "follows_for": "1s",
     "hold": "60s",
 }
-SECRETS = "/api/v1/namespaces/gameday-load/secrets"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    running = Program(tmp_path_factory.mktemp("apiserver"))
-    with running.http() as http:
-        http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}}).raise_for_status()
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def host(server: Program, tmp_path: Path) -> Iterator[FakeHost]:
-    (tmp_path / "token").write_text(server.token())
-    host = FakeHost()
-    host.api = ApiServer(url=server.url, ca_file=Path(server.ready["ca"]), token_file=tmp_path / "token")
-    yield host
-    with server.http() as http:
-        http.delete(SECRETS)
+SECRETS = f"{LOAD}/secrets"
 
 
 def left(server: Program) -> int:

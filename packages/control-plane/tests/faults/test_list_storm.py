@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +18,19 @@ from gameday.errors import HostError
 from gameday.faults.base import Evidence
 from gameday.host import memory
 from gameday.host.api_account import API_ACCOUNT_VARIABLE, API_SERVER_VARIABLE
-from gameday.host.base import ApiServer
 from gameday.values.results import Cleanliness
 from gameday_control_plane.api_clients.notes import RequestsNote, StageNote, StormEndNote, StormNote
 from gameday_control_plane.faults import list_storm
 from gameday_control_plane.faults.list_storm import ListStormFault, ListStormParameters
 from tests.agent.conftest import environment
+from tests.control_plane.faults.conftest import LOAD, host_of, make_namespace
 from tests.host.fake import FakeHost, VirtualHostServer
 from tests.kubesim.processes import ApiServer as Program
 from tests.kubesim.processes import eventually
 
 SMALL: dict[str, Any] = {"clients": 3, "objects": 12, "object_size": "1KB", "rounds": 2}
 STAGED = {key: value for key, value in SMALL.items() if key != "clients"} | {"stages": [1, 3]}
-SECRETS = "/api/v1/namespaces/gameday-load/secrets"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    running = Program(tmp_path_factory.mktemp("apiserver"))
-    yield running
-    running.end()
-
-
-@pytest.fixture
-def host(server: Program, tmp_path: Path) -> Iterator[FakeHost]:
-    yield _host_of(server, tmp_path)
-    with server.http() as http:
-        http.delete(SECRETS)
-
-
-def _host_of(server: Program, folder: Path) -> FakeHost:
-    with server.http() as http:
-        made = http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}})
-    assert made.status_code in (201, 409)
-    (folder / "token").write_text(server.token())
-    host = FakeHost()
-    host.api = ApiServer(url=server.url, ca_file=Path(server.ready["ca"]), token_file=folder / "token")
-    return host
+SECRETS = f"{LOAD}/secrets"
 
 
 def left(server: Program) -> int:
@@ -146,7 +121,8 @@ def test_an_end_before_the_last_round_ends_the_clients(host: FakeHost, server: P
 def test_the_undo_waits_for_a_server_that_the_storm_killed(tmp_path: Path) -> None:
     server = Program(tmp_path / "apiserver")
     try:
-        host = _host_of(server, tmp_path)
+        make_namespace(server)
+        host = host_of(server, tmp_path)
         fault, parameters = ListStormFault(), ListStormParameters(**SMALL | {"rounds": 1000})
         fault.inject(parameters, 0, host)
         assert server.end(signal.SIGKILL) != 0

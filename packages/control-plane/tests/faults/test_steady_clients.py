@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gameday.host.base import ApiServer
 from gameday_control_plane.api_clients.notes import MeasuredNote
 from gameday_control_plane.faults.steady_clients import SteadyClientsFault, SteadyClientsParameters
 from gameday_control_plane.values.api_loads import SteadyLoad
 from tests.host.fake import FakeHost
-from tests.kubesim.processes import ApiServer as Program
 
 SMALL: dict[str, Any] = {"clients": 3, "rate": 10, "protocol": "http1", "runs_for": "2s", "hold": "2m"}
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[FakeHost]:
-    running = Program(tmp_path / "server")
-    try:
-        with running.http() as http:
-            http.post("/api/v1/namespaces", json={"metadata": {"name": "gameday-load"}}).raise_for_status()
-        (tmp_path / "token").write_text(running.token())
-        host = FakeHost()
-        host.api = ApiServer(url=running.url, ca_file=Path(running.ready["ca"]), token_file=tmp_path / "token")
-        yield host
-    finally:
-        running.end()
 
 
 @pytest.mark.slow

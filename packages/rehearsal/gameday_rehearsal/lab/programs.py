@@ -21,12 +21,9 @@ from gameday_rehearsal.programs import TOOLS, find_program, install_hint
 MODULES: Mapping[str, tuple[str, ...]] = {
     "etcd": ("etcd",),
     "kubernetes": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
-    "kwok": ("kwok",),
     "topology": ("kube-scheduler-topology",),
 }
-"""The programs that each Go module below `lab/` builds. kwok is for comparison, and the lab runs without it; it needs
-the topology-aware scheduler only for plans that ask for it.
-"""
+"""The programs that each Go module below `lab/` builds; the lab needs `topology` only for plans that ask for it."""
 
 BUILD_BY: Mapping[str, str] = {"topology": "make lab-topology"}
 """The command that builds a module's programs, for modules that `make lab` leaves out."""
@@ -34,18 +31,17 @@ BUILD_BY: Mapping[str, str] = {"topology": "make lab-topology"}
 BALANCER = "haproxy"
 """The program in front of several API servers; it comes from the system and not from `lab/`."""
 
-# The oldest releases that the lab supports. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently; of kwok
-# only 0.8 was tried, of HAProxy 2.6.
+# The oldest releases that the lab supports. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently; only 2.6
+# of HAProxy was tried.
 _OLDEST = {
     "etcd": (3, 6),
-    "kwok": (0, 8),
     BALANCER: (2, 6),
     **dict.fromkeys((*MODULES["kubernetes"], *MODULES["topology"]), (1, 35)),
 }
 # Kubernetes' version skew policy: not newer than the API server, and at most one minor release older.
 _SKEW = 1
 _VERSION_WITHIN_S = 20.0
-_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |kwok version v|HAProxy version )(\d+)\.(\d+)\.(\S+)")
+_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |HAProxy version )(\d+)\.(\d+)\.(\S+)")
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ def test_what_is_built_is_built_again_only_after_a_change(tmp_path: Path) -> Non
         go_mod.write("// changed\n")
     again = _build_lab("build", path=tmp_path, root=clone).stdout
     assert "etcd: building" in again
-    assert "kwok: building" not in again
+    assert "kubernetes: building" not in again
     (tmp_path / "go").unlink()
     assert _build_lab("build", path=tmp_path, root=clone).returncode == 0, "what is there needs no Go"
 

@@ -121,11 +121,11 @@ def test_what_is_not_executable_is_no_program(put: Put, folders: Path) -> None:
 
 
 def test_our_tool_folder_on_path_is_not_the_users_own(put: Put, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put("tools/bin", "kwok", "kwok version v0.8.0 go1.26.8 (linux/amd64)")
+    put("tools/bin", "etcd", "etcd Version: 3.6.16")
     monkeypatch.setenv("PATH", str(folders / "tools" / "bin"))
     with pytest.raises(ProgramMissingError):
-        find_module("kwok", users_folders())
-    assert find_module("kwok", [folders / "tools" / "bin"])["kwok"].release == "v0.8.0"
+        find_module("etcd", users_folders())
+    assert find_module("etcd", [folders / "tools" / "bin"])["etcd"].release == "v3.6.16"
 
 
 @pytest.mark.parametrize("said", [None, "Kubernetes v1.33.2", "Kubernetes v1.3.2", "usage"])

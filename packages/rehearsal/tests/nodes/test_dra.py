@@ -61,8 +61,6 @@ CLAIM: Json = {
     },
 }
 
-STRANGERS = [{"kind": "Pod", "uid": "pod-2", "controller": True}]
-
 
 class SliceServer:
     """An API server with one slice at most, and one claim."""
