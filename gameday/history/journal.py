@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -101,21 +100,27 @@ def _node_of(kind: Any) -> Callable[[Any], str | None]:
 
 def read_history(path: Path) -> History:
     """Read history.jsonl. Raises FileNotFoundError; damaged lines are counted and do not raise."""
+    with open_plain(path) as lines:
+        records, damaged = _decoded(lines)
+    return History(tuple(records), damaged, is_written_now(path))
+
+
+def _decoded(lines: Iterable[bytes]) -> tuple[list[Record], int]:
+    """Return the records of a history's lines, and the number of damaged ones."""
     records: list[Record] = []
     damaged = 0
     decode = RECORD.validator.validate_json  # without the wrapper RECORD.validate_json, which costs a tenth
-    with open_plain(path) as lines:
-        for line in lines:
-            if line.isspace():
-                continue
+    for line in lines:
+        if line.isspace():
+            continue
+        try:
+            records.append(decode(line))
+        except ValidationError:
             try:
-                records.append(decode(line))
-            except ValidationError:
-                try:
-                    records.append(read_record(line))
-                except ValueError:
-                    damaged += 1
-    return History(tuple(records), damaged, is_written_now(path))
+                records.append(read_record(line))
+            except ValueError:
+                damaged += 1
+    return records, damaged
 
 
 class Journal:
@@ -194,11 +199,4 @@ class HistoryTail:
             raise
         whole = added[: added.rfind(b"\n") + 1]
         self._offset += len(whole)
-        records = []
-        for line in whole.splitlines():
-            with suppress(ValueError):  # ValidationError is one
-                try:
-                    records.append(RECORD.validate_json(line))
-                except ValidationError:
-                    records.append(read_record(line))
-        return records
+        return _decoded(whole.splitlines())[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError
 from gameday.history.events import FrameRead, GpusIdentified
 from gameday.history.frames import Columns, columns_of
@@ -13,7 +14,7 @@ from gameday.observe.alerts import node_of, note_missed_alerts
 from gameday.observe.api_server_samples import read_api_server
 from gameday.observe.dcgm import RUN_METRICS, gpus_of
 from gameday.observe.prometheus_pace import note_if_behind
-from gameday.observe.samples import metrics_columns, read_samples
+from gameday.observe.samples import FrameRows, metrics_columns, read_samples
 from gameday.observe.scheduler_samples import read_scheduler
 from gameday.run.agents import SAMPLE_EVERY_S, samples_nvml
 from gameday.run.run import Run
@@ -52,33 +53,23 @@ def collect(run: Run) -> dict[str, Columns]:
         "nvml": _nvml(run, start, end),
         "alerts": _frame(run, "alerts", start, end, lambda: _alerts(run, nodes, start, end)),
         "logs": _frame(run, "logs", start, end, lambda: _logs(run, nodes, start, end)),
-        "api_server": _api_server(run, start, end),
-        "scheduler": _scheduler(run, start, end),
+        "api_server": _of_kubernetes(run, "api_server", read_api_server, start, end),
+        "scheduler": _of_kubernetes(run, "scheduler", read_scheduler, start, end),
     }
 
 
-def _api_server(run: Run, start: datetime, end: datetime) -> Columns:
-    """Read the API servers' own metrics, which judge only faults that load them."""
+def _of_kubernetes(
+    run: Run, name: str, read: Callable[[Prometheus, datetime, datetime], FrameRows], start: datetime, end: datetime
+) -> Columns:
+    """Read the own metrics of Kubernetes' servers, which describe only a load on the control plane."""
     if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
-        return columns_of("api_server")
+        return columns_of(name)
 
-    def read() -> _Read:
-        found = read_api_server(run.servers.prometheus, start, end)
+    def read_frame() -> _Read:
+        found = read(run.servers.prometheus, start, end)
         return _Read(found.rows, "Prometheus", found.query, found.step_s)
 
-    return _frame(run, "api_server", start, end, read)
-
-
-def _scheduler(run: Run, start: datetime, end: datetime) -> Columns:
-    """Read the schedulers' own metrics, which describe only a load on the control plane."""
-    if run.plan.fault.runs_on is not NodeRole.API_CLIENT:
-        return columns_of("scheduler")
-
-    def read() -> _Read:
-        found = read_scheduler(run.servers.prometheus, start, end)
-        return _Read(found.rows, "Prometheus", found.query, found.step_s)
-
-    return _frame(run, "scheduler", start, end, read)
+    return _frame(run, name, start, end, read_frame)
 
 
 def _nvml(run: Run, start: datetime, end: datetime) -> Columns:

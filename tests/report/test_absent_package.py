@@ -39,7 +39,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read(folders: Path) -> dict[str, Any]:
-    """What somebody with the core alone reads of each."""
+    """The report of each folder, as somebody with the core alone reads it."""
     argv = [sys.executable, "-m", "tests.report.core_alone", *(str(folders / name) for name in RUNS)]
     output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     return dict(zip(RUNS, map(json.loads, output.splitlines()), strict=True))

@@ -117,7 +117,7 @@ WRITTEN = (
     ("<6>{} a NUL\0and more\n", "14", "{} a NUL"),
     ("<6>{}" + "x" * 923, "14", "{}" + "x" * 923),
 )
-"""What is written, and what a reader of /dev/kmsg gets: priority and text. `{}` has 50 characters."""
+"""Records as written, and as a reader of /dev/kmsg gets them: priority and text. `{}` has 50 characters."""
 
 
 @pytest.fixture(params=range(len(WRITTEN)))

@@ -90,7 +90,7 @@ def changes() -> Changes:
 
 @pytest.fixture(scope="module")
 def model(changes: Changes) -> list[Reading]:
-    """What the model reads each twentieth of a second."""
+    """The model's readings, one each twentieth of a second."""
     clock = Clock()
     began = clock.now
     fleet, cell = GpuFleet(["a"], 1, clock), (0, 0)
