@@ -7,9 +7,19 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
@@ -105,3 +115,21 @@ class DocumentModel(BaseModel):
     def whole(cls) -> type[DocumentModel]:
         """Return the model by which a document is read: this one, or one with keys that others add."""
         return cls
+
+
+class DocumentPart(DocumentModel):
+    """Keys of a mapping that belong together; the model of the whole mapping has all such classes as bases."""
+
+    @classmethod
+    def of(cls, document: DocumentModel) -> Self:
+        """Return a mapping's model as one of this class; this class's defaults for one read without it."""
+        return document if isinstance(document, cls) else cls()
+
+
+def by_whole(model: type[DocumentModel]) -> WrapValidator:
+    """Return the validator of a field with this model: it reads a mapping by `model.whole()`."""
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        return model.whole().model_validate(value, context=info.context) if isinstance(value, dict) else handler(value)
+
+    return WrapValidator(validate)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from gameday.documents.fields import DocumentModel
+from gameday.documents.fields import DocumentModel, DocumentPart
 from gameday.history.events import FaultInjected, Record, SignalUnwatched, SignSeen
 from gameday.history.events.signals import DatedEvent
 from gameday.history.journal import History
@@ -169,18 +169,13 @@ class PodSignal(Signal):
         return [] if self.wanted in last.values() else super().gone(history, node)
 
 
-class Expectation(DocumentModel):
-    """Keys under `expect:` that belong together; the model of a plan's expectations has all such classes as bases."""
+class Expectation(DocumentPart):
+    """Keys under `expect:` that belong together."""
 
     order: ClassVar[int] = NO_ORDER
     """Place of its verdicts in the report, on the same scale as the `ORDER` of the checks."""
     needs: ClassVar[NodeRole | None] = None
     """The only role of nodes that can fulfil or break it; None: any."""
-
-    @classmethod
-    def of(cls, expect: DocumentModel) -> Self:
-        """Return a plan's expectations as those of this class; its defaults for a plan that was read without it."""
-        return expect if isinstance(expect, cls) else cls()
 
     @classmethod
     def check_plan(cls, plan: Any) -> None:

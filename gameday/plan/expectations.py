@@ -10,16 +10,9 @@ from datetime import timedelta
 from functools import cache
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    SerializeAsAny,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    create_model,
-    model_validator,
-)
+from pydantic import SerializeAsAny, create_model, model_validator
 
-from gameday.documents.fields import conflict
+from gameday.documents.fields import by_whole, conflict
 from gameday.expect.alerts import Alerts
 from gameday.expect.allocatable_falls import AllocatableFalls
 from gameday.expect.base import Expectation, Path, Signal
@@ -111,12 +104,5 @@ def every_expectation() -> type[Expectations]:
     return create_model("EveryExpectation", __base__=(*reversed(others), Expectations), __doc__=Expectations.__doc__)
 
 
-def _with_every_key(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Expectations:
-    if isinstance(value, Expectations) or not isinstance(value, dict):
-        refused_or_same: Expectations = handler(value)
-        return refused_or_same
-    return every_expectation().model_validate(value, context=info.context)
-
-
-AnyExpectations = Annotated[SerializeAsAny[Expectations], WrapValidator(_with_every_key)]
+AnyExpectations = Annotated[SerializeAsAny[Expectations], by_whole(Expectations)]
 """A plan's expectations, with the keys of every expectation that is installed."""

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import SerializeAsAny, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator, create_model
+from pydantic import SerializeAsAny, create_model
 
-from gameday.documents.fields import DocumentModel
+from gameday.documents.fields import DocumentModel, DocumentPart, by_whole
 from gameday.plugins import Found, Group, classes_in, find
 
 
-class Setting(DocumentModel):
-    """Keys under `settings:` that belong together; the model of a plan's settings has all such classes as bases."""
-
-    @classmethod
-    def of(cls, settings: DocumentModel) -> Self:
-        """Return a plan's settings as those of this class; its defaults for a plan that was read without it."""
-        return settings if isinstance(settings, cls) else cls()
+class Setting(DocumentPart):
+    """Keys under `settings:` that belong together."""
 
 
 class Settings(DocumentModel):
@@ -44,14 +39,7 @@ def every_default() -> Settings:
     return every_setting()()
 
 
-def _with_every_key(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Settings:
-    if isinstance(value, Settings) or not isinstance(value, dict):
-        refused_or_same: Settings = handler(value)
-        return refused_or_same
-    return every_setting().model_validate(value, context=info.context)
-
-
-AnySettings = Annotated[SerializeAsAny[Settings], WrapValidator(_with_every_key)]
+AnySettings = Annotated[SerializeAsAny[Settings], by_whole(Settings)]
 """A plan's settings, with the keys of every setting that is installed."""
 
 
