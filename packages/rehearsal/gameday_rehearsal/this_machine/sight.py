@@ -1,4 +1,4 @@
-"""What this user may do and see on this machine, found out before anything is started."""
+"""The sight of this user on this machine: may a game-day be played here, and what would it miss?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plans this machine takes, and what becomes of one that it takes."""
+"""The plans that this machine takes, and the changes to one that it takes."""
 
 from __future__ import annotations
 

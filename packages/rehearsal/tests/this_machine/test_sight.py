@@ -1,4 +1,4 @@
-"""What a user is told before a game-day on this machine."""
+"""The sentences that a user reads before a game-day on this machine."""
 
 from __future__ import annotations
 
