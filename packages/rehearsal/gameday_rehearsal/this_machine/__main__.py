@@ -164,6 +164,7 @@ async def _serve(arguments: argparse.Namespace, kubeconfig: Kubeconfig, gpus: Gp
         await stack.enter_async_context(following(lambda line: shipper.ship_line(NODE, time.time_ns(), line)))
         stack.push_async_callback(_ended, asyncio.create_task(_beat(shipper)))
         node.reader.start()
+        stack.callback(node.reader.stop)
         app = web.Application()
         app.router.add_get("/metrics", node.metrics)
         port = await stack.enter_async_context(listening(app, arguments.port))

@@ -93,7 +93,7 @@ def _or_none(nvml: Any, read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class GpuReader:
-    """Reads all GPUs once a second, in a thread of its own that ends with the process.
+    """Reads all GPUs once a second in a thread of its own, from `start` until `stop` or the end of the process.
 
     With `lets_go` it holds NVML open only while it reads, and not at all while `pauses` says so: an open NVML client
     makes a reset refuse.
@@ -105,10 +105,15 @@ class GpuReader:
         self._changed = changed
         self._last: Reading | None = None
         self._answering: frozenset[int] | None = None
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         """Begin to read."""
         threading.Thread(target=self._read, name="nvml", daemon=True).start()
+
+    def stop(self) -> None:
+        """End with the present reading, which is not awaited: it may hang."""
+        self._stopped.set()
 
     def reading(self) -> Reading | None:
         """Return the newest reading; None if there is none, or only an old one."""
@@ -120,19 +125,21 @@ class GpuReader:
         return self._answering is None or gpu in self._answering
 
     def _read(self) -> None:
-        while True:
+        while not self._stopped.is_set():
             try:
-                while self._lets_go and self._pauses():
-                    time.sleep(READ_EVERY_S / 4)
-                with open_nvml() as nvml:
-                    xids = None if self._lets_go else XidEvents(nvml)
-                    self._note(nvml, xids)
-                    while not self._lets_go:
-                        time.sleep(READ_EVERY_S)
-                        self._note(nvml, xids)
+                if not (self._lets_go and self._pauses()):
+                    self._read_opened()
             except HostError:  # the driver is away, as during a restart of it: nothing answers
                 self._answer(frozenset())
-            time.sleep(READ_EVERY_S)
+            self._stopped.wait(READ_EVERY_S)
+
+    def _read_opened(self) -> None:
+        """Read with an open NVML, once or until the stop. Raises HostError."""
+        with open_nvml() as nvml:
+            xids = None if self._lets_go else XidEvents(nvml)
+            self._note(nvml, xids)
+            while not (self._lets_go or self._stopped.wait(READ_EVERY_S)):
+                self._note(nvml, xids)
 
     def _note(self, nvml: Any, events: XidEvents | None) -> None:
         at, figures = time.monotonic(), {}
