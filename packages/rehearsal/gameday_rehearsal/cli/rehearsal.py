@@ -74,6 +74,7 @@ def register(app: typer.Typer) -> None:
         "gameday rehearse",
         "gameday rehearse xid-48-double-bit-ecc --nodes 16",
         "gameday rehearse my-plan.yaml --detector konduktor",
+        "sudo gameday rehearse --this-machine",
         panel=Panel.START,
     )
     rehearsal = typer.Typer(
