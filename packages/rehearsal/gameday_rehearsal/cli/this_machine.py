@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from gameday.plan.models import Plan
     from gameday_rehearsal.cli.lab_options import LabOptions
     from gameday_rehearsal.this_machine.sight import Sight
+
+_LOCK = "\0gameday-this-machine"
 
 ThisMachine = Annotated[
     bool,
@@ -76,22 +81,43 @@ def rehearse_here(
     check_reports(reports)
     _say(out, sight, changes)
     use = MachineUse(faults_here(allowed), has_gpus=sight.has_gpus, resets_gpu=RESET in allowed)
-    with embedded(
-        out,
-        1,
-        len(sight.gpus),
-        detector,
-        cluster,
-        keep=keep,
-        flow="gameday.flows.game_day",
-        lab=lab_settings_of(cluster, lab_options, defaults),
-        exporter=exporter_for(None, [loaded.plan]),
-        this_machine=use,
-    ) as here:
+    with (
+        _alone(),
+        embedded(
+            out,
+            1,
+            len(sight.gpus),
+            detector,
+            cluster,
+            keep=keep,
+            flow="gameday.flows.game_day",
+            lab=lab_settings_of(cluster, lab_options, defaults),
+            exporter=exporter_for(None, [loaded.plan]),
+            this_machine=use,
+        ) as here,
+    ):
         command = ["gameday", "rehearse", plan, "--this-machine", *(["--may", may] if may else [])]
         command += ["--detector", detector, "--cluster", cluster, *lab_options.words()]
         code = play(out, loaded, plan, str(here.profile), reports, "manual", shlex.join(command))
         return here.end_with(ExitCode(code))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the machine for the block. Raises CommandError if another game-day does.
+
+    The lock is a name in the abstract namespace of unix(7), which the kernel frees with the process.
+    """
+    with socket.socket(socket.AF_UNIX) as lock:
+        try:
+            lock.bind(_LOCK)
+        except OSError:
+            raise CommandError(
+                "another game-day is being played on this machine, and each would read the other's lines: wait for its "
+                "end, or press Ctrl-C there",
+                ExitCode.REFUSED,
+            ) from None
+        yield
 
 
 def _watcher(plan: Plan) -> str:

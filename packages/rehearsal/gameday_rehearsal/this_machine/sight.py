@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -89,9 +90,9 @@ def _why_not_writable(root: Path) -> str:
                 "container the device and CAP_SYSLOG"
             )
         return (
-            "you may not write to the kernel log, and each game-day begins with a line there: play as root (`sudo "
-            '"$(command -v gameday)" rehearse --this-machine`), or let root run `setfacl -m u:$USER:rw /dev/kmsg` and '
-            "`sysctl kernel.dmesg_restrict=0`"
+            "you may not write to the kernel log, and each game-day begins with a line there: play as root (sudo "
+            f"{Path(sys.executable).with_name('gameday')} rehearse --this-machine), or let root run `setfacl -m "
+            "u:$USER:rw /dev/kmsg` and `sysctl kernel.dmesg_restrict=0`"
         )
     except OSError as error:
         return f"/dev/kmsg cannot be written: {error.strerror}"

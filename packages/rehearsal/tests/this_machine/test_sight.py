@@ -75,7 +75,7 @@ def test_who_may_not_write_to_the_kernel_log_is_told_how(
     assert "not even root may write" in look(root).obstacles[0]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     seen = look(root)
-    assert "play as root (`sudo" in seen.obstacles[0]
+    assert "play as root (sudo /" in seen.obstacles[0]
     assert "you are not root" in seen.unseen[0]
     (root / "dev/kmsg").unlink()
     assert "is this a container?" in look(root / "elsewhere").obstacles[0]
