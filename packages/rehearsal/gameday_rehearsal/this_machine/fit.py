@@ -141,6 +141,9 @@ def _changes(document: Any, plan: Plan, sight: Sight) -> Iterator[str]:
     if plan.expect.expects_quarantine or plan.names_detector:
         document["expect"].setdefault("workloads", {})["resubmitted_within"] = None
         yield "expect.workloads.resubmitted_within is null, because there is no other node for a job to go to"
+    if plan.expect.workloads.running_pods != "any":
+        document["expect"]["workloads"]["running_pods"] = "any"
+        yield "expect.workloads.running_pods is any, because no job has pods here"
     qa = document.setdefault("qa", {})
     if plan.qa.burn_in and not sight.computes:
         qa["burn_in"] = None

@@ -54,10 +54,15 @@ def test_a_load_needs_a_gpu_that_computes() -> None:
 
 
 @pytest.mark.parametrize("plan", ["nothing-happens", "xid-13-burst", "xid-94-again-and-again"])
-def test_a_plan_that_only_writes_lines_is_played_as_it_is(plan: str) -> None:
+def test_a_negative_control_only_loses_the_pods_that_nobody_has_here(plan: str) -> None:
     loaded = read_plan(plan)
     refuse_unfit(loaded, MOCK, ())
-    assert fitted(loaded, MOCK) == (loaded, [])
+    played, changes = fitted(loaded, MOCK)
+    assert changes == ["expect.workloads.running_pods is any, because no job has pods here"]
+    expect = loaded.plan.expect
+    workloads = expect.workloads.model_copy(update={"running_pods": "any"})
+    assert played.plan == loaded.plan.model_copy(update={"expect": expect.model_copy(update={"workloads": workloads})})
+    assert fitted(played, MOCK) == (played, [])
 
 
 def test_what_is_changed_is_in_the_file_that_the_run_keeps() -> None:
