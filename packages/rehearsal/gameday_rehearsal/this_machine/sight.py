@@ -41,12 +41,8 @@ def look(root: Path = Path("/")) -> Sight:
     host = RealHost(root)
     obstacles: list[str] = []
     unseen = list(_rights(root, host))
-    try:
-        gpus = tuple(host.gpus())
-    except HostError as error:
-        gpus = ()
-        why = str(error).replace(NO_LIBRARY_HINT, "is NVIDIA's driver installed?")
-        obstacles.append(f"no GPU can be seen: {why} Without one, `gameday rehearse` plays on virtual nodes")
+    gpus, why = _gpus(host)
+    obstacles += [f"{why}; without a GPU, `gameday rehearse` plays on virtual nodes"] if why else []
     if why := _why_not_writable(root):
         obstacles.append(why)
     elif not _opens(root / "dev/kmsg", os.O_RDONLY):
@@ -65,6 +61,20 @@ def look(root: Path = Path("/")) -> Sight:
             "how a GPU computes, because CuPy is not installed; QA only reads: pip install -r requirements-gpu.lock"
         )
     return Sight(gpus, has_gpus, computes, tuple(obstacles), tuple(unseen))
+
+
+def _gpus(host: RealHost) -> tuple[tuple[GpuSample, ...], str]:
+    """Return the GPUs, and why no game-day can be played with them; empty if one can."""
+    try:
+        gpus = tuple(host.gpus())
+    except HostError as error:
+        why = str(error).replace(NO_LIBRARY_HINT, "install NVIDIA's driver")
+        return (), f"no GPU can be seen: {why}"
+    if not gpus:
+        return (), "NVML counts no GPU"
+    if lost := [gpu.index for gpu in gpus if gpu.lost]:
+        return gpus, f"GPU {lost[0]} is lost: NVML cannot read it, and only a boot of the machine may bring it back"
+    return gpus, ""
 
 
 def _opens(path: Path, flags: int) -> bool:

@@ -102,7 +102,18 @@ def test_a_machine_without_a_driver_is_sent_to_virtual_nodes(root: Path, monkeyp
 
     monkeypatch.setattr(RealHost, "gpus", missing)
     (why,) = look(root).obstacles
-    assert "is NVIDIA's driver installed? Without one, `gameday rehearse` plays on virtual nodes" in why
+    assert "install NVIDIA's driver; without a GPU, `gameday rehearse` plays on virtual nodes" in why
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"), [([], "counts no GPU"), ([GPU.model_copy(update={"lost": True})], "is lost")]
+)
+def test_gpus_that_nobody_could_break_are_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch, gpus: list[GpuSample], said: str
+) -> None:
+    monkeypatch.setattr(RealHost, "gpus", lambda _: gpus)
+    (why,) = look(root).obstacles
+    assert said in why
 
 
 def test_what_cannot_compute_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
