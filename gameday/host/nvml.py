@@ -58,18 +58,18 @@ def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) ->
     """
     nvml = nvml or import_module("pynvml")  # 8,000 lines that only the real host needs
     try:
-        _init(nvml, host_root)
+        open_nvml(nvml, host_root)
     except nvml.NVMLError as error:
-        raise _host_error(error) from None
+        raise as_host_error(error) from None
     try:
         return [_sample(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as error:
-        raise _host_error(error) from None
+        raise as_host_error(error) from None
     finally:
         nvml.nvmlShutdown()
 
 
-def _init(nvml: ModuleType, host_root: Path) -> None:
+def open_nvml(nvml: ModuleType, host_root: Path) -> None:
     """Open NVML, from the host's library if the container has none. Raises an NVMLError."""
     try:
         nvml.nvmlInit()
@@ -87,7 +87,8 @@ def _loaded(library: Path) -> bool:
     return False
 
 
-def _host_error(error: Exception) -> HostError:
+def as_host_error(error: Exception) -> HostError:
+    """Return an NVMLError as a HostError that says what to do."""
     name = type(error).__name__
     what = f"NVML not found ({_loader_error()})" if name == "NVMLError_LibraryNotFound" else f"NVML: {error}"
     hint = _HINTS.get(name)
@@ -154,6 +155,10 @@ def _cpu_affinity(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     words = nvml.nvmlDeviceGetCpuAffinity(handle, _AFFINITY_WORDS)
     cpus = [64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1]
     return {"cpu_affinity": format_cpus(cpus)} if cpus else {}
+
+
+def _compute_pids(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    return {"compute_pids": tuple(one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle))}
 
 
 def _memory(nvml: ModuleType, handle: Any) -> dict[str, Any]:
@@ -275,4 +280,5 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _plain("pcie_replay_counter", "nvmlDeviceGetPcieReplayCounter"),
     lambda nvml, handle: {"persistence_mode": bool(nvml.nvmlDeviceGetPersistenceMode(handle))},
     _cpu_affinity,
+    _compute_pids,
 )

@@ -328,6 +328,7 @@ class Kubelet(MachineListener):
             self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)
         if process.pid in self._operands:
             del self._operands[process.pid]
+            self.machine.monitors.discard(process.pid)
             self._operands_changed()
 
     def _operand_runs(self, uid: str, process: ContainerProcess) -> None:
@@ -336,6 +337,7 @@ class Kubelet(MachineListener):
             return
         command, self._operands[process.pid] = found
         self.machine.pod_of[process.pid] = uid
+        self.machine.monitors.add(process.pid)
         for gpu in self.machine.known_gpus():
             self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = command
         self._operands_changed()
