@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from gameday.detectors.models import DetectorProfile, Fact, Rule
 from gameday.faults.base import Layer
-from gameday.faults.cuda_crash import CudaCrashParameters
+from gameday.faults.cuda_crash import XIDS, CudaCrashParameters
 from gameday.faults.dcgm_field import DcgmFieldParameters
 from gameday.faults.registry import fault_for
 from gameday.faults.sxid import SxidParameters
@@ -28,9 +28,10 @@ _SOME_PCI = "0000:00:00"
 
 _DECISIONS = frozenset(str(response) for response in Response if response is not Response.WATCH)
 _ACTIONS = frozenset([*map(str, Action), None])
-DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
+DERIVED: Mapping[str, Mapping[str, frozenset[str | int | None]]] = {
     "xid": {"decision": _DECISIONS, "nvidia_action": _ACTIONS},
     "sxid": {"decision": _DECISIONS},
+    "cuda_crash": {"xid": frozenset(XIDS.values()), "decision": _DECISIONS, "nvidia_action": _ACTIONS},
     "dcgm_field": {"nvidia_action": _ACTIONS},
 }
 """Facts that follow from a fault and are not its parameters, with their possible values, by fault type. `decision`: the

@@ -26,7 +26,7 @@ XIDS: Mapping[CrashKernel, int] = {
 }
 """The code of the line with the process's id; a recorded H200 wrote these (docs/sources.md, Real Xids)."""
 _MPS = "nvidia-cuda-mps"
-"""In the command line of MPS' daemon and of its servers."""
+"""A part of the command line of MPS' daemon and of its servers."""
 
 
 class CudaCrashParameters(GpuParameters):
@@ -34,8 +34,8 @@ class CudaCrashParameters(GpuParameters):
 
     type: Literal["cuda_crash"] = "cuda_crash"
     kernel: CrashKernel
-    """What the kernel does wrong. illegal_address: Xid 31; misaligned_address, shared_out_of_range: 13; stack_overflow,
-    trap: 43."""
+    """The kernel's mistake. illegal_address: Xid 31; misaligned_address, shared_out_of_range: 13; stack_overflow, trap:
+    43."""
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     """Number of processes that crash, one after the other, about a second apart."""
     beside_jobs: bool = False
@@ -90,8 +90,8 @@ class CudaCrashFault(Fault[CudaCrashParameters]):
         written_at, logged_at, nvml_at = datetime.now(UTC), None, None
         for time in range(parameters.repeat):
             report = _crashed(host, sample.index, parameters.kernel)
-            found, own = _logged(clock, sample, report, parameters.xid)
-            at = max(report.launched_at, clock.wall_time(own.uptime_s or 0.0))
+            found = _logged(clock, sample, report, parameters.xid)
+            at = max(report.launched_at, clock.wall_time(found[0].uptime_s or 0.0))
             if time == 0:
                 written_at, logged_at = report.launched_at, at
                 nvml_at = report.nvml.at if report.nvml else None
@@ -139,8 +139,8 @@ def _crashed(host: Host, index: int, kernel: CrashKernel) -> CrashReport:
     return report.crash
 
 
-def _logged(clock: LogClock, sample: GpuSample, report: CrashReport, xid: int) -> tuple[list[KernelEvent], KernelEvent]:
-    """Return the driver's new lines about the GPU up to the one that names the process, and that one.
+def _logged(clock: LogClock, sample: GpuSample, report: CrashReport, xid: int) -> list[KernelEvent]:
+    """Return the driver's lines about the crash: the one that names the process, and those before it that name none.
 
     Raises:
         HostError: There is none within ten seconds, or it has another code.
@@ -154,7 +154,7 @@ def _logged(clock: LogClock, sample: GpuSample, report: CrashReport, xid: int) -
     if not wait_until(is_there):
         pids = ", ".join(f"Xid {event.code} of {event.pid}" for event in found if event.pid) or "none"
         raise HostError(
-            f"process {report.pid} ({report.command}) crashed ({report.error}), and the kernel log has no Xid of it for "
+            f"process {report.pid} ({report.command}) crashed ({report.error}), and the kernel log has no Xid of it on "
             f"GPU {sample.index}, {sample.pci_bus_id}; new ones with a process: {pids}. In a pod without hostPID, or a "
             "container of one's own, the kernel knows the process by another id: run the agent with hostPID"
         )
@@ -162,7 +162,7 @@ def _logged(clock: LogClock, sample: GpuSample, report: CrashReport, xid: int) -
     if own.code != xid:
         raise HostError(f"the driver wrote Xid {own.code} for process {report.pid}, not {xid}: {own.line}")
     begin = 1 + max((at for at, event in enumerate(found[:place]) if event.pid), default=-1)
-    return found[begin : place + 1], own
+    return found[begin : place + 1]
 
 
 def _xids(lines: Iterator[str], pci: str) -> list[KernelEvent]:

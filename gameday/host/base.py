@@ -198,7 +198,7 @@ class XidEvent(HostModel):
 
 
 class CrashReport(HostModel):
-    """What became of a kernel that faults, as its own process saw it."""
+    """The end of a kernel that faults, as its own process saw it."""
 
     pid: int
     command: str = Field(max_length=15, description="the name by which the kernel knows the process: comm")

@@ -158,7 +158,7 @@ def _cpu_affinity(nvml: ModuleType, handle: Any) -> dict[str, Any]:
 
 
 def _compute_pids(nvml: ModuleType, handle: Any) -> dict[str, Any]:
-    return {"compute_pids": tuple(one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle))}
+    return {"compute_pids": tuple(one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))}
 
 
 def _memory(nvml: ModuleType, handle: Any) -> dict[str, Any]:
