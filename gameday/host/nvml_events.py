@@ -12,8 +12,8 @@ from gameday.host.base import XidEvent
 from gameday.host.nvml import as_host_error, open_nvml
 
 EVENT_WITHIN_S = 3.0
-"""Longest wait for an event: the slowest recorded one came 0.12 s after the kernel's line (docs/sources.md, A recorded
-GPU)."""
+"""Longest wait for an event: the slowest recorded one came 0.12 s after the kernel's line (docs/sources.md, Real
+Xids)."""
 
 
 @contextmanager
