@@ -122,3 +122,12 @@ def test_an_xid_without_nvmls_event_says_why(host: ModelHost, monkeypatch: pytes
     monkeypatch.setattr("gameday_rehearsal.nodes.work.crash", lambda *a: crash(*a).model_copy(update=unseen))
     evidence = CRASH.inject(CudaCrashParameters(kernel="trap"), 2, host)
     assert evidence.nvml_at is None and evidence.lines[1].endswith("; NVML gave no event")
+
+
+def test_a_log_that_swallows_our_line_gives_no_time_and_nothing_crashes(
+    host: ModelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "write_kernel_log", lambda record: None)
+    with pytest.raises(HostError, match=r"wrote 'gameday-agent: clock \w+' to the kernel log and did not find it"):
+        CRASH.inject(CudaCrashParameters(kernel="trap"), 2, host)
+    assert not any("crash" in act for act in host.did)

@@ -358,7 +358,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
     return SUCCESS;
 }
 
-/* The values are process ids. */
+/* The values are process ids; 0 alone is none. */
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *size, nvmlProcessInfo_t *out)
 {
     unsigned long long pids[64];
@@ -367,6 +367,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
     unsigned int room = *size;
     if (result != SUCCESS)
         return result;
+    if (pids[0] == 0)
+        count = 0;
     *size = (unsigned int)count;
     if (room < (unsigned int)count)
         return INSUFFICIENT_SIZE;
