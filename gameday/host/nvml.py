@@ -1,14 +1,14 @@
 """Read every GPU by NVML, field by field, so that one unreadable field or GPU does not cost the others.
 
-NVML is opened and closed for each reading: an open NVML client counts as a user of the GPU, and would make `nvidia-smi
---gpu-reset` refuse.
+The agent opens and closes NVML for each reading: an open NVML client counts as a user of the GPU, and would make
+`nvidia-smi --gpu-reset` refuse.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from ctypes import CDLL, RTLD_GLOBAL
 from importlib import import_module
 from pathlib import Path
@@ -56,20 +56,31 @@ def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) ->
     Raises:
         HostError: NVML cannot be opened, or does not count the GPUs.
     """
+    with open_nvml(nvml, host_root=host_root) as opened:
+        return [_sample(opened, index) for index in range(opened.nvmlDeviceGetCount())]
+
+
+@contextmanager
+def open_nvml(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) -> Iterator[Any]:
+    """Hold NVML open for the block, and yield pynvml. The arguments are those of `read_gpus`.
+
+    Raises:
+        HostError: NVML cannot be opened, or the block raised an NVMLError.
+    """
     nvml = nvml or import_module("pynvml")  # 8,000 lines that only the real host needs
     try:
-        open_nvml(nvml, host_root)
+        _init(nvml, host_root)
     except nvml.NVMLError as error:
-        raise as_host_error(error) from None
+        raise _host_error(error) from None
     try:
-        return [_sample(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        yield nvml
     except nvml.NVMLError as error:
-        raise as_host_error(error) from None
+        raise _host_error(error) from None
     finally:
         nvml.nvmlShutdown()
 
 
-def open_nvml(nvml: ModuleType, host_root: Path) -> None:
+def _init(nvml: ModuleType, host_root: Path) -> None:
     """Open NVML, from the host's library if the container has none. Raises an NVMLError."""
     try:
         nvml.nvmlInit()
@@ -87,8 +98,7 @@ def _loaded(library: Path) -> bool:
     return False
 
 
-def as_host_error(error: Exception) -> HostError:
-    """Return an NVMLError as a HostError that says what to do."""
+def _host_error(error: Exception) -> HostError:
     name = type(error).__name__
     what = f"NVML not found ({_loader_error()})" if name == "NVMLError_LibraryNotFound" else f"NVML: {error}"
     hint = _HINTS.get(name)

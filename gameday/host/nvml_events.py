@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 
 from gameday.host.base import XidEvent
-from gameday.host.nvml import as_host_error, open_nvml
+from gameday.host.nvml import open_nvml
 
 EVENT_WITHIN_S = 3.0
 """Longest wait for an event: the slowest recorded one came 0.12 s after the kernel's line (docs/sources.md, Real
@@ -27,24 +26,17 @@ def xid_events(gpu: int, host_root: Path = Path("/proc/1/root")) -> Iterator[Cal
     Raises:
         HostError: NVML cannot be opened, or has no such events of this GPU.
     """
-    nvml = import_module("pynvml")  # 8,000 lines that only the real host needs
-    try:
-        open_nvml(nvml, host_root)
+    with open_nvml(host_root=host_root) as nvml:
         events = nvml.nvmlEventSetCreate()
         device = nvml.nvmlDeviceGetHandleByIndex(gpu)
         nvml.nvmlDeviceRegisterEvents(device, nvml.nvmlEventTypeXidCriticalError, events)
-    except nvml.NVMLError as error:
-        raise as_host_error(error) from None
 
-    def next_xid() -> XidEvent | None:
-        try:
-            event = nvml.nvmlEventSetWait_v2(events, round(EVENT_WITHIN_S * 1000))
-        except nvml.NVMLError:  # its time is up, or the GPU is lost
-            return None
-        return XidEvent(code=event.eventData, at=datetime.now(UTC))
+        def next_xid() -> XidEvent | None:
+            try:
+                event = nvml.nvmlEventSetWait_v2(events, round(EVENT_WITHIN_S * 1000))
+            except nvml.NVMLError:  # its time is up, or the GPU is lost
+                return None
+            return XidEvent(code=event.eventData, at=datetime.now(UTC))
 
-    try:
         yield next_xid
-    finally:
         nvml.nvmlEventSetFree(events)
-        nvml.nvmlShutdown()

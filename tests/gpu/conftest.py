@@ -28,7 +28,7 @@ PAGE = Path("reports/metal.md")
 MAY = "GAMEDAY_TEST_GPU_MAY"
 """The environment variable that allows more than reading and load: `change`, `reset`, or both with a comma."""
 REST_S = 60
-"""Longest time for which a GPU may come to rest before a test; recorded: 10 s after a full burn."""
+"""Longest time for which a GPU may come to rest before a test; recorded: two seconds after a full burn."""
 WANTED_S = 360
 """Time for all tests together, on one GPU: who lends a GPU for a test lends it for minutes."""
 _OUTCOMES = {"passed": "held", "failed": "**did not hold**", "skipped": "not run"}
