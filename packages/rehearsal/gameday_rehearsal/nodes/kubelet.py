@@ -328,7 +328,6 @@ class Kubelet(MachineListener):
             self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)
         if process.pid in self._operands:
             del self._operands[process.pid]
-            self.machine.monitors.discard(process.pid)
             self._operands_changed()
 
     def _operand_runs(self, uid: str, process: ContainerProcess) -> None:
@@ -337,12 +336,12 @@ class Kubelet(MachineListener):
             return
         command, self._operands[process.pid] = found
         self.machine.pod_of[process.pid] = uid
-        self.machine.monitors.add(process.pid)
         for gpu in self.machine.known_gpus():
             self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = command
         self._operands_changed()
 
     def _operands_changed(self) -> None:
+        self.machine.monitors = set(self._operands)
         self.machine.set_away(set(AWAY_AT_FIRST) - set(self._operands.values()))
         self._changed.set()  # what is allocatable goes and comes with the device plugin
 
