@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gameday.agent.context import Context, Ending
+from gameday.agent.inject import inject
+from gameday.agent.task import InjectedNote, InjectTask, notes_in
 from gameday.errors import HostError
 from gameday.faults.cuda_crash import XIDS, CudaCrashFault, CudaCrashParameters
 from gameday.faults.optional import warnings_of
@@ -131,3 +136,19 @@ def test_a_log_that_swallows_our_line_gives_no_time_and_nothing_crashes(
     with pytest.raises(HostError, match=r"wrote 'gameday-agent: clock \w+' to the kernel log and did not find it"):
         CRASH.inject(CudaCrashParameters(kernel="trap"), 2, host)
     assert not any("crash" in act for act in host.did)
+
+
+ALONE: dict[str, Any] = {"type": "cuda_crash", "kernel": "trap"}
+BESIDE = {"type": "compound", "hold": "60s", "parts": [{"type": "noop"}, ALONE]}
+AGAIN = {"type": "repeated", "hold": "60s", "times": 2, "every": "1s", "fault": ALONE}
+
+
+@pytest.mark.parametrize("fault", [ALONE, BESIDE, AGAIN], ids=["alone", "in a compound", "repeated"])
+def test_the_injectors_note_has_the_kernels_stamp_and_nvmls_event(
+    host: ModelHost, fault: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = InjectTask(run_id="r", node="n", gpu=2, fault=fault, hold_s=0.01)
+    result = inject(task, Context(host, Ending(), tmp_path, tmp_path / "log"))
+    assert (result.ok, result.cleanliness) == (True, "clean")
+    (note,) = notes_in(capsys.readouterr().out, InjectedNote)
+    assert note.logged_at and note.nvml_at and note.written_at <= note.logged_at < note.nvml_at
