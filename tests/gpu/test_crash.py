@@ -28,7 +28,7 @@ def test_the_driver_itself_writes_the_xid_of_each_kernel(
 
 
 def test_work_beside_a_burst_of_crashes_goes_on(gpu: GpuSample, host: RealHost, note: Note) -> None:
-    parameters = CudaCrashParameters(kernel="misaligned_address", repeat=3, beside_jobs=True)
+    parameters = CudaCrashParameters(kernel="misaligned_address", repeat=2, beside_jobs=True)
     with alone() as process:
         job = process.submit(library_rate, gpu.index, 15.0)
         assert until(lambda: (now(host, gpu).utilization_pct or 0) > 50, 30), "the work beside did not begin"
