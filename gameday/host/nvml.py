@@ -1,14 +1,14 @@
 """Read every GPU by NVML, field by field, so that one unreadable field or GPU does not cost the others.
 
-NVML is opened and closed for each reading: an open NVML client counts as a user of the GPU, and would make `nvidia-smi
---gpu-reset` refuse.
+The agent opens and closes NVML for each reading: an open NVML client counts as a user of the GPU, and would make
+`nvidia-smi --gpu-reset` refuse.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from ctypes import CDLL, RTLD_GLOBAL
 from importlib import import_module
 from pathlib import Path
@@ -56,13 +56,24 @@ def read_gpus(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) ->
     Raises:
         HostError: NVML cannot be opened, or does not count the GPUs.
     """
+    with open_nvml(nvml, host_root=host_root) as opened:
+        return [_sample(opened, index) for index in range(opened.nvmlDeviceGetCount())]
+
+
+@contextmanager
+def open_nvml(nvml: ModuleType | None = None, *, host_root: Path = Path("/")) -> Iterator[Any]:
+    """Hold NVML open for the block, and yield pynvml. The arguments are those of `read_gpus`.
+
+    Raises:
+        HostError: NVML cannot be opened, or the block raised an NVMLError.
+    """
     nvml = nvml or import_module("pynvml")  # 8,000 lines that only the real host needs
     try:
         _init(nvml, host_root)
     except nvml.NVMLError as error:
         raise _host_error(error) from None
     try:
-        return [_sample(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+        yield nvml
     except nvml.NVMLError as error:
         raise _host_error(error) from None
     finally:
@@ -154,6 +165,10 @@ def _cpu_affinity(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     words = nvml.nvmlDeviceGetCpuAffinity(handle, _AFFINITY_WORDS)
     cpus = [64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1]
     return {"cpu_affinity": format_cpus(cpus)} if cpus else {}
+
+
+def _compute_pids(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    return {"compute_pids": tuple(one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))}
 
 
 def _memory(nvml: ModuleType, handle: Any) -> dict[str, Any]:
@@ -275,4 +290,5 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _plain("pcie_replay_counter", "nvmlDeviceGetPcieReplayCounter"),
     lambda nvml, handle: {"persistence_mode": bool(nvml.nvmlDeviceGetPersistenceMode(handle))},
     _cpu_affinity,
+    _compute_pids,
 )
