@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 
-from gameday.checks.alerts import first_firing
 from gameday.errors import AdapterError
 from gameday.expect.alerts import ExpectedAlert
+from gameday.expect.alerts.judge import first_firing
 from gameday.expect.base import Sighting
 from gameday.observe.alerts import active_alerts, note_active_alerts, note_missed_alerts, note_notified
 from gameday.observe.chain import note_rule_hops

@@ -73,7 +73,9 @@ def _inject(run: Run, target: ChosenTarget) -> InjectedFault:
             memory=note.memory,
         )
     )
-    run.hop(Hop.WRITTEN, target.node, note.written_at, f"clock of {target.node}, reported by the injector")
+    for hop, at in ((Hop.WRITTEN, note.written_at), (Hop.LOGGED, note.logged_at), (Hop.NVML_EVENT, note.nvml_at)):
+        if at:
+            run.hop(hop, target.node, at, f"clock of {target.node}, reported by the injector")
     if operands and run.undo(operands) is not Cleanliness.CLEAN:
         raise StepFailedError(f"the GPU operator's labels on {target.node} are not as they were: nobody sees the fault")
     if cluster_repair:

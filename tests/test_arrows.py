@@ -34,7 +34,10 @@ def allowed(room: str) -> frozenset[str]:
 
 
 def room_of(module: str) -> str:
+    """Return the room of a module; what judges an expectation stands in its folder, and is one of the checks."""
     parts = module.split(".")
+    if parts[:2] == ["gameday", "expect"] and (ROOT.joinpath(*parts[:4]).with_suffix(".py")).exists() and parts[3:]:
+        return "checks"
     return parts[1] if parts[0] == "gameday" and len(parts) > 1 else parts[0]
 
 

@@ -139,7 +139,14 @@ def _inject(task: InjectTask, context: Context, injection: Injection, state_file
         undo_state = undo_state | injected.undo_state
         _replace(state_file, InjectedState(written_at=written_at, undo_state=undo_state))
         context.print_note(
-            InjectedNote(written_at=written_at, evidence=evidence, undo_state=undo_state, memory=injected.memory)
+            InjectedNote(
+                written_at=written_at,
+                evidence=evidence,
+                undo_state=undo_state,
+                memory=injected.memory,
+                logged_at=injected.logged_at,
+                nvml_at=injected.nvml_at,
+            )
         )
         context.become_ready()
         evidence += keep_in(injection.parameters, task.gpu, context.host, context.ending.event, context.print_note)

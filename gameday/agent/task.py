@@ -199,6 +199,8 @@ class InjectedNote(AgentMessage):
     evidence: tuple[str, ...]
     undo_state: dict[str, str]
     memory: MemoryBlocks | None = None
+    logged_at: AwareDatetime | None = None
+    nvml_at: AwareDatetime | None = None
 
 
 class GpuUserNote(AgentMessage):

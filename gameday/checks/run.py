@@ -1,4 +1,4 @@
-"""Find and run every check, in this package and in others: to add a check, add a file."""
+"""Find and run every check: here, in the expectations' folders, and in other packages. To add a check, add a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache, partial
 from types import ModuleType
 
 import gameday.checks
+import gameday.expect
 from gameday.checks.facts import steps_left_out
 from gameday.checks.signals import they_come, they_end
 from gameday.checks.verdict import Status, Verdict
@@ -38,16 +39,23 @@ def checks_of(plan: Plan) -> list[Check]:
             found.append(Check(name, part.order + 0.5, partial(they_end, part)))
     for path in sorted(_found().parts):
         module = _found().parts[path]
-        name = path.rpartition(".")[2].replace("_", "-")
-        found.append(Check(name, getattr(module, "ORDER", NO_ORDER), module.check))
+        found.append(Check(_name(path), getattr(module, "ORDER", NO_ORDER), module.check))
     return sorted(found, key=lambda check: check.order)
+
+
+def _name(path: str) -> str:
+    """Return the name of a check: its module's, or its folder's if the module is called `judge`."""
+    *_, folder, module = path.split(".")
+    return (folder if module == "judge" else module).replace("_", "-")
 
 
 @cache
 def _found() -> Found[ModuleType]:
+    folders = (module for module in modules_of(gameday.expect) if hasattr(module, "__path__"))
+    judges = [judge for folder in folders for judge in modules_of(folder)]
     return find(
         Group.CHECKS,
-        modules_of(gameday.checks),
+        [*modules_of(gameday.checks), *judges],
         lambda module: {module.__name__: module} if hasattr(module, "check") else {},
     )
 

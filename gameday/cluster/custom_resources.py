@@ -1,4 +1,4 @@
-"""List and watch resources for which the official client has no methods."""
+"""List and watch any resource, without the official client's methods, which it lacks or which are slow to import."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from kubernetes import client
 from gameday.cluster.kube_transport import send
 
 
-def list_call(api: client.ApiClient, api_version: str, plural: str) -> Callable[..., Any]:
-    """Return a list method for a resource of every namespace, as `gameday.cluster.watch.Follower` calls it.
+def list_call(api: client.ApiClient, api_version: str, plural: str, namespace: str = "") -> Callable[..., Any]:
+    """Return a list method for a resource, as `gameday.cluster.watch.Follower` calls it.
 
     Args:
         api: The client to send it through.
         api_version: Group and version, e.g. `janitor.dgxc.nvidia.com/v1alpha1`; only a version for the core group.
         plural: The resource's plural name, e.g. `rebootnodes`.
+        namespace: The only namespace to list; empty: all.
     """
-    path = f"/apis/{api_version}/{plural}" if "/" in api_version else f"/api/{api_version}/{plural}"
+    within = f"namespaces/{namespace}/" if namespace else ""
+    path = f"/{'apis' if '/' in api_version else 'api'}/{api_version}/{within}{plural}"
 
     def call(*, _request_timeout: tuple[float, float] | None = None, _preload_content: bool, **options: Any) -> Any:
         query = {_on_the_wire(name): _text(value) for name, value in options.items()}

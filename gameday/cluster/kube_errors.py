@@ -33,6 +33,8 @@ _STORE_IS_AWAY = re.compile(r"code = Unavailable|etcdserver: (no leader|leader c
 
 def reason_of(error: Exception) -> str:
     """Return why a request failed, on one line and without headers, which may hold credentials."""
+    if isinstance(error, KubernetesError):
+        return error.cause
     if isinstance(error, HTTPError):
         return printable(str(getattr(error, "reason", None) or error), _MESSAGE_CHARACTERS)
     if not isinstance(error, ApiException):

@@ -20,6 +20,7 @@ from gameday.cluster.call_counter import CallCounter
 from gameday.cluster.creation import create
 from gameday.cluster.disruption_budgets import DisruptionBudget, disruption_budget
 from gameday.cluster.gpu_pods import GpuPod, gpu_pod, is_ended_by_somebody
+from gameday.cluster.json_api import MERGE_PATCH, JsonApi
 from gameday.cluster.kube_errors import explained
 from gameday.cluster.kube_transport import connect, send
 from gameday.cluster.nodes import readiness, snapshot, taints_of, to_taint
@@ -36,7 +37,6 @@ CANDIDATE_PAGE = 500
 _OBJECT_PAGE = 500
 """Whole objects per answer, as in client-go's pager (defaultPageSize): 5 MB of nodes."""
 _CONFLICT_TRIES = 8
-_MERGE_PATCH = "application/merge-patch+json"
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 # The kubelet begins a new file at 10 MiB (containerLogMaxSize; it checks every 10 s) and serves only the last one.
 _LOG_BYTES = 16 << 20
@@ -85,6 +85,11 @@ class Kubernetes:
         self.batch = client.BatchV1Api(self.api)
         self.coordination = client.CoordinationV1Api(self.api)
         self.server: str = self.api.configuration.host
+
+    @property
+    def json(self) -> JsonApi:
+        """The same API as plain JSON."""
+        return JsonApi(self.api, self.profile.namespace, MANAGER)
 
     def close(self) -> None:
         """Close all connections to the server."""
@@ -360,7 +365,7 @@ class Kubernetes:
 
     def _patch_node(self, name: str, patch: dict[str, Any], act: str) -> client.V1Node:
         with self.explained(act):
-            return self.core.patch_node(name, patch, field_manager=MANAGER, _content_type=_MERGE_PATCH)
+            return self.core.patch_node(name, patch, field_manager=MANAGER, _content_type=MERGE_PATCH)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from gameday.detectors.models import DetectorProfile, Fact, Rule
 from gameday.faults.base import Layer
+from gameday.faults.cuda_crash import XIDS, CudaCrashParameters
 from gameday.faults.dcgm_field import DcgmFieldParameters
 from gameday.faults.registry import fault_for
 from gameday.faults.sxid import SxidParameters
@@ -27,9 +28,10 @@ _SOME_PCI = "0000:00:00"
 
 _DECISIONS = frozenset(str(response) for response in Response if response is not Response.WATCH)
 _ACTIONS = frozenset([*map(str, Action), None])
-DERIVED: Mapping[str, Mapping[str, frozenset[str | None]]] = {
+DERIVED: Mapping[str, Mapping[str, frozenset[str | int | None]]] = {
     "xid": {"decision": _DECISIONS, "nvidia_action": _ACTIONS},
     "sxid": {"decision": _DECISIONS},
+    "cuda_crash": {"xid": frozenset(XIDS.values()), "decision": _DECISIONS, "nvidia_action": _ACTIONS},
     "dcgm_field": {"nvidia_action": _ACTIONS},
 }
 """Facts that follow from a fault and are not its parameters, with their possible values, by fault type. `decision`: the
@@ -81,6 +83,8 @@ def rules_for(profile: DetectorProfile, fault: FaultParameters) -> list[Rule]:
     if parts := fault.made_of():
         return [rule for part in parts for rule in rules_for(profile, part)]
     rule = matching(profile, fault.type, fault_for(fault).layer, facts(fault))
+    if rule is None and isinstance(fault, CudaCrashParameters):  # a reader of the log meets the line of an Xid
+        rule = matching(profile, "xid", Layer.KERNEL_LOG, facts(fault))
     return [rule] if rule else []
 
 
@@ -132,6 +136,8 @@ def matching(profile: DetectorProfile, fault: str, layer: Layer, known: Mapping[
 def _line(fault: FaultParameters) -> KernelEvent | None:
     if isinstance(fault, XidParameters):
         return recognise(format_xid(fault.xid, _SOME_PCI, fault.form))
+    if isinstance(fault, CudaCrashParameters):
+        return recognise(format_xid(fault.xid, _SOME_PCI, Form.KERNEL))
     return recognise(fault.line) if isinstance(fault, SxidParameters) else None
 
 

@@ -154,7 +154,7 @@ def _wrong_fact(
             yield _problem(parsed, file, (*at, index), value, message, None)
 
 
-def _not_one_of(value: Fact, choices: frozenset[str | None]) -> str:
+def _not_one_of(value: Fact, choices: frozenset[str | int | None]) -> str:
     return "" if value in choices else f"it is one of {', '.join(sorted(repr(one) for one in choices))}"
 
 

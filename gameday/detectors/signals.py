@@ -54,7 +54,7 @@ def expected_signals(plan: Plan, detector: DetectorProfile | None) -> Mapping[Si
     rule = rule_for(detector, plan.fault) if detector else None
     quiet = expect.stays_schedulable_for is not None
     return {
-        Signal.LOG: fault.layer is Layer.KERNEL_LOG,
+        Signal.LOG: fault.layer in (Layer.KERNEL_LOG, Layer.DRIVER),
         Signal.METRIC: bool(expect.alerts) or any(map(_A_SERIES.search, fault.seen_by)),
         Signal.ALERT: bool(expect.alerts),
         Signal.CONDITION: bool(expect.conditions or (rule and rule.conditions)),

@@ -19,6 +19,7 @@ class Layer(StrEnum):
     """The place where a fault enters. A fault that enters at one layer does not reach the others by itself."""
 
     KERNEL_LOG = "kernel log"
+    DRIVER = "driver"
     DCGM_CACHE = "DCGM cache"
     NVML = "NVML"
     HARDWARE_LOAD = "hardware load"
@@ -39,6 +40,10 @@ class Evidence(BaseModel):
     written_at: AwareDatetime | None = Field(
         default=None, description="host clock right before the change; None if only the caller's clock is known"
     )
+    logged_at: AwareDatetime | None = Field(
+        default=None, description="of a real Xid: the kernel's stamp of the first line about it, by the host's clock"
+    )
+    nvml_at: AwareDatetime | None = Field(default=None, description="of a real Xid: NVML's event, by the host's clock")
     undo_state: dict[str, str] = Field(
         default={}, description="prior values an undo in another process needs; strings, so that it fits a ledger"
     )

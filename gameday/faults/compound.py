@@ -109,14 +109,17 @@ class CompoundFault(Fault[CompoundParameters]):
     def inject(self, parameters: CompoundParameters, gpu: int, host: Host) -> Evidence:
         lines: list[str] = []
         state: dict[str, str] = {}
-        written_at = None
+        written_at, logged_at, nvml_at = None, None, None
         for part in _parts(parameters):
             with _named_in_errors(part):
                 found = part.fault.inject(part.parameters, gpu, host)
             lines += part.labelled(found.lines)
             state |= part.prefixed(found.undo_state)
-            written_at = written_at or found.written_at
-        return Evidence(lines=tuple(lines), written_at=written_at, undo_state=state)
+            written_at, logged_at = written_at or found.written_at, logged_at or found.logged_at
+            nvml_at = nvml_at or found.nvml_at
+        return Evidence(
+            lines=tuple(lines), written_at=written_at, logged_at=logged_at, nvml_at=nvml_at, undo_state=state
+        )
 
     def hold_and_tell(
         self,

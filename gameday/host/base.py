@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 
 class HostModel(BaseModel):
@@ -75,6 +75,7 @@ class GpuSample(HostModel):
     pcie_replay_counter: int | None = None
     persistence_mode: bool | None = None
     cpu_affinity: str | None = Field(default=None, description="CPUs next to the GPU, as a list: 0-55,112-167")
+    compute_pids: tuple[int, ...] | None = Field(default=None, description="processes with a CUDA context on it")
 
 
 class LoadResult(HostModel):
@@ -149,6 +150,17 @@ class AllReduce(_Order):
     gpus: tuple[int, ...] = Field(min_length=1)
 
 
+CrashKernel = Literal["illegal_address", "misaligned_address", "shared_out_of_range", "stack_overflow", "trap"]
+"""A kernel that faults, by what it does wrong (gameday.host.cuda_crash has their sources)."""
+
+
+class Crash(_Order):
+    """An order to run a kernel that faults, once; the report is the result, and the process is of no use after it."""
+
+    kind: Literal["crash"] = "crash"
+    kernel: CrashKernel
+
+
 UNIQUE_ID = r"^([0-9a-f]{256})?$"
 """NCCL's unique id of a communicator in hexadecimal, or nothing: NCCL_UNIQUE_ID_BYTES is 128 in nccl.h."""
 
@@ -172,10 +184,28 @@ class AllReduceOverNodes(_Order):
 
 
 WorkOrder = Annotated[
-    Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory | AllReduce | AllReduceOverNodes,
+    Burn | HoldMemory | CopyToGpu | ProveMemory | ProbeMemory | AllReduce | AllReduceOverNodes | Crash,
     Field(discriminator="kind"),
 ]
 WORK_ORDER: TypeAdapter[WorkOrder] = TypeAdapter(WorkOrder)
+
+
+class XidEvent(HostModel):
+    """NVML's event of a critical Xid; `at` is when it woke who waits for it."""
+
+    code: int = Field(ge=0)
+    at: AwareDatetime
+
+
+class CrashReport(HostModel):
+    """The end of a kernel that faults, as its own process saw it."""
+
+    pid: int
+    command: str = Field(max_length=15, description="the name by which the kernel knows the process: comm")
+    launched_at: AwareDatetime
+    error: str = Field(max_length=500, description="CUDA's error")
+    nvml: XidEvent | None = None
+    nvml_unseen: str = Field(default="", max_length=500, description="why there is no event; empty if there is")
 
 
 class WorkReport(HostModel):
@@ -201,6 +231,7 @@ class WorkReport(HostModel):
     free_bytes: int | None = Field(default=None, description="left on the GPU for everybody else")
     unused_bytes: int | None = Field(default=None, description="of the bytes held, those that the allocator keeps")
     largest_block_bytes: int | None = Field(default=None, description="the largest piece that can still be allocated")
+    crash: CrashReport | None = None
     error: str = Field(default="", description="why the work ended by itself; empty while it runs")
     no_link: bool = Field(default=False, description="`error` is NCCL's about the network between the ranks")
 

@@ -167,6 +167,10 @@ def _cpu_affinity(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     return {"cpu_affinity": format_cpus(cpus)} if cpus else {}
 
 
+def _compute_pids(nvml: ModuleType, handle: Any) -> dict[str, Any]:
+    return {"compute_pids": tuple(one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle))}
+
+
 def _memory(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     info = nvml.nvmlDeviceGetMemoryInfo(handle)
     return {"memory_used_bytes": info.used, "memory_total_bytes": info.total}
@@ -286,4 +290,5 @@ _FIELD_READERS: tuple[FieldReader, ...] = (
     _plain("pcie_replay_counter", "nvmlDeviceGetPcieReplayCounter"),
     lambda nvml, handle: {"persistence_mode": bool(nvml.nvmlDeviceGetPersistenceMode(handle))},
     _cpu_affinity,
+    _compute_pids,
 )

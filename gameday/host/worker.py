@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -25,6 +26,7 @@ from gameday.host.base import (
     AllReduceOverNodes,
     Burn,
     CopyToGpu,
+    Crash,
     HoldMemory,
     ProbeMemory,
     ProveMemory,
@@ -32,10 +34,12 @@ from gameday.host.base import (
     WorkReport,
 )
 from gameday.host.cpus import format_cpus
+from gameday.host.cuda_crash import crash
 from gameday.host.load import Gemm, element_type, timed
 from gameday.host.nccl_all_reduce import all_reduce
 from gameday.host.nccl_over_nodes import is_about_network, last_warning, prepare, take_part
 from gameday.host.numa_memory import BoundMemory
+from gameday.host.nvml_events import xid_events
 from gameday.host.work import STEERING_TIMEOUT_S
 
 REPORT_EVERY_S = 0.5
@@ -48,6 +52,8 @@ _COPY_BYTES = 256 << 20
 _PROVED_BLOCK_BYTES = 64 << 20
 """Small compared with the memory left free, since a comparison takes several more blocks."""
 _MIB = 1 << 20
+_NO_MPS = "/nonexistent"
+"""A process that finds no MPS daemon under this path gets a CUDA context of its own (docs/sources.md, Real Xids)."""
 _CHECK_EVERY_S = 0.5
 
 
@@ -87,6 +93,9 @@ class Worker:
                     self._all_reduce(self._order)
                 case AllReduceOverNodes():
                     self._all_reduce_over_nodes(self._order)
+                case Crash(kernel=kernel):
+                    self.report(crash=crash(self._cupy, kernel, partial(xid_events, self._gpu)))
+                    self.ended.wait()
 
     def steer(self, utilization: float) -> None:
         """Set the share of time for which a burn runs, 0 to 1."""
@@ -324,6 +333,8 @@ def main() -> int:
     parser.add_argument("--gpu", type=int, required=True)
     gpu = parser.parse_args().gpu
     order = WORK_ORDER.validate_json(sys.stdin.buffer.readline())
+    if isinstance(order, Crash):
+        os.environ["CUDA_MPS_PIPE_DIRECTORY"] = _NO_MPS
     try:
         nccl_log = prepare(order) if isinstance(order, AllReduceOverNodes) else None
         cupy = import_module("cupy")  # the optional extra

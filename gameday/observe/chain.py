@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from gameday.checks.alerts import first_firing
 from gameday.cluster.prometheus import AlertingRule, Series
 from gameday.errors import AdapterError
+from gameday.expect.alerts.judge import first_firing
 from gameday.observe.alerts import node_of
 from gameday.observe.injected_fault import InjectedFault
 from gameday.run.run import Run

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from gameday.checks.device_pods import Phase
 from gameday.cluster.devices import devices_held, follow_slices, tainted_devices
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError
+from gameday.expect.device_taints.pods import Phase
 from gameday.history.events import DevicesHeld, DeviceTaintSeen, SignalUnwatched
 from gameday.run.node_changes import Sight
 from gameday.run.run import Run

@@ -16,15 +16,13 @@ from gameday.errors import AdapterError, KubernetesError, LeaseLostError
 from gameday.history.events import FaultInjected, FaultUndone, IntentRecorded, Problem, RunEnded, RunStarted
 from gameday.history.journal import History, Journal, read_history
 from gameday.ledger.entries import DeletePod, Entry, TakeOutFault
-from gameday.ledger.lease import CLUSTER_LEASE, as_held, read_lease
+from gameday.ledger.lease import CLUSTER_LEASE, held_lease
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.reaper.reap import ReapResult, reap_run
 from gameday.run.record import HISTORY_FILE
 from gameday.run.run import Run
 from gameday.run.unheard_fault import unheard_fault
 from gameday.values.results import Cleanliness
-
-_NOT_FOUND_STATUS = 404
 
 
 def note_reaped(folder: Path, result: ReapResult, problem: str, clock: Clock = Clock()) -> bool:
@@ -118,7 +116,7 @@ def note_reaped_elsewhere(kubernetes: Kubernetes, reports: Path) -> list[Path]:
     """
     unfinished = _unfinished(reports)
     # A living run has no report either, but holds the lease from before its first intent.
-    if not unfinished or _is_cluster_held(kubernetes):
+    if not unfinished or held_lease(kubernetes, CLUSTER_LEASE):
         return []
     ledgers, uid = stored_ledgers(kubernetes), kubernetes.identity().uid
     noted = []
@@ -180,15 +178,6 @@ def _proof_by_absence(ledger: str) -> str:
 
 def _undone_by_reaper(intent: str, node: str | None, *proof: str) -> FaultUndone:
     return FaultUndone(intent=intent, node=node, by="reaper", cleanliness=Cleanliness.CLEAN, evidence=proof)
-
-
-def _is_cluster_held(kubernetes: Kubernetes) -> bool:
-    try:
-        return as_held(read_lease(kubernetes, CLUSTER_LEASE)) is not None
-    except KubernetesError as error:
-        if error.status == _NOT_FOUND_STATUS:
-            return False
-        raise
 
 
 def _pods_of(run: Run) -> set[str]:

@@ -14,11 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from gameday import __version__
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.lease import leases_path, read_lease
 from gameday.documents.fields import DocumentModel
-from gameday.errors import KubernetesError, RefusedError
+from gameday.errors import RefusedError
 from gameday.expect.registry import found_expectations
 from gameday.faults.registry import found_faults
-from gameday.ledger.lease import read_lease
 from gameday.plan.models import Plan
 from gameday.plan.settings import found_settings
 from gameday.plugins import Group, broken_parts, installed_packages
@@ -32,7 +32,6 @@ _ANNOTATION = "gameday.dev/packages-of-"
 _UNDOING = (Group.FAULTS, Group.UNDOS, Group.AGENT_TASKS)
 _NOT_OF_A_RUN = (Group.COMMANDS, Group.DOCUMENTS, Group.VIRTUAL_CLUSTERS, Group.PLANS)
 _VERSIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
-_NOT_FOUND_STATUS = 404
 _MEND: Mapping[str, str] = {
     "cronjob": "give the CronJob gameday-reaper an image with it, and let it come: "
     "kubectl -n {namespace} create job --from=cronjob/gameday-reaper gameday-reaper-now",
@@ -51,19 +50,12 @@ def announce_packages(kubernetes: Kubernetes, reaper: Reaper) -> None:
     """
     whole = {name: version for name, version in installed_packages().items() if not broken_parts(name, _UNDOING)}
     said = {_ANNOTATION + reaper: json.dumps({"gpu-gameday": __version__} | whole, sort_keys=True)}
-    found, namespace = _annotations(kubernetes), kubernetes.profile.namespace
-    if found is not None and found.items() >= said.items():
-        return
-    with kubernetes.explained(f"write lease {REAPER_LEASE}"):
-        if found is None:
-            metadata = {"name": REAPER_LEASE, "annotations": said}
-            manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
-            kubernetes.coordination.create_namespaced_lease(namespace, manifest)
-        else:
-            patch = {"metadata": {"annotations": said}}
-            kubernetes.coordination.patch_namespaced_lease(
-                REAPER_LEASE, namespace, patch, _content_type="application/merge-patch+json"
-            )
+    found, act, path = _annotations(kubernetes), f"write lease {REAPER_LEASE}", leases_path(kubernetes.json)
+    if found is None:
+        metadata = {"name": REAPER_LEASE, "annotations": said}
+        kubernetes.json.request("POST", path, {"metadata": metadata, "spec": {}}, act=act)
+    elif not found.items() >= said.items():
+        kubernetes.json.request("PATCH", f"{path}/{REAPER_LEASE}", {"metadata": {"annotations": said}}, act=act)
 
 
 def check_packages(plan: Plan, kubernetes: Kubernetes) -> None:
@@ -117,12 +109,8 @@ def _forget(kubernetes: Kubernetes) -> str:
 
 def _annotations(kubernetes: Kubernetes) -> dict[str, str] | None:
     """Return the annotations of the reaper's Lease; None if there is none. Raises KubernetesError."""
-    try:
-        return dict(read_lease(kubernetes, REAPER_LEASE).metadata.annotations or {})
-    except KubernetesError as error:
-        if error.status == _NOT_FOUND_STATUS:
-            return None
-        raise
+    found = read_lease(kubernetes.json, REAPER_LEASE)
+    return found and (found["metadata"].get("annotations") or {})
 
 
 def _packages_of(plan: Plan) -> Iterator[str]:

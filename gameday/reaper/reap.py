@@ -17,12 +17,13 @@ from typing import Any
 
 from gameday.agent.task import AgentResult, InjectTask
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.lease import delete_lease, holder_of, leases_path
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.nodes import snapshot
 from gameday.cluster.pods import PodFollower
 from gameday.errors import KubernetesError, LeaseHeldError
 from gameday.ledger.entries import DeleteJob, DeletePod, Entry, RestoreNode, TakeOutFault, Undo, UndoResult
-from gameday.ledger.lease import CLUSTER_LEASE, Leases, delete_lease, holder_of, is_covered_by, is_game_day_lease
+from gameday.ledger.lease import CLUSTER_LEASE, Leases, is_covered_by, is_game_day_lease
 from gameday.ledger.ledger import (
     Ledger,
     StoredLedger,
@@ -184,7 +185,7 @@ def reap_under(
             reaped.append(_undo_stray(kubernetes, run_id, pod))
     for lease in left.leases:
         if not is_covered_by(holder_of(lease), holder) and not lost:
-            delete_lease(kubernetes, holder_of(lease), lease.metadata)
+            delete_lease(kubernetes.json, lease)
     return ReapResult(tuple(reaped), unreadable=tuple(unreadable))
 
 
@@ -201,7 +202,7 @@ def reap_run(kubernetes: Kubernetes, run_id: str) -> ReapResult:
     reaped += [_undo_stray(kubernetes, run_id, pod) for pod in strays]
     for lease in left.leases:
         if holder_of(lease) == run_id:
-            delete_lease(kubernetes, run_id, lease.metadata)
+            delete_lease(kubernetes.json, lease)
     return ReapResult(tuple(reaped), unreadable=tuple(part for ledger in ledgers for part in ledger.unreadable))
 
 
@@ -227,9 +228,8 @@ def _list_pods(kubernetes: Kubernetes) -> list[Any]:
 
 
 def _list_leases(kubernetes: Kubernetes) -> list[Any]:
-    with kubernetes.explained("list leases"):
-        found = kubernetes.coordination.list_namespaced_lease(kubernetes.profile.namespace).items
-    return [lease for lease in found if is_game_day_lease(lease.metadata.name)]
+    found = kubernetes.json.request("GET", leases_path(kubernetes.json), act="list leases")["items"]
+    return [lease for lease in found if is_game_day_lease(lease["metadata"]["name"])]
 
 
 def _undo_stray(kubernetes: Kubernetes, run_id: str, pod: Any) -> Reaped:

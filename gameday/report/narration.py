@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from gameday.checks.facts import first_few, seconds_text
-from gameday.checks.placement import judge_gang
 from gameday.checks.verdict import Status
+from gameday.expect.placement.judge import judge_gang
 from gameday.history.events import (
     Aborted,
     AlertChosen,

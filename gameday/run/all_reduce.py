@@ -8,18 +8,17 @@ from datetime import timedelta
 
 from gameday.agent.all_reduce_limits import LONGEST_S
 from gameday.agent.task import AllReduceTask, RendezvousNote
-from gameday.errors import KubernetesError, StepFailedError
+from gameday.errors import StepFailedError
 from gameday.expect.canary import ExpectedAllReduce
 from gameday.faults.base import CanaryJob
 from gameday.faults.optional import canary_job_of
-from gameday.ledger.lease import as_held, node_lease, read_lease
+from gameday.ledger.lease import held_lease, node_lease
 from gameday.run.agents import AGENT_START_TIMEOUT
 from gameday.run.canary import CanaryPhase
 from gameday.run.run import ReadOnlyRun
 from gameday.run.targets import chosen_targets, opt_in_labels, why_unfit
 
 ALL_REDUCE_TIMEOUT = timedelta(seconds=LONGEST_S) + AGENT_START_TIMEOUT
-_NOT_FOUND = 404
 _MOST_UNFIT = 5
 """Looking at a node costs a watch. After this many unfit nodes the cluster is the problem, not the choice."""
 
@@ -56,7 +55,7 @@ def choose_peers(
             break
         if why := excluded_nodes.get(name) or _unfit(run, name, gpus):
             unfit.append(f"{name}: {why}")
-        elif run.member and _is_in_another_run(run, name):
+        elif run.member and held_lease(run.kubernetes, node_lease(name)):
             broken_by_others.append(name)
         else:
             peers.append(name)
@@ -72,15 +71,6 @@ def _in_order(run: ReadOnlyRun, target: str, before: Collection[str]) -> list[st
     random.Random(run.plan.targets.seed).shuffle(names)  # noqa: S311 - a stated, repeatable choice
     others = run.member.sibling_nodes if run.member else frozenset[str]()
     return sorted(names, key=lambda name: (name not in before, name in others))
-
-
-def _is_in_another_run(run: ReadOnlyRun, name: str) -> bool:
-    try:
-        return as_held(read_lease(run.kubernetes, node_lease(name))) is not None
-    except KubernetesError as error:
-        if error.status == _NOT_FOUND:
-            return False
-        raise
 
 
 def _unfit(run: ReadOnlyRun, name: str, gpus: int) -> str:

@@ -46,6 +46,8 @@ class Hop(StrEnum):
     """A link of the detection chain; the links are in causal order."""
 
     WRITTEN = "fault written"
+    LOGGED = "in the kernel log"
+    NVML_EVENT = "event of NVML"
     IN_LOG_STORE = "in log store"
     DECIDED = "detector decided"
     TAINTED = "node tainted"

@@ -1,6 +1,6 @@
 """An all-reduce over several nodes, sent and awaited: one pod for each node, and all are deleted again.
 
-The plan's bound is gameday/expect/canary.py, the orders gameday/run/all_reduce.py, the measurement in the pods
+The plan's bound is gameday/expect/canary/, the orders gameday/run/all_reduce.py, the measurement in the pods
 gameday/agent/all_reduce.py. tasks/moments/canary.py decides when to measure, and judges.
 """
 

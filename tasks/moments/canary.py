@@ -1,17 +1,16 @@
 """The canary, for steps 1, 4 and 6: measure on a target before, during and after the fault, and judge.
 
-The plan's bound is gameday/expect/canary.py, the order gameday/run/canary.py, the measurement in the pod
-gameday/agent/canary.py, the verdict gameday/checks/canary.py. A canary that cannot measure is unknown with a reason; it
-never ends a step.
+The plan's bound and the verdict are in gameday/expect/canary/, the order is gameday/run/canary.py, the measurement in
+the pod gameday/agent/canary.py. A canary that cannot measure is unknown with a reason; it never ends a step.
 """
 
 from __future__ import annotations
 
 from gameday.agent.task import CanaryNote, notes_in
-from gameday.checks.canary import baseline_of
 from gameday.checks.facts import first_fault
 from gameday.errors import AdapterError, StepFailedError
 from gameday.expect.canary import ExpectedAllReduce, ExpectedCanary, ExpectedMeasurement
+from gameday.expect.canary.judge import baseline_of
 from gameday.history.events import CanaryMeasured, QaChecked
 from gameday.observe.injected_fault import InjectedFault
 from gameday.run.agents import run_agent

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gameday.checks.device_pods import held
 from gameday.cluster.devices import devices_held
 from gameday.documents.fields import format_duration
 from gameday.errors import KubernetesError
 from gameday.expect.device_taints import ExpectedDeviceTaint
+from gameday.expect.device_taints.pods import held
 from gameday.observe.device_taints import note_held_or_say
 from gameday.observe.injected_fault import InjectedFault
 from gameday.observe.signals import await_signals

@@ -1,20 +1,19 @@
 """Step 4 sends a gang of GPU pods, and notes whether the scheduler gives them nodes with fast GPUs.
 
-The plan's bound is in gameday/expect/scheduling.py, the classes are those that `gameday fleet` writes, and the verdict
-is gameday/checks/placement.py. If the fast nodes have no room for the whole gang, no pod is sent: the preference could
-not be met.
+The plan's bound and the verdict are in gameday/expect/placement/; the classes are those that `gameday fleet` writes. If
+the fast nodes have no room for the whole gang, no pod is sent: the preference could not be met.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gameday.checks.placement import judge_gang
 from gameday.checks.verdict import Status
 from gameday.cluster.manifests import gang_pod
 from gameday.cluster.nodes import snapshot
 from gameday.errors import KubernetesError
 from gameday.expect.placement import ExpectedPlacement
+from gameday.expect.placement.judge import judge_gang
 from gameday.history.events import GangPlaced, GangPod
 from gameday.ledger.entries import DeletePod, Entry
 from gameday.run.run import Run

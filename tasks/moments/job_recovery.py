@@ -1,7 +1,7 @@
 """A job's own recovery, for steps 1 and 6: follow its steps, and wait until it has resumed.
 
-The plan's keys are gameday/expect/job.py, the watch gameday/observe/job_steps.py, the verdicts
-gameday/checks/job_recovery.py. The wait begins when the nodes are back: only then may the job have a place again.
+The plan's keys and the verdicts are in gameday/expect/job/, the watch is gameday/observe/job_steps.py. The wait begins
+when the nodes are back: only then may the job have a place again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from gameday.agent.task import GpuPodsNote
-from gameday.checks.job_recovery import recovery, verdicts
 from gameday.checks.verdict import Status, Verdict
 from gameday.errors import RefusedError
+from gameday.expect.job.recovery import recovery, verdicts
 from gameday.observe.job_steps import JobWatch
 from gameday.run.run import Run
 from gameday.run.steps import StepResult

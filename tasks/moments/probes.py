@@ -1,8 +1,8 @@
 """The plan's probes, for steps 1, 2, 4 and 5: ask them once, ask them again and again, and wait for answers.
 
-The plan's keys are gameday/expect/probes.py, the questions gameday/observe/probes.py, the verdicts
-gameday/checks/probes.py. A job changes the cluster and so has an intent and an undo; it is therefore sent in the run's
-own thread, in the steps that wait for it.
+The plan's keys and the verdicts are in gameday/expect/probes/, the questions in gameday/observe/probes.py. A job
+changes the cluster and so has an intent and an undo; it is therefore sent in the run's own thread, in the steps that
+wait for it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gameday.agent.task import GpuPodsNote
-from gameday.checks.probes import after_fault, answers_of, during_fault, longest_silence
 from gameday.checks.verdict import Status, Verdict
 from gameday.cluster.manifests import probe_job
 from gameday.cluster.pods import PodSeen
 from gameday.errors import AdapterError, RefusedError
 from gameday.expect.probes import ExpectedProbe, JobProbe
+from gameday.expect.probes.judge import after_fault, answers_of, during_fault, longest_silence
 from gameday.history.events import FaultInjected, ProbeAnswered, SteadyStateChecked
 from gameday.ledger.entries import DeleteJob
 from gameday.observe.probes import Answer, ProbeWatch, answer_event, ask

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gameday_health.claim import LEADING_CONTROLLER
+from gameday_health.leading import LEADING_CONTROLLER
 from kubesim.apiserver.resources import RESOURCES, Resource
 from tests.deploy.manifests import ALL, RBAC, ROOT, identity, of
 

@@ -35,6 +35,14 @@ def strongest(rule: Rule | None) -> str:
     return next((name for name, effect in effects.items() if effect), "nothing")
 
 
+@pytest.mark.parametrize("kernel", ["illegal_address", "misaligned_address", "trap"])
+def test_a_real_crash_is_the_kernels_own_line_and_an_event_of_nvml(kernel: str) -> None:
+    fault = {"type": "cuda_crash", "kernel": kernel}
+    detectors = ("konduktor", "nvsentinel", "gameday", "eks-node-monitoring-agent", "device-plugin")
+    said = {detector: word(detector, **fault) for detector in detectors}
+    assert said == dict(zip(detectors, ("taint", "event", "event", "event", "nothing"), strict=True))
+
+
 @pytest.mark.parametrize(
     ("code", "form", "konduktor", "nvsentinel", "gameday"),
     [

@@ -24,6 +24,7 @@ def signals(plan: str, detector: str) -> list[str]:
     [
         ("gpu-fell-off-the-bus", ["log", "metric", "alert", "taint", "event"]),
         ("xid-13-application-error", ["log", "event"]),
+        ("real-xid-31-application-error", ["log", "metric", "event"]),
         ("dcgm-row-remap-failure", ["metric", "alert"]),
         ("dcgm-pause", ["metric", "alert"]),
         ("gpu-memory-full", ["metric"]),

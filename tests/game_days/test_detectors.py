@@ -136,6 +136,7 @@ def watched(arena: Arena, tmp_path_factory: pytest.TempPathFactory, request: pyt
     [
         ("nvsentinel", "nvsentinel-xid-79"),
         ("konduktor", "konduktor-xid-13"),
+        ("konduktor", "konduktor-real-xid-31"),
         ("node-problem-detector", "node-problem-detector-xid-79"),
         ("eks-node-monitoring-agent", "eks-xid-95"),
     ],

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,19 @@ from gameday import __version__
 from gameday.errors import HostError
 from gameday.host.base import GpuSample
 from gameday.host.real import RealHost
+from tests.gpu.judging import OTHERS, why_not_at_rest
 
 PAGE = Path("reports/metal.md")
 """The page, in the folder that `make` starts pytest in."""
 MAY = "GAMEDAY_TEST_GPU_MAY"
 """The environment variable that allows more than reading and load: `change`, `reset`, or both with a comma."""
-OTHERS = 256 << 20
-"""Memory that other processes may take or give back meanwhile, bytes."""
+REST_S = 60
+"""Longest time for which a GPU may come to rest before a test; recorded: two seconds after a full burn."""
+WANTED_S = 360
+"""Time for all tests together, on one GPU: who lends a GPU for a test lends it for minutes."""
 _OUTCOMES = {"passed": "held", "failed": "**did not hold**", "skipped": "not run"}
-_outcomes: dict[str, tuple[str, str, list[str]]] = {}
+_BEGAN = time.monotonic()
+_outcomes: dict[str, tuple[str, str, float, list[str]]] = {}
 
 Note = Callable[[str], None]
 """A function that puts a line into the page, beside the test's result."""
@@ -52,30 +56,39 @@ def gpus(host: RealHost) -> list[GpuSample]:
     return found
 
 
-@pytest.fixture
-def gpu(gpus: list[GpuSample], host: RealHost) -> GpuSample:
-    """The first GPU that answers, as it is now."""
-    indices = [sample.index for sample in gpus if not sample.lost]
-    if not indices:
-        pytest.skip("every GPU of this machine is lost")
-    return next(sample for sample in host.gpus() if sample.index == indices[0])
+@pytest.fixture(scope="session")
+def start(gpus: list[GpuSample]) -> GpuSample:
+    """The first GPU that answers, as it was before the first test."""
+    for sample in gpus:
+        if not sample.lost:
+            return sample
+    pytest.skip("every GPU of this machine is lost")
 
 
 @pytest.fixture
-def idle(gpu: GpuSample, host: RealHost) -> Iterator[GpuSample]:
-    """A GPU without work of ours, before and after; what the test started is ended."""
-    yield gpu
-    host.end_work(gpu.index)
-    assert not host.has_work(gpu.index)
+def gpu(start: GpuSample, host: RealHost) -> Iterator[GpuSample]:
+    """That GPU as it is now: as idle as before the first test, in any order of the tests.
+
+    What the test has left on it is ended.
+    """
+    why = ["it was not looked at"]
+
+    def is_at_rest() -> bool:
+        why[0] = why_not_at_rest(now(host, start), start)
+        return not why[0]
+
+    if not until(is_at_rest, REST_S):
+        pytest.fail(f"GPU {start.index} is not as idle as before the first test: {why[0]}. Stop other work on it")
+    yield now(host, start)
+    host.end_work(start.index)
+    assert not host.has_work(start.index)
 
 
 @pytest.fixture(scope="session")
-def cupy(gpus: list[GpuSample]) -> Any:
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    try:
-        return import_module("cupy")
-    except ImportError as error:
-        pytest.skip(f"CuPy cannot be imported ({error}): `make test-gpu` installs requirements-gpu.lock")
+def cupy(gpus: list[GpuSample]) -> None:
+    """Skip a test without CuPy. It is imported in other processes only: a CUDA context here would be in every test."""
+    if find_spec("cupy") is None:
+        pytest.skip("CuPy is not installed: `make test-gpu` installs requirements-gpu.lock")
 
 
 @pytest.fixture
@@ -132,7 +145,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     why += crash.message.splitlines()[:1] if crash else []
     seen = [str(text) for key, text in report.user_properties if key == "note"]
     module = Path(report.fspath).stem.removeprefix("test_")
-    _outcomes[report.nodeid] = (f"{module}: {name}", report.outcome, [*seen, *why])
+    _outcomes[report.nodeid] = (f"{module}: {name}", report.outcome, report.duration, [*seen, *why])
+    if not report.skipped:  # after each test: the machine may be taken back at any moment
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(_page(), encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -140,12 +156,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     yield
     if not _outcomes:
         return
-    if all(outcome == "skipped" for _, outcome, _ in _outcomes.values()):
-        (why, *_) = [lines[-1] for _, _, lines in _outcomes.values()]
+    if all(outcome == "skipped" for _, outcome, _, _ in _outcomes.values()):
+        (why, *_) = [lines[-1] for *_, lines in _outcomes.values()]
         terminalreporter.write_line(f"Nothing was run on metal: {why}")
         return
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(_page(), encoding="utf-8")
     terminalreporter.write_line(f"What was seen on metal: {PAGE}")
 
 
@@ -159,10 +173,12 @@ def _page() -> str:
         f"Python {platform.python_version()}.",
         f"Driver: {driver.read_text().splitlines()[0] if driver.exists() else 'not in /proc'}.",
         "",
-        "| test | result | seen |",
-        "|---|---|---|",
+        f"{time.monotonic() - _BEGAN:.0f} s until here, of {WANTED_S} that all tests should take on one GPU.",
+        "",
+        "| test | result | s | seen |",
+        "|---|---|---|---|",
     ]
-    for name, outcome, seen in _outcomes.values():
-        cells = [name, _OUTCOMES[outcome], "<br>".join(line.replace("|", "\\|") for line in seen)]
+    for name, outcome, seconds, seen in _outcomes.values():
+        cells = [name, _OUTCOMES[outcome], f"{seconds:.0f}", "<br>".join(line.replace("|", "\\|") for line in seen)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

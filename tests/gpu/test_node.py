@@ -61,7 +61,8 @@ def rate_beside_its_floor(found: dict[str, Any], gpus: list[GpuSample]) -> str:
     return f"{where}: {found['check']} {found['value']} {found['unit']}, {floor}{listed}"
 
 
-@pytest.mark.parametrize("burn_in_s", [pytest.param(None, id="at rest"), pytest.param(60, id="under load")])
+@pytest.mark.parametrize("burn_in_s", [pytest.param(None, id="at rest"), pytest.param(30, id="under load")])
+@pytest.mark.usefixtures("gpu")  # at rest before
 def test_qa_gives_a_verdict_on_every_gpu_by_its_models_floors(
     gpus: list[GpuSample], request: pytest.FixtureRequest, tmp_path: Path, note: Note, burn_in_s: int | None
 ) -> None:

@@ -83,14 +83,19 @@ def test_the_reading_is_what_nvidia_smi_prints(gpus: list[GpuSample], host: Real
     assert compared and not differing, differing
 
 
+def open_gpus() -> list[str]:
+    """Return the GPUs' devices that this process has open."""
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [path for path in opened if path.removeprefix("/dev/nvidia").isdigit()]
+
+
 def test_a_reading_leaves_no_gpu_open(gpus: list[GpuSample], host: RealHost, note: Note) -> None:
-    took = []
+    before, took = open_gpus(), []
     for _ in range(10):
         began = time.monotonic()
         host.gpus()
         took.append(time.monotonic() - began)
-    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    assert [path for path in opened if path.removeprefix("/dev/nvidia").isdigit()] == []
+    assert open_gpus() == before == [], "a CUDA context in this process would keep its GPU open, too"
     note(f"a reading of all takes {statistics.median(took):.3f} s, at most {max(took):.3f} s")
 
 

@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300), pytest.mark.usefixtures
 _GIB, _MIB = 1 << 30, 1 << 20
 
 
-def test_every_sum_of_an_all_reduce_is_right(idle: GpuSample, host: RealHost, note: Note) -> None:
+def test_every_sum_of_an_all_reduce_is_right(gpu: GpuSample, host: RealHost, note: Note) -> None:
     gpus = tuple(sample.index for sample in host.gpus() if not sample.lost)
-    report = host.start_work(idle.index, AllReduce(gpus=gpus))
+    report = host.start_work(gpu.index, AllReduce(gpus=gpus))
     note(f"all-reduce over {len(gpus)} GPUs: bus bandwidth {report.bus_gbs} GB/s, {report.wrong_sums} wrong sums")
     assert report.wrong_sums == 0
     assert report.bus_gbs is not None and (report.bus_gbs > 0) == (len(gpus) > 1)
-    host.end_work(idle.index)
-    assert_given_back(host, idle)
+    host.end_work(gpu.index)
+    assert_given_back(host, gpu)
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def test_a_rank_whose_peer_is_killed_fails_or_waits_and_can_be_ended(
 
 @pytest.mark.parametrize("block", [None, 64 * _MIB], ids=["in one piece", "fragmented"])
 def test_memory_that_is_held_is_shown_and_comes_back(
-    idle: GpuSample, host: RealHost, note: Note, block: int | None
+    gpu: GpuSample, host: RealHost, note: Note, block: int | None
 ) -> None:
-    report = host.start_work(idle.index, HoldMemory(leave_bytes=2 * _GIB, block_bytes=block))
+    report = host.start_work(gpu.index, HoldMemory(leave_bytes=2 * _GIB, block_bytes=block))
     assert report.held_bytes and report.free_bytes is not None and report.largest_block_bytes is not None
-    shown = (now(host, idle).memory_used_bytes or 0) - (idle.memory_used_bytes or 0)
+    shown = (now(host, gpu).memory_used_bytes or 0) - (gpu.memory_used_bytes or 0)
     note(
         f"held {report.held_bytes / _GIB:.1f} GiB, NVML shows {shown / _GIB:.1f}; free {report.free_bytes / _GIB:.1f}, "
         f"largest block {report.largest_block_bytes / _GIB:.2f} GiB"
@@ -96,44 +96,42 @@ def test_memory_that_is_held_is_shown_and_comes_back(
     assert shown >= 0.9 * report.held_bytes
     if block is not None:
         assert report.unused_bytes and report.largest_block_bytes < report.unused_bytes
-    host.end_work(idle.index)
-    assert_given_back(host, idle)
+    host.end_work(gpu.index)
+    assert_given_back(host, gpu)
 
 
-def test_copies_run_from_the_cpus_next_to_the_gpu(idle: GpuSample, host: RealHost, note: Note) -> None:
-    near = sorted(set(parse_cpus(idle.cpu_affinity or "")) & os.sched_getaffinity(0))
+def test_copies_run_from_the_cpus_next_to_the_gpu(gpu: GpuSample, host: RealHost, note: Note) -> None:
+    near = sorted(set(parse_cpus(gpu.cpu_affinity or "")) & os.sched_getaffinity(0))
     if not near:
         pytest.skip("NVML names no CPU next to the GPU that this process may use")
-    report = host.start_work(idle.index, CopyToGpu(cpus=tuple(near)))
-    note(
-        f"{report.copy_gbs} GB/s from CPUs {idle.cpu_affinity}, PCIe {idle.pcie_generation_max} x{idle.pcie_width_max}"
-    )
+    report = host.start_work(gpu.index, CopyToGpu(cpus=tuple(near)))
+    note(f"{report.copy_gbs} GB/s from CPUs {gpu.cpu_affinity}, PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}")
     assert report.copy_gbs and report.copy_gbs > 0
 
 
-def test_copies_from_memory_that_is_bound_to_each_numa_node(idle: GpuSample, host: RealHost, note: Note) -> None:
+def test_copies_from_memory_that_is_bound_to_each_numa_node(gpu: GpuSample, host: RealHost, note: Note) -> None:
     nodes = parse_cpus(Path("/sys/devices/system/node/has_memory").read_text())
     rates: dict[int, float | None] = {}
     for node in nodes:
         order = CopyToGpu(cpus=tuple(os.sched_getaffinity(0)), memory_node=node)
-        report = host.start_work(idle.index, order)
-        host.end_work(idle.index)
+        report = host.start_work(gpu.index, order)
+        host.end_work(gpu.index)
         assert report.memory_node == node
         rates[node] = report.copy_gbs
     note("GB/s from memory of NUMA node " + ", ".join(f"{node}: {rate}" for node, rate in rates.items()))
     assert all(rates.values())
 
 
-def test_work_whose_agent_is_killed_ends_and_gives_its_memory_back(idle: GpuSample, host: RealHost) -> None:
+def test_work_whose_agent_is_killed_ends_and_gives_its_memory_back(gpu: GpuSample, host: RealHost) -> None:
     script = (
         "from gameday.host.real import RealHost; from gameday.host.base import HoldMemory; import threading; "
-        f"RealHost().start_work({idle.index}, HoldMemory(leave_bytes={2 * _GIB})); print('in', flush=True); "
+        f"RealHost().start_work({gpu.index}, HoldMemory(leave_bytes={2 * _GIB})); print('in', flush=True); "
         "threading.Event().wait()"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout
         assert agent.stdout.readline() == "in\n"
-        assert host.has_work(idle.index)
+        assert host.has_work(gpu.index)
         agent.send_signal(signal.SIGKILL)
-    assert until(lambda: not workers(Path("/proc"), idle.index), 15)
-    assert_given_back(host, idle)
+    assert until(lambda: not workers(Path("/proc"), gpu.index), 15)
+    assert_given_back(host, gpu)

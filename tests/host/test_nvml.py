@@ -38,6 +38,7 @@ HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetPcieReplayCounter": 3,
     "nvmlDeviceGetPersistenceMode": 1,
     "nvmlDeviceGetCpuAffinity": [0x00FF00000000000F, 0x1],
+    "nvmlDeviceGetComputeRunningProcesses_v3": [SimpleNamespace(pid=4711)],
 }
 
 
@@ -104,7 +105,7 @@ def test_every_field_is_read_in_the_units_of_the_sample() -> None:
         "nvlinks_active": 18, "nvlinks_supported": 18, "nvlink_mbps": 55,
         "pcie_generation": 5, "pcie_generation_max": 5,
         "pcie_width": 16, "pcie_width_max": 16, "pcie_replay_counter": 3, "persistence_mode": True,
-        "cpu_affinity": "0-3,48-55,64",
+        "cpu_affinity": "0-3,48-55,64", "compute_pids": (4711,),
     }  # fmt: skip
     assert nvml.open == 0, "an open NVML client would make a GPU reset refuse"
 

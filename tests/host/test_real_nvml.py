@@ -66,6 +66,7 @@ def expected(gpu: int) -> GpuSample:
         pcie_replay_counter=13,
         persistence_mode=True,
         cpu_affinity="0-3,48-55,64",
+        compute_pids=(4711 + gpu, 4811),
     )
 
 

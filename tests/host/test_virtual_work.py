@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gameday.errors import HostError
-from gameday.host.base import Burn, CopyToGpu, GpuUser, HoldMemory, Host
+from gameday.host.base import Burn, CopyToGpu, HoldMemory, Host
 from gameday.host.virtual import VirtualHost
 from gameday_rehearsal.nodes.host_calls import CALLS
 from gameday_rehearsal.nodes.logship import LogShipper
@@ -118,7 +118,7 @@ def test_users_of_a_gpu_include_the_daemon_and_our_own_work(served: Served, host
     (daemon,) = host.gpu_users(3)
     assert "nvidia-persistenced" in daemon.command
     host.start_work(3, Burn())
-    assert GpuUser(pid=2_000_003, command="python -m gameday.host.worker --gpu=3") in host.gpu_users(3)
+    assert "python -m gameday.host.worker --gpu=3" in [user.command for user in host.gpu_users(3)]
 
 
 def test_a_host_that_does_not_answer_is_a_host_error(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from gameday.cluster import json_api
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError, LeaseHeldError, LeaseLostError, SeasonGoneError
 from gameday.ledger.lease import CLUSTER_LEASE, LEASE_DURATION, Leases, lease_duration, node_lease
@@ -18,8 +20,6 @@ from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.script import Script
 from tests.support.world import NAMESPACE, unique
 
-NEVER_WHOLE = timedelta(microseconds=1)
-"""The microsecond that a lease adds to a whole second, whose fraction the client drops and the API server demands."""
 RENEWED_EVERY_S = LEASE_DURATION.total_seconds() / 2
 
 
@@ -70,6 +70,17 @@ def lapse(world: ScriptedWorld, name: str = CLUSTER_LEASE, *, by: timedelta = ti
     world.coordination.patch_namespaced_lease(name, NAMESPACE, {"spec": spec})
 
 
+def intercept(monkeypatch: pytest.MonkeyPatch, verb: str, instead: Callable[[Callable[[], Any]], Any]) -> None:
+    """Give every request about leases of this verb to `instead`, with the act that sends it."""
+    send = json_api.send
+
+    def intercepted(api: Any, method: str, path: str, **options: Any) -> Any:
+        sends = partial(send, api, method, path, **options)
+        return instead(sends) if method == verb else sends()
+
+    monkeypatch.setattr(json_api, "send", intercepted)
+
+
 def test_a_free_lease_is_taken_and_given_back(world: ScriptedWorld, others: Leases) -> None:
     others.acquire(CLUSTER_LEASE)
     others.acquire(node_lease("n1"), timedelta(minutes=20))
@@ -114,16 +125,14 @@ def test_another_run_of_the_same_id_is_refused_too(runner: Kubernetes, world: Sc
 def test_a_lease_that_was_made_without_our_knowledge_is_ours(
     world: ScriptedWorld, runner: Kubernetes, others: Leases, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = runner.coordination.create_namespaced_lease
-
-    def made(namespace: str, manifest: Any) -> Any:
-        create(namespace, manifest)
+    def made(create: Callable[[], Any]) -> Any:
+        create()
         if fate == "answer lost":
             raise ApiException(status=502)
-        return create(namespace, manifest)
+        return create()
 
     leases = Leases(runner, unique("run"), pytest.fail)
-    monkeypatch.setattr(runner.coordination, "create_namespaced_lease", made)
+    intercept(monkeypatch, "POST", made)
     leases.acquire(CLUSTER_LEASE)
     monkeypatch.undo()
     with pytest.raises(LeaseHeldError):
@@ -137,7 +146,7 @@ def test_an_expired_lease_is_taken_over(world: ScriptedWorld, runner: Kubernetes
     lapse(world)
     Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
-    assert spec(world).renew_time == world.clock.now() + NEVER_WHOLE
+    assert spec(world).renew_time == world.clock.now()
 
 
 def test_a_lease_is_fresh_when_observing_its_dead_holder_took_its_whole_duration(
@@ -149,7 +158,7 @@ def test_a_lease_is_fresh_when_observing_its_dead_holder_took_its_whole_duration
     before = world.clock.now()
     heir.acquire(CLUSTER_LEASE)
     heir.check()
-    assert spec(world).renew_time == before + timedelta(seconds=1) + NEVER_WHOLE
+    assert spec(world).renew_time == before + timedelta(seconds=1)
 
 
 def test_a_lease_without_a_holder_is_free(world: ScriptedWorld, others: Leases) -> None:
@@ -163,26 +172,34 @@ def test_who_loses_the_race_for_an_expired_lease_meets_the_winner(
 ) -> None:
     others.acquire(CLUSTER_LEASE)
     lapse(world)
-    patch = runner.coordination.patch_namespaced_lease
 
-    def late(*arguments: Any, **options: Any) -> Any:
+    def late(patch: Callable[[], Any]) -> Any:
         monkeypatch.undo()
         now = world.clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
         theirs = {"spec": {"holderIdentity": "run-c", "renewTime": now}}
         world.coordination.patch_namespaced_lease(CLUSTER_LEASE, NAMESPACE, theirs)
-        return patch(*arguments, **options)
+        return patch()
 
-    monkeypatch.setattr(runner.coordination, "patch_namespaced_lease", late)
+    intercept(monkeypatch, "PATCH", late)
     with pytest.raises(LeaseHeldError) as caught:
         Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
     assert caught.value.holder == "run-c"
     assert world.holders() == {CLUSTER_LEASE: "run-c"}
 
 
-def test_a_lease_that_may_not_be_made_is_an_error(world: ScriptedWorld, reaper: Kubernetes) -> None:
+def test_a_lease_that_may_be_neither_read_nor_made_is_an_error(
+    world: ScriptedWorld, reaper: Kubernetes, others: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reaper.profile = reaper.profile.model_copy(update={"namespace": "default"})
-    with pytest.raises(KubernetesError, match=r"create lease gameday-cluster: 403"):
+    with pytest.raises(KubernetesError, match=r"read lease gameday-cluster: 403"):
         Leases(reaper, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
+
+    def forbidden(_: object) -> Any:
+        raise ApiException(status=403, reason="Forbidden")
+
+    intercept(monkeypatch, "POST", forbidden)
+    with pytest.raises(KubernetesError, match=r"create lease gameday-cluster: 403"):
+        others.acquire(CLUSTER_LEASE)
 
 
 def test_renewal_goes_on(world: ScriptedWorld, leases: Leases, lost: Losses) -> None:
@@ -216,7 +233,7 @@ def test_a_run_that_slept_does_not_take_its_lease_back(world: ScriptedWorld, run
     awake = Leases(runner, "run-b", lambda _: None)
     awake.acquire(CLUSTER_LEASE)
     sleeper.keep_renewing()
-    assert lost.next() == "run run-b took the cluster lease over"
+    assert lost.next() == "run-a no longer holds lease gameday-cluster: run-b does"
     sleeper.release()
     assert world.holders() == {CLUSTER_LEASE: "run-b"}
 
@@ -225,7 +242,7 @@ def test_a_deleted_lease_is_lost(world: ScriptedWorld, leases: Leases, lost: Los
     leases.acquire(CLUSTER_LEASE)
     world.coordination.delete_namespaced_lease(CLUSTER_LEASE, NAMESPACE)
     leases.keep_renewing()
-    assert lost.next() == "somebody deleted the cluster lease"
+    assert lost.next() == "run-a no longer holds lease gameday-cluster: nobody does"
 
 
 def test_a_lease_that_cannot_be_renewed_is_lost_once_its_time_is_up(
@@ -234,13 +251,13 @@ def test_a_lease_that_cannot_be_renewed_is_lost_once_its_time_is_up(
     leases.acquire(CLUSTER_LEASE)
     asked: list[int] = []
 
-    def away(*_: Any, **__: Any) -> Any:
+    def away(_: object) -> Any:
         asked.append(1)
         raise ApiException(status=503, reason="away")
 
-    monkeypatch.setattr(runner.coordination, "patch_namespaced_lease", away)
+    intercept(monkeypatch, "PATCH", away)
     leases.keep_renewing()
-    assert lost.next() == "could not renew the cluster lease for 30 s: renew lease gameday-cluster: 503 away"
+    assert lost.next() == "no success for 30 s: renew lease gameday-cluster: 503 away"
     assert len(asked) == 6, "after half of its time, and then every 3 s"
     monkeypatch.undo()
 
@@ -252,11 +269,11 @@ def test_a_failure_that_passes_is_no_loss(
     leases.acquire(CLUSTER_LEASE)
     first = spec(world).renew_time
 
-    def away_once(*_: Any, **__: Any) -> Any:
+    def away_once(_: object) -> Any:
         monkeypatch.undo()
         raise ApiException(status=503, reason="away")
 
-    monkeypatch.setattr(runner.coordination, "patch_namespaced_lease", away_once)
+    intercept(monkeypatch, "PATCH", away_once)
     leases.keep_renewing()
     world.clock.sleep(RENEWED_EVERY_S + LEASE_DURATION.total_seconds() / 10)
     assert spec(world).renew_time == first + LEASE_DURATION * 0.6, "a tenth of its time after the failure"
@@ -279,13 +296,13 @@ def test_a_server_that_is_away_does_not_keep_a_run_from_ending(
 ) -> None:
     leases.acquire(CLUSTER_LEASE)
     leases.acquire(node_lease(unique("n")))
-    asked: list[str] = []
+    asked: list[object] = []
 
-    def away(name: str, *_: Any, **__: Any) -> Any:
-        asked.append(name)
+    def away(request: object) -> Any:
+        asked.append(request)
         raise ApiException(status=503, reason="away")
 
-    monkeypatch.setattr(runner.coordination, "delete_namespaced_lease", away)
+    intercept(monkeypatch, "DELETE", away)
     leases.release()
     assert len(asked) == 2
 
@@ -319,7 +336,7 @@ def test_a_run_relies_on_its_season_for_as_long_as_that_renews(
     assert lost.said == []
     assert world.holders() == {CLUSTER_LEASE: "season-1"}
     season.release()
-    assert lost.next() == "season season-1 holds no cluster lease: it has ended"
+    assert lost.next() == "season-1 no longer holds lease gameday-cluster: nobody does"
 
 
 def test_a_season_is_dead_once_it_has_not_renewed_for_its_duration(
@@ -327,7 +344,7 @@ def test_a_season_is_dead_once_it_has_not_renewed_for_its_duration(
 ) -> None:
     began = world.clock.monotonic()
     member.rely_on("season-1")
-    assert lost.next() == "season season-1 no longer renews its cluster lease: it is dead"
+    assert lost.next() == "season-1 no longer renews lease gameday-cluster: it is dead"
     assert world.clock.monotonic() - began == LEASE_DURATION.total_seconds()
     with pytest.raises(LeaseLostError, match="it is dead"):
         member.check()
@@ -344,15 +361,15 @@ def test_a_season_that_cannot_be_looked_at_is_lost_once_its_time_is_up(
     began = world.clock.monotonic()
     member.rely_on("season-1")
 
-    def away(*_: Any, **__: Any) -> Any:
+    def away(_: object) -> Any:
         raise ApiException(status=503, reason="away")
 
-    monkeypatch.setattr(runner.coordination, "read_namespaced_lease", away)
-    assert lost.next().startswith("could not look at the cluster lease for 30 s: ")
+    intercept(monkeypatch, "GET", away)
+    assert lost.next().startswith("no success for 30 s: read lease gameday-cluster: ")
     assert 30 <= world.clock.monotonic() - began < 33, "a tenth of its time is between two looks"
 
 
-@pytest.mark.parametrize(("held", "why"), [(False, "holds no cluster lease"), (True, "run run-b holds")])
+@pytest.mark.parametrize(("held", "why"), [(False, "nobody does"), (True, "run-b does")])
 def test_a_run_of_a_season_that_does_not_hold_the_lease_does_not_begin(
     others: Leases, member: Leases, held: bool, why: str
 ) -> None:
@@ -410,11 +427,10 @@ def test_a_lease_that_says_nothing_of_its_time_is_observed_and_taken(
     """By somebody's hand: our own leases say both."""
     others.acquire(CLUSTER_LEASE)
     world.coordination.patch_namespaced_lease(CLUSTER_LEASE, NAMESPACE, {"spec": times})
-    world.clock.sleep(NEVER_WHOLE.total_seconds())  # no longer renewed in the future
     before = world.clock.now()
     Leases(runner, "run-a", lambda _: None).acquire(CLUSTER_LEASE)
     assert world.holders() == {CLUSTER_LEASE: "run-a"}
-    assert world.clock.now() - before == (timedelta() if "leaseDurationSeconds" in times else LEASE_DURATION)
+    assert world.clock.now() - before == LEASE_DURATION
 
 
 @pytest.mark.parametrize("emptied", [True, False])
@@ -440,11 +456,11 @@ def test_a_lease_that_cannot_be_observed_is_not_taken(
     others.acquire(CLUSTER_LEASE)
     lapse(world)
 
-    def away(*_: Any) -> Any:
+    def away(_: object) -> Any:
         raise ApiException(status=500, reason="etcd is away")
 
     def goes_away(_: float) -> None:
-        monkeypatch.setattr(runner.coordination, "read_namespaced_lease", away)
+        intercept(monkeypatch, "GET", away)
 
     with pytest.raises(KubernetesError, match="etcd is away"):
         Leases(runner, "run-a", lambda _: None, sleep=goes_away).acquire(CLUSTER_LEASE)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gameday.checks import alerts as alert_checks
 from gameday.checks.signals import they_come
 from gameday.checks.verdict import Status
 from gameday.cluster.prometheus import ActiveAlert, RuleGroup, Sample, Series
 from gameday.errors import AdapterError
+from gameday.expect.alerts import judge as alert_checks
 from gameday.expect.events import Events
 from gameday.expect.taints import Taints
 from gameday.faults.base import Layer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from gameday.reaper.reap import ReapResult, reap, reap_run, reap_under
 from gameday.run.record import HISTORY_FILE, start_record
 from gameday.values.nodes import Taint
 from gameday.values.results import Cleanliness
-from tests.ledger.test_leases import lapse
+from tests.ledger.test_leases import intercept, lapse
 from tests.support.runs import quick_plan
 from tests.support.scripted.administrator import ScriptedWorld
 from tests.support.world import NAMESPACE, unique
@@ -246,16 +246,15 @@ def test_a_run_that_begins_after_the_first_look_is_left_alone(
     world: ScriptedWorld, runner: Kubernetes, reaper: Kubernetes, dead: GameDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day = GameDay(world, runner)
-    listed = reaper.coordination.list_namespaced_lease
 
-    def begun(*arguments: Any, **options: Any) -> Any:
+    def begun(list_leases: Callable[[], Any]) -> Any:
         monkeypatch.undo()
-        found = listed(*arguments, **options)
+        found = list_leases()
         day.leases.acquire(CLUSTER_LEASE)
         day.write()
         return found
 
-    monkeypatch.setattr(reaper.coordination, "list_namespaced_lease", begun)
+    intercept(monkeypatch, "GET", begun)
     result = reap(reaper, observe_holder=False)
     assert result.reaped == ()
     assert [held.holder for held in result.alive] == [day.id]

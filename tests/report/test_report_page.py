@@ -16,6 +16,7 @@ import pytest
 from gameday.history.events import FaultInjected, HopSeen, QaChecked
 from gameday.history.frames import Frames
 from gameday.report.render import render, section_modules
+from gameday.values.results import Hop
 from tests.report import run_builder as build
 from tests.report.page import Page, drawn
 
@@ -110,6 +111,18 @@ def test_the_chain_is_timed_hop_by_hop_and_names_the_slowest(page, folder):
     assert rows["node tainted"]["took_s"] == pytest.approx(0.14)
     assert rows["sampled by Prometheus"]["since"] == "detector decided"
     assert [row["hop"] for row in data["rows"] if row["slowest"]] == ["rule firing"]
+
+
+def test_a_real_xid_has_two_hops_more(tmp_path):
+    timed = list(build.passing())
+    for hop, after in ((Hop.LOGGED, 0.002), (Hop.NVML_EVENT, 0.023)):
+        seen = HopSeen(hop=hop, node=build.NODE, at=build.at(build.FAULT_AT + after), source="injector")
+        timed.append(build.Timed(build.FAULT_AT + 0.2, seen))
+    _, data = drawn(build.write(tmp_path, timed), "chain")
+    took = {row["hop"]: (row["since"], row["took_s"]) for row in data["chain"]["chains"][0]["rows"]}
+    assert took["in the kernel log"] == ("fault written", 0.002)
+    assert took["event of NVML"] == ("in the kernel log", 0.021)
+    assert took["in log store"] == ("in the kernel log", 0.608)
 
 
 def test_unseen_hops_are_marked(tmp_path):

@@ -105,7 +105,7 @@ def test_a_run_whose_season_does_not_hold_the_lease_is_refused(world: World, tmp
     with pytest.raises(RefusedError), open_run(record, profile(world), BY_HAND):
         pytest.fail("the run began")
     refused = read_history(tmp_path / "season-9-01" / "history.jsonl").of(Refused)
-    assert refused[0].why == "season season-9 holds no cluster lease: it has ended"
+    assert refused[0].why == "season-9 no longer holds lease gameday-cluster: nobody does"
 
 
 def test_a_living_seasons_runs_are_not_reaped(world: World, runner: Kubernetes) -> None:

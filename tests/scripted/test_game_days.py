@@ -85,6 +85,12 @@ def test_the_chain_holds_and_nothing_is_left(reports: Path) -> None:
     }
 
 
+def test_a_real_xid_has_the_kernels_stamp_and_nvmls_event_on_the_same_clock(reports: Path) -> None:
+    played = play("real-xid-31-application-error", reports=reports)
+    timed = hops(played)
+    assert (timed[Hop.WRITTEN], timed[Hop.LOGGED], timed[Hop.NVML_EVENT]) == (0.0, 0.002, 0.023)
+
+
 def test_a_detector_that_is_off_fails_the_game_day(reports: Path) -> None:
     played = play(PLAN, Script.without_detector, reports=reports)
     assert (played.outcome, played.result.cleanliness) == (RunOutcome.FAILED, Cleanliness.CLEAN)

@@ -27,6 +27,7 @@ enum {
     NOT_SUPPORTED = 3,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
+    TIMED_OUT = 10,
     UNKNOWN = 999,
 };
 
@@ -71,7 +72,21 @@ typedef struct {
     } value;
 } nvmlFieldValue_t;
 
+typedef struct {
+    unsigned int pid;
+    unsigned long long memory;
+    unsigned int gpu_instance, compute_instance;
+} nvmlProcessInfo_t;
+
+typedef struct {
+    nvmlDevice_t device;
+    unsigned long long type, data;
+    unsigned int gpu_instance, compute_instance;
+} nvmlEventData_t;
+
 static int clients;
+static nvmlDevice_t watched; /* by the one event set that there is */
+static unsigned long long watched_types;
 
 static FILE *state(void)
 {
@@ -377,4 +392,55 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
         fields[place].result =
             number(device, "nvmlDeviceGetFieldValues", fields[place].field, &fields[place].value.number);
     return SUCCESS;
+}
+
+/* The values are process ids; 0 alone is none. */
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *size, nvmlProcessInfo_t *out)
+{
+    unsigned long long pids[64];
+    int count;
+    nvmlReturn_t result = numbers(device, "nvmlDeviceGetComputeRunningProcesses_v3", NO_ARGUMENT, pids, 64, &count);
+    unsigned int room = *size;
+    if (result != SUCCESS)
+        return result;
+    if (pids[0] == 0)
+        count = 0;
+    *size = (unsigned int)count;
+    if (room < (unsigned int)count)
+        return INSUFFICIENT_SIZE;
+    for (int place = 0; place < count; place++)
+        out[place] = (nvmlProcessInfo_t){.pid = (unsigned int)pids[place]};
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlEventSetCreate(void **set)
+{
+    *set = &watched;
+    return clients ? SUCCESS : UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlEventSetFree(void *set)
+{
+    watched = NULL;
+    return set == &watched ? SUCCESS : INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, void *set)
+{
+    char value[LINE];
+    nvmlReturn_t result = text(device, "nvmlDeviceRegisterEvents", NO_ARGUMENT, value);
+    watched = device;
+    watched_types = types;
+    return result == NOT_SUPPORTED && set == &watched ? SUCCESS : result;
+}
+
+/* The value is the Xid; without one the time is up at once. */
+nvmlReturn_t nvmlEventSetWait_v2(void *set, nvmlEventData_t *out, unsigned int timeout_ms)
+{
+    unsigned long long xid;
+    nvmlReturn_t result = numbers(watched, "nvmlEventSetWait_v2", NO_ARGUMENT, &xid, 1, NULL);
+    (void)set, (void)timeout_ms;
+    if (result == SUCCESS)
+        *out = (nvmlEventData_t){.device = watched, .type = watched_types, .data = xid};
+    return result == NOT_SUPPORTED ? TIMED_OUT : result;
 }

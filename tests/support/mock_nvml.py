@@ -144,5 +144,6 @@ def healthy(gpu: int) -> dict[str, str]:
             "nvmlDeviceGetPcieReplayCounter": "13",
             "nvmlDeviceGetPersistenceMode": "1",
             "nvmlDeviceGetCpuAffinity": "0x00FF00000000000F 0x1",
+            "nvmlDeviceGetComputeRunningProcesses_v3": f"{4711 + gpu} 4811",
         }.items()
     }

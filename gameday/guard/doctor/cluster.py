@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from gameday.errors import AdapterError, RefusedError
+from gameday.errors import RefusedError
 from gameday.guard.doctor.prerequisite import Prerequisite
-from gameday.ledger.lease import CLUSTER_LEASE, as_held, lease_refusal, read_lease
+from gameday.ledger.lease import CLUSTER_LEASE, held_lease, lease_refusal
 from gameday.ledger.ledger import ledger_name, stored_ledgers
 from gameday.reaper.excluded_nodes import node_reasons
 from gameday.reaper.packages import check_packages
@@ -32,7 +31,7 @@ def check_cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
         check_packages(run.plan, run.kubernetes)
     except RefusedError as error:
         yield Prerequisite("kubernetes", "the reaper can undo it", False, error.why, error.hint)
-    held = as_held(_lease(run))
+    held = held_lease(run.kubernetes, CLUSTER_LEASE)
     fix = lease_refusal(held).hint if held else ""
     yield Prerequisite(
         "kubernetes", "no other game-day", held is None, str(held) if held else "nobody holds the lease", fix
@@ -57,12 +56,3 @@ def check_cluster(run: ReadOnlyRun) -> Iterator[Prerequisite]:
     fix = f"take it out, then kubectl -n {run.profile.namespace} delete that configmap; until then it is no target"
     for node, why in ledgers.dirty_nodes.items():
         yield Prerequisite("kubernetes", f"{node} is clean", None, why, fix)
-
-
-def _lease(run: ReadOnlyRun) -> Any | None:
-    try:
-        return read_lease(run.kubernetes, CLUSTER_LEASE)
-    except AdapterError as error:
-        if error.status == 404:
-            return None
-        raise

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from gameday.checks.alerts import endings, label_gaps
 from gameday.checks.facts import first_fault, target_nodes
 from gameday.expect.alerts import ExpectedAlert
+from gameday.expect.alerts.judge import endings, label_gaps
 from gameday.history.events import AlertSeen, StepStarted
 from gameday.report.lanes import distinguishing_labels
 from gameday.report.run_folder import RunFolder

@@ -22,9 +22,11 @@ TITLE = "Detection chain"
 OPEN = True
 
 CAUSES: dict[Hop, tuple[Hop, ...]] = {
-    Hop.IN_LOG_STORE: (Hop.WRITTEN,),
-    Hop.DECIDED: (Hop.IN_LOG_STORE, Hop.WRITTEN),
-    Hop.SAMPLED: (Hop.DECIDED, Hop.IN_LOG_STORE, Hop.WRITTEN),
+    Hop.LOGGED: (Hop.WRITTEN,),
+    Hop.NVML_EVENT: (Hop.LOGGED, Hop.WRITTEN),
+    Hop.IN_LOG_STORE: (Hop.LOGGED, Hop.WRITTEN),
+    Hop.DECIDED: (Hop.IN_LOG_STORE, Hop.LOGGED, Hop.WRITTEN),
+    Hop.SAMPLED: (Hop.NVML_EVENT, Hop.DECIDED, Hop.IN_LOG_STORE, Hop.WRITTEN),
     Hop.RULE_PENDING: (Hop.SAMPLED, Hop.DECIDED, Hop.WRITTEN),
     Hop.RULE_FIRING: (Hop.RULE_PENDING, Hop.SAMPLED, Hop.WRITTEN),
     Hop.NOTIFIED: (Hop.RULE_FIRING, Hop.WRITTEN),
@@ -33,6 +35,8 @@ CAUSES: dict[Hop, tuple[Hop, ...]] = {
 """The possible causes of each hop: logs and metrics branch, so a hop's cause is not always the row above."""
 
 
+OF_REAL_XIDS = (Hop.LOGGED, Hop.NVML_EVENT)
+"""The hops that only a real Xid has, and only by the injector's word; others are not missing them."""
 _LEAST_AXIS_S = 0.001
 _TO_SIGNAL = {
     "alert-fires": (
@@ -99,7 +103,7 @@ def _chain(run: RunFolder, node: str | None) -> Chain:
             seen[event.hop] = event
     seen = {**_hops_by_other_events(run, node), **seen}
     zero = seen[Hop.WRITTEN].at if Hop.WRITTEN in seen else None
-    rows = [_row(hop, seen, zero) for hop in Hop]
+    rows = [_row(hop, seen, zero) for hop in Hop if hop in seen or hop not in OF_REAL_XIDS]
     took = {row.hop: row.took_s for row in rows if row.took_s is not None and row.hop != Hop.WRITTEN}
     breaks = _breaks(run, node, seen) if zero else ()
     # The slowest of the hops that came means nothing if others did not come.

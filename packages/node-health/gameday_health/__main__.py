@@ -18,17 +18,17 @@ from pydantic import ValidationError
 
 from gameday.cluster.alert_receiver import ReceiverOptions
 from gameday.cluster.alertmanager import Alertmanager
+from gameday.cluster.lease import LONGEST_S, Lease
 from gameday.cluster.loki import LogStore
 from gameday.cluster.metrics_server import serve_metrics
 from gameday.cluster.profile import KERNEL_LOG_SELECTOR, Endpoint
 from gameday.cluster.prometheus import Prometheus
 from gameday.errors import AdapterError, DocumentError, LeaseLostError
-from gameday_health.api import Api, ExplainedApi, connect_without_retries
-from gameday_health.claim import CLAIM_DURATION, LEADING_CONTROLLER, Claim, holder_name
+from gameday_health.api import connect
 from gameday_health.controller import Controller
-from gameday_health.leading import Lead
+from gameday_health.leading import CLAIM_DURATION, LEADING_CONTROLLER, Lead, holder_name
 from gameday_health.metrics import LeadMetrics, Metrics
-from gameday_health.model import MANAGER, Taint
+from gameday_health.model import Taint
 from gameday_health.policy_files import DEFAULT, load_policy
 from gameday_health.sources.build import Servers, require_servers
 from gameday_health.worker import Options
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
     options, servers = _options(arguments), _servers(arguments)
     require_servers(options.policy, servers)
     lead = _lead(arguments) if arguments.leader_election else None
-    api = Api(arguments.kubeconfig, before_write=lead.check) if lead else Api(arguments.kubeconfig)
+    api = connect(arguments.kubeconfig, arguments.namespace, *([lead.check] if lead else []))
     registry = CollectorRegistry()
     port = serve_metrics(registry, arguments.metrics_address, arguments.metrics_port)
     lead_metrics = LeadMetrics(registry)
@@ -100,9 +100,9 @@ def _lead(arguments: argparse.Namespace) -> Lead:
         os._exit(_LEAD_LOST)
 
     # A client of its own, so that a renewal never waits behind the writes to nodes.
-    claims = ExplainedApi(connect_without_retries(arguments.kubeconfig), arguments.namespace, MANAGER)
+    claims = connect(arguments.kubeconfig, arguments.namespace)
     duration = timedelta(seconds=arguments.claim_seconds)
-    return Lead(Claim(claims, LEADING_CONTROLLER, holder_name(), duration), end)
+    return Lead(Lease(claims, LEADING_CONTROLLER, holder_name(), duration), end)
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -151,8 +151,8 @@ def _webhook(arguments: argparse.Namespace) -> ReceiverOptions | None:
 
 def _seconds(text: str) -> int:
     """Parse a whole number of seconds, as a Lease has it."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds of at least 1")
+    if not text.isdecimal() or not 1 <= int(text) <= LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of seconds from 1 to {LONGEST_S:g}")
     return int(text)
 
 
@@ -197,7 +197,7 @@ def _arguments() -> argparse.Namespace:
         "--claim-seconds",
         type=_seconds,
         default=CLAIM_DURATION.seconds,
-        help="with --leader-election: a Lease that is not renewed for so long is free (default: %(default)s)",
+        help="with --leader-election: a Lease not renewed for so long is free; at most 600 (default: %(default)s)",
     )
     return parser.parse_args()
 

@@ -18,12 +18,10 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-import urllib3
-from kubernetes.client.exceptions import ApiException
-
+from gameday.cluster.json_api import CONFLICT, NOT_FOUND, JsonApi
 from gameday.cluster.kube_errors import reason_of
-from gameday_health.api import CONFLICT, MERGE_PATCH, NOT_FOUND, Api
-from gameday_health.model import MANAGER, LogProgress, read_progress
+from gameday.errors import KubernetesError
+from gameday_health.model import LogProgress, read_progress
 from gameday_health.signal import SignalKind
 
 log = logging.getLogger(__name__)
@@ -55,7 +53,7 @@ class Checkpoint:
     `keep_only` find gone or rebooted.
     """
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: JsonApi, namespace: str) -> None:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._version = ""
@@ -73,8 +71,7 @@ class Checkpoint:
         """Read the ConfigMap; return the Unix ns from which to read the log.
 
         Raises:
-            ApiException: The server refuses in a way that may pass.
-            urllib3.exceptions.HTTPError: The server does not answer.
+            KubernetesError: The server does not answer, or refuses in a way that may pass.
         """
         try:
             stored = self._api.request("GET", f"{self._path}/{_NAME}")
@@ -86,7 +83,7 @@ class Checkpoint:
             self._saved_ns = {source: int(found[key]) for source, key in _CURSORS.items() if key in found}
         except ValueError:
             log.warning("configmap %s holds a cursor that is not a number; reading the last minute", _NAME)
-        except ApiException as error:
+        except KubernetesError as error:
             if error.status not in (401, 403, NOT_FOUND):
                 raise
             if error.status != NOT_FOUND:
@@ -164,7 +161,7 @@ class Checkpoint:
         self._save_at = time.monotonic() + _SAVE_EVERY_S
         try:
             self._write(data)
-        except (ApiException, urllib3.exceptions.HTTPError) as error:
+        except KubernetesError as error:
             self._warn_once(error)
             return False
         self._unsaved.clear()
@@ -176,11 +173,10 @@ class Checkpoint:
         return {source: ns for source, ns in self._handled_ns.items() if ns > self._saved_ns.get(source, 0)}
 
     def _write(self, data: dict[str, str | None]) -> None:
-        query = {"fieldManager": MANAGER}
         patch = {"metadata": {"resourceVersion": self._version}, "data": data} if self._version else {"data": data}
         try:
-            answer = self._api.request("PATCH", f"{self._path}/{_NAME}", patch, query, MERGE_PATCH)
-        except ApiException as error:
+            answer = self._api.request("PATCH", f"{self._path}/{_NAME}", patch)
+        except KubernetesError as error:
             if error.status == CONFLICT and self._version:
                 self._version = ""  # a person edited it; if it were a new leader, `Api` would refuse to write again
                 self._write(data)
@@ -190,7 +186,7 @@ class Checkpoint:
             cursors = {_CURSORS[source]: str(ns) for source, ns in self._saved_ns.items()}
             cursors |= {key: text for key, text in data.items() if text and key in _CURSORS.values()}
             body = {"metadata": {"name": _NAME}, "data": {**self._nodes, **cursors}}
-            answer = self._api.request("POST", self._path, body, query)
+            answer = self._api.request("POST", self._path, body)
         self._version = _version_of(answer)
 
     def _warn_once(self, error: Exception) -> None:

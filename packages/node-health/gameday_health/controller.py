@@ -10,15 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import urllib3
-from kubernetes.client.exceptions import ApiException
-
+from gameday.cluster.custom_resources import list_call
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.kube_errors import reason_of
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.loki import Followed
 from gameday.cluster.watch import Follower
-from gameday.errors import AdapterError
-from gameday_health.api import Api
+from gameday.errors import AdapterError, KubernetesError
 from gameday_health.detect import Detection, Detector, NodeLine
 from gameday_health.inbox import Inbox
 from gameday_health.metrics import Metrics
@@ -62,7 +60,7 @@ class Controller:
     """The node-health controller of one cluster."""
 
     def __init__(
-        self, api: Api, servers: Servers, options: Options, metrics: Metrics, on_ready: Callable[[], None]
+        self, api: JsonApi, servers: Servers, options: Options, metrics: Metrics, on_ready: Callable[[], None]
     ) -> None:
         """Prepare to run.
 
@@ -98,7 +96,8 @@ class Controller:
             OSError: The webhook's port cannot be bound.
         """
         conditions = {rule.condition.type for rule in self._options.policy.rules if rule.condition}
-        watch = Follower(self._api.list_node, self._node_changed, partial(NodeView.of, conditions=conditions))
+        list_nodes = list_call(self._api.client, "v1", "nodes")
+        watch = Follower(list_nodes, self._node_changed, partial(NodeView.of, conditions=conditions))
         watch.__enter__()  # its thread is a daemon: the process does not wait for it
         while not watch.wait_synced(0.2):
             if self._stopping.wait(0.2):
@@ -138,7 +137,7 @@ class Controller:
         while not self._stopping.is_set():
             try:
                 return self._worker.load()
-            except (ApiException, urllib3.exceptions.HTTPError) as error:
+            except KubernetesError as error:
                 log.warning("checkpoint not read, trying again: %s", reason_of(error))
                 self._stopping.wait(random.uniform(*RETRY_S) / 4)  # noqa: S311 - jitter
         return time.time_ns()

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-import urllib3
-from kubernetes.client.exceptions import ApiException
-
+from gameday.cluster.json_api import NOT_FOUND, JsonApi
 from gameday.cluster.kube_errors import reason_of
-from gameday_health.api import EVENTS, MERGE_PATCH, Api
+from gameday.errors import KubernetesError
+from gameday_health.api import EVENTS
 from gameday_health.model import MANAGER
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class _Series:
 class NodeEvents:
     """Events to be written, best effort: if one cannot be written now, it is written later with its count, or never."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: JsonApi) -> None:
         self._api = api
         self._series: OrderedDict[tuple[str, str], _Series] = OrderedDict()
 
@@ -70,7 +69,7 @@ class NodeEvents:
             series.not_before = time.monotonic() + _BETWEEN_WRITES_S
             try:
                 self._send(node, reason, series)
-            except (ApiException, urllib3.exceptions.HTTPError) as error:
+            except KubernetesError as error:
                 log.warning("event %s of node %s not written: %s", reason, node, reason_of(error))
                 return
 
@@ -79,9 +78,9 @@ class NodeEvents:
         if series.name:
             patch = {"count": count, "lastTimestamp": _stamp(series.last), "message": series.message}
             try:
-                self._api.request("PATCH", f"{EVENTS}/{series.name}", patch, {"fieldManager": MANAGER}, MERGE_PATCH)
-            except ApiException as error:
-                if error.status != 404:  # Events expire, after an hour by default
+                self._api.request("PATCH", f"{EVENTS}/{series.name}", patch)
+            except KubernetesError as error:
+                if error.status != NOT_FOUND:  # Events expire, after an hour by default
                     raise
                 series.first, count = series.last, series.unsent
                 self._create(node, reason, series, count)
@@ -106,7 +105,7 @@ class NodeEvents:
             "reportingComponent": MANAGER,
             "reportingInstance": MANAGER,
         }
-        self._api.request("POST", EVENTS, body, {"fieldManager": MANAGER})
+        self._api.request("POST", EVENTS, body)
         series.name = name
 
 

@@ -1,23 +1,49 @@
-"""The lead: one of several controllers of a cluster works, and the others stand by."""
+"""The claims: one of several controllers leads, one of several repairers leads, and one process repairs a node.
+
+A claim is a Lease (`gameday.cluster.lease`) under its holder's unique name.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import socket
 import threading
+import uuid
 from collections.abc import Callable
+from datetime import timedelta
 
+from gameday.cluster.lease import Lease
 from gameday.errors import KubernetesError, LeaseLostError
-from gameday_health.claim import Claim
 
 log = logging.getLogger(__name__)
 
+CLAIM_DURATION = timedelta(seconds=15)
+"""Time without a renewal after which a holder counts as dead: client-go's default for leader election."""
+LEADING_CONTROLLER = "gameday-health"
+"""The claim of the leading controller. Names that begin with `gameday-node-` are leases of game-days."""
+LEADING_REPAIRER = "gameday-repair"
+"""The claim of the leading repairer."""
+_LONGEST_NAME = 253
 _LOOK_S = 1.0
+
+
+def claim_of(node: str) -> str:
+    """Return the name of the claim on a node's repair."""
+    name = f"{LEADING_REPAIRER}-{node}"
+    return name if len(name) <= _LONGEST_NAME else f"{LEADING_REPAIRER}-{hashlib.sha256(node.encode()).hexdigest()}"
+
+
+def holder_name() -> str:
+    """Return a unique name for a holder of claims; it shows where the holder runs."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
 
 
 class Lead:
     """The claim of the leading controller: waited for, kept while it works, and given back."""
 
-    def __init__(self, claim: Claim, on_lost: Callable[[LeaseLostError], object]) -> None:
+    def __init__(self, claim: Lease, on_lost: Callable[[LeaseLostError], object]) -> None:
         """Hold nothing yet.
 
         Args:
@@ -26,6 +52,8 @@ class Lead:
                 that waits for an answer of the API server would otherwise continue as the leader.
         """
         self._claim = claim
+        self.check = claim.check
+        """Raises LeaseLostError unless this process leads."""
         self._on_lost = on_lost
         self._released = threading.Event()
 
@@ -53,15 +81,6 @@ class Lead:
                 on_standby()
             stopping.wait(_LOOK_S)
         return False
-
-    def check(self) -> None:
-        """Do nothing while this process leads.
-
-        Raises:
-            LeaseLostError: Another process may lead.
-        """
-        if not self._claim.is_held:
-            raise LeaseLostError("the lead is lost: another controller may go on from the last checkpoint")
 
     def release(self) -> None:
         """Give the lead back, so that another controller takes it within a second."""

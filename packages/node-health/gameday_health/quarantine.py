@@ -10,12 +10,9 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
-import urllib3
-from kubernetes.client.exceptions import ApiException
-
-from gameday.errors import LeaseLostError
-from gameday_health.api import MERGE_PATCH, Api
-from gameday_health.model import MANAGER, REASON, Fault, LogProgress, NodeView, Taint, write_reason
+from gameday.cluster.json_api import CONFLICT, NOT_FOUND, JsonApi
+from gameday.errors import KubernetesError, LeaseLostError
+from gameday_health.model import REASON, Fault, LogProgress, NodeView, Taint, write_reason
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +69,7 @@ class Failure:
 class Quarantine:
     """Writes one taint and the reason for it, for any number of threads."""
 
-    def __init__(self, api: Api, taint: Taint, policy: str, conditions: Collection[str] = ()) -> None:
+    def __init__(self, api: JsonApi, taint: Taint, policy: str, conditions: Collection[str] = ()) -> None:
         """Prepare to write.
 
         Args:
@@ -90,7 +87,7 @@ class Quarantine:
         """Write taint and reason. A refusal, or an API server that does not answer, is a `Failure`."""
         try:
             return self._change(write)
-        except (ApiException, urllib3.exceptions.HTTPError, LeaseLostError) as error:
+        except (KubernetesError, LeaseLostError) as error:
             return Failure(write, error)
         except Exception as error:  # any: a write that ended without a result would be awaited forever
             log.exception("node %s not written", write.name)
@@ -119,14 +116,14 @@ class Quarantine:
                 view = last_seen or NodeView.of(self._api.request("GET", path), self._conditions)
                 written, patch = self._wanted(view, write)
                 patch["metadata"]["resourceVersion"] = view.resource_version
-                answer = self._api.request("PATCH", path, patch, {"fieldManager": MANAGER}, MERGE_PATCH)
-            except ApiException as error:
-                if error.status == 404:
+                answer = self._api.request("PATCH", path, patch)
+            except KubernetesError as error:
+                if error.status == NOT_FOUND:
                     return Result(write, Written.GONE, None)
-                if error.status != 409:
+                if error.status != CONFLICT:
                     raise
                 last_seen = None
                 continue
             foreign = tuple(view.taints_with(self._taint.key)) if written is Written.FOREIGN else ()
             return Result(write, written, NodeView.of(answer, self._conditions), foreign)
-        raise ApiException(status=409, reason=f"node {write.name} is written by others all the time")
+        raise KubernetesError(self._api.server, f"node {write.name} is written by others all the time", status=CONFLICT)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gameday.cluster.back_off import pause_s
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.kube_errors import reason_of
 from gameday.cluster.loki import nanoseconds
 from gameday.documents.fields import format_duration
@@ -24,7 +25,6 @@ from gameday.xid.decide import Response
 from gameday.xid.lines import KernelEvent, Kind
 from gameday.xid.record import clean
 from gameday_health import transitions
-from gameday_health.api import Api
 from gameday_health.checkpoint import Checkpoint
 from gameday_health.conditions import conditions_seen, still_held
 from gameday_health.detect import Detection
@@ -79,7 +79,7 @@ class Worker:
 
     def __init__(
         self,
-        api: Api,
+        api: JsonApi,
         options: Options,
         metrics: Metrics,
         on_written: Callable[[Result | Failure], object] | None = None,

@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from kubernetes.client.exceptions import ApiException
 
+from gameday.errors import KubernetesError
 from gameday.xid.lines import format_xid
-from gameday_health.api import MERGE_PATCH, Api
+from gameday_health.api import connect
 from tests.support.ports import free_ports
 from tests.support.streams import KERNEL_LOG
 
@@ -93,7 +93,7 @@ class Cluster:
         servers.start()
         self.apiserver, self.logs, self.loki = servers.apiserver, servers.logs, servers.loki
         kubeconfig = Path(self.apiserver.ready["kubeconfig"])
-        self.api = Api(kubeconfig)
+        self.api = connect(kubeconfig, "gameday")
         self.health = Process("gameday_health", "--kubeconfig", kubeconfig, "--loki-url", self.loki, *options)
         self.names: dict[str, str] = {}
         # One for all: httpx reads the CA bundle, for 20 ms, for every client.
@@ -117,13 +117,13 @@ class Cluster:
 
     def boot(self, name: str, boot: str) -> None:
         status = {"status": {"nodeInfo": {"bootID": boot}}}
-        self.api.request("PATCH", f"/api/v1/nodes/{self.named(name)}/status", status, None, MERGE_PATCH)
+        self.api.request("PATCH", f"/api/v1/nodes/{self.named(name)}/status", status)
 
     def node(self, name: str) -> dict[str, Any]:
         return self.api.request("GET", f"/api/v1/nodes/{self.named(name)}")
 
     def patch_node(self, name: str, patch: dict[str, Any]) -> None:
-        self.api.request("PATCH", f"/api/v1/nodes/{self.named(name)}", patch, None, MERGE_PATCH)
+        self.api.request("PATCH", f"/api/v1/nodes/{self.named(name)}", patch)
 
     def taints(self, name: str) -> list[dict[str, str]]:
         found: list[dict[str, str]] = self.node(name)["spec"].get("taints") or []
@@ -169,7 +169,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         servers = Servers(tmp_path_factory.mktemp("servers"))
         stack.callback(servers.stop)
         servers.start()
-        api = Api(Path(servers.apiserver.ready["kubeconfig"]))
+        api = connect(Path(servers.apiserver.ready["kubeconfig"]), "gameday")
         api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "gameday"}})
         yield servers
 
@@ -185,7 +185,7 @@ def a_cluster(servers: Servers, *options: str) -> Iterator[Cluster]:
         cluster.http.close()
         servers.start()
         cluster.remove_nodes()
-        with suppress(ApiException):  # a controller that handled no line left none
+        with suppress(KubernetesError):  # a controller that handled no line left none
             cluster.api.request("DELETE", "/api/v1/namespaces/gameday/configmaps/gameday-health")
 
 

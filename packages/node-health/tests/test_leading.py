@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 from prometheus_client import CollectorRegistry
 
+from gameday.clock import Clock
+from gameday.cluster.json_api import CONFLICT, NOT_FOUND
+from gameday.cluster.lease import Lease
 from gameday.errors import KubernetesError, LeaseLostError
 from gameday.ledger.lease import is_game_day_lease
 from gameday_health import __main__ as program
-from gameday_health import claim as claim_module
 from gameday_health import leading
-from gameday_health.api import CONFLICT, NOT_FOUND, Api
+from gameday_health.api import connect
 from gameday_health.checkpoint import Checkpoint
-from gameday_health.claim import LEADING_CONTROLLER, Claim
-from gameday_health.leading import Lead
+from gameday_health.leading import LEADING_CONTROLLER, Lead
 from gameday_health.metrics import Metrics
 from gameday_health.model import LogProgress, NodeView
 from gameday_health.worker import Worker
@@ -43,12 +43,12 @@ class LeaseApi:
         self.version = 0
         self.is_away = False
 
-    def get(self, path: str) -> dict[str, Any] | None:
+    def get(self, path: str, act: str) -> dict[str, Any] | None:
         assert path == f"{LEASES}/{LEADING_CONTROLLER}"
         self._answer()
         return self.lease
 
-    def request(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def request(self, method: str, path: str, body: dict[str, Any], act: str) -> dict[str, Any]:
         self._answer()
         self.version += 1
         if method == "POST":
@@ -57,7 +57,7 @@ class LeaseApi:
             self.lease = {**body, "metadata": {**body["metadata"], "uid": str(self.version)}}
         elif self.lease is None:
             raise KubernetesError("memory", "not there", status=NOT_FOUND)
-        elif body.get("preconditions", body.get("metadata")) != {"resourceVersion": self._version()}:
+        elif body.get("preconditions", body.get("metadata"))["resourceVersion"] != self._version():
             raise KubernetesError("memory", "written since", status=CONFLICT)
         elif method == "DELETE":
             self.lease = None
@@ -76,12 +76,13 @@ class LeaseApi:
             raise KubernetesError("memory", "no answer")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+class HandClock(Clock):
+    """A clock of which the test turns the hand."""
 
-    def __call__(self) -> float:
-        return self.now
+    seconds = 1000.0
+
+    def boottime(self) -> float:
+        return self.seconds
 
 
 @pytest.fixture(autouse=True)
@@ -90,40 +91,59 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(claim_module, "boottime_s", clock)
-    return clock
+def clock() -> HandClock:
+    return HandClock()
 
 
-def claim_by(api: LeaseApi, holder: str) -> Claim:
-    return Claim(api, LEADING_CONTROLLER, holder, timedelta(seconds=15))  # type: ignore[arg-type]
+def claim_by(api: LeaseApi, holder: str, clock: Clock = Clock()) -> Lease:
+    return Lease(api, LEADING_CONTROLLER, holder, timedelta(seconds=15), clock)  # type: ignore[arg-type]
 
 
 def nobody(_: LeaseLostError) -> None:
     pytest.fail("the lead was not lost")
 
 
-def test_a_claim_is_taken_over_only_after_its_holder_was_seen_unchanged_for_its_duration(clock: Clock) -> None:
+def test_a_claim_is_taken_over_only_after_its_holder_was_seen_unchanged_for_its_duration(clock: HandClock) -> None:
     api = LeaseApi()
-    first, second = claim_by(api, "first"), claim_by(api, "second")
+    first, second = claim_by(api, "first", clock), claim_by(api, "second", clock)
     assert first.try_take() and not second.try_take()
-    clock.now += 14
+    clock.seconds += 14
     assert first.is_held and not second.try_take()
-    clock.now += 1
+    clock.seconds += 1
     assert not first.is_held and first.seconds_left == 0
     assert second.try_take() and second.is_held
 
 
-def test_a_claim_that_is_given_back_is_free_immediately(clock: Clock) -> None:
+def test_a_claim_that_is_given_back_is_free_immediately(clock: HandClock) -> None:
     api = LeaseApi()
-    first, second = claim_by(api, "first"), claim_by(api, "second")
+    first, second = claim_by(api, "first", clock), claim_by(api, "second", clock)
     assert first.try_take()
     first.release()
     assert not first.is_held
     assert second.try_take()
     first.release()  # of another one's claim: nothing
     assert api.lease and api.lease["spec"]["holderIdentity"] == "second"
+
+
+def test_a_claim_that_an_outage_has_cost_is_taken_again_immediately(clock: HandClock) -> None:
+    api = LeaseApi()
+    claim = claim_by(api, "first", clock)
+    assert claim.try_take()
+    clock.seconds += 15
+    assert not claim.is_held
+    assert claim.try_take() and claim.is_held
+
+
+def test_a_claim_that_says_it_lasts_for_years_is_taken_over_after_ten_minutes(clock: HandClock) -> None:
+    api = LeaseApi()
+    first, second = claim_by(api, "first", clock), claim_by(api, "second", clock)
+    assert first.try_take() and api.lease
+    api.lease["spec"]["leaseDurationSeconds"] = 10**9
+    assert not second.try_take()
+    clock.seconds += 599
+    assert not second.try_take()
+    clock.seconds += 1
+    assert second.try_take()
 
 
 def test_the_leaders_claim_is_no_lease_of_a_game_day() -> None:
@@ -166,20 +186,20 @@ def test_a_standby_waits_for_an_api_server_that_does_not_answer() -> None:
     lead.release()
 
 
-def test_a_leader_that_cannot_renew_is_ended_when_its_time_is_up(clock: Clock) -> None:
+def test_a_leader_that_cannot_renew_is_ended_when_its_time_is_up(clock: HandClock) -> None:
     api, lost = LeaseApi(), threading.Event()
-    lead = Lead(claim_by(api, "first"), lambda error: lost.set())
+    lead = Lead(claim_by(api, "first", clock), lambda error: lost.set())
     assert lead.wait(threading.Event(), lambda: None)
     lead.check()
-    clock.now += 15
-    with pytest.raises(LeaseLostError, match="another controller may go on"):
+    clock.seconds += 15
+    with pytest.raises(LeaseLostError, match="not renewed for 15 s: another process may hold it"):
         lead.check()
     assert lost.wait(60)
     lead.release()
 
 
-def test_a_leader_that_gives_its_lead_back_has_not_lost_it(clock: Clock) -> None:
-    lead = Lead(claim_by(LeaseApi(), "first"), nobody)
+def test_a_leader_that_gives_its_lead_back_has_not_lost_it(clock: HandClock) -> None:
+    lead = Lead(claim_by(LeaseApi(), "first", clock), nobody)
     assert lead.wait(threading.Event(), lambda: None)
     lead.release()
     eventually(lambda: all(thread.name != "lead" for thread in threading.enumerate()))
@@ -202,10 +222,10 @@ def test_a_write_is_not_sent_by_a_process_that_may_not(tmp_path: Path, method: s
     def refuse() -> None:
         raise LeaseLostError("lost")
 
-    api = Api(tmp_path / "kubeconfig", before_write=refuse)
+    api = connect(tmp_path / "kubeconfig", "gameday", refuse)
     with pytest.raises(LeaseLostError):
         api.request(method, "/api/v1/nodes/n1", {})
-    with pytest.raises(urllib3.exceptions.HTTPError):  # a read is sent
+    with pytest.raises(KubernetesError):  # a read is sent
         api.request("GET", "/api/v1/nodes/n1")
 
 
@@ -276,7 +296,7 @@ def test_a_process_that_loses_the_lead_says_so_and_ends_as_one_to_start_again(
     assert capsys.readouterr().err == "gameday_health: the lead is lost\n"
 
 
-@pytest.mark.parametrize("text", ["0", "-3", "1.5", "soon"])
+@pytest.mark.parametrize("text", ["0", "-3", "1.5", "soon", "601"])
 def test_a_claim_lasts_whole_seconds(
     text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from gameday.cluster.loki import LogStore
 from gameday.cluster.profile import KERNEL_LOG_SELECTOR, Endpoint
 from gameday_health import inbox
-from gameday_health.api import Api
+from gameday_health.api import connect
 from gameday_health.controller import Controller
 from gameday_health.metrics import Metrics
 from gameday_health.model import Taint
@@ -36,7 +36,7 @@ def test_more_nodes_than_may_wait_are_all_known(servers: Servers, monkeypatch: p
             node_label="k8s_node_name",
             namespace="gameday",
         )
-        api = Api(Path(cluster.apiserver.ready["kubeconfig"]))
+        api = connect(Path(cluster.apiserver.ready["kubeconfig"]), "gameday")
         sources = Sources(
             logs=LogStore(Endpoint(url=cluster.loki)),
             prometheus=None,

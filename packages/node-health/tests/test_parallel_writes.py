@@ -7,9 +7,9 @@ import threading
 from collections import Counter
 from typing import Any
 
-from kubernetes.client.exceptions import ApiException
 from prometheus_client import CollectorRegistry
 
+from gameday.errors import KubernetesError
 from gameday_health.metrics import Metrics
 from gameday_health.model import NodeView
 from gameday_health.quarantine import Failure, Result
@@ -45,7 +45,7 @@ class SlowNodes(ManyNodes):
             self.under_way[name] -= 1
             if self.refuses:
                 self.refuses -= 1
-                raise ApiException(status=500, reason="refused")
+                raise KubernetesError("memory", "refused", status=500)
             node = super().request(method, path, body, *rest)
             self.count_up(name)
             return {**node, "metadata": dict(node["metadata"]), "spec": dict(node["spec"])}

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubernetes.client.exceptions import ApiException
 from prometheus_client import CollectorRegistry
 
 from gameday.cluster.loki import LogLine
+from gameday.errors import KubernetesError
 from gameday.xid.lines import format_xid, recognise
 from gameday_health.checkpoint import LATE_NS, LONGEST_LOOK_BACK_NS, MOST_BYTES, Checkpoint
 from gameday_health.detect import Detection
@@ -60,22 +60,22 @@ class DictApi:
 
     def _of_node(self, patch: dict[str, Any]) -> dict[str, Any]:
         if patch["metadata"].pop("resourceVersion") != self.node["metadata"]["resourceVersion"]:
-            raise ApiException(status=409, reason="Conflict")
+            raise KubernetesError("memory", "Conflict", status=409)
         merge(self.node, patch)
         self._count_up()
         return copy.deepcopy(self.node)
 
     def _of_configmap(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
         if self.refuses_configmap:
-            raise ApiException(status=self.refuses_configmap, reason="refused")
+            raise KubernetesError("memory", "refused", status=self.refuses_configmap)
         if method == "POST":
             assert self.data is None
             self.data = {}
         elif self.data is None:
-            raise ApiException(status=404, reason="Not Found")
+            raise KubernetesError("memory", "Not Found", status=404)
         version = str(self.data_version)
         if method == "PATCH" and body.get("metadata", {}).get("resourceVersion", version) != version:
-            raise ApiException(status=409, reason="Conflict")
+            raise KubernetesError("memory", "Conflict", status=409)
         self.data_version += method != "GET"
         merge(self.data, body.get("data") or {})
         return {"metadata": {"resourceVersion": str(self.data_version)}, "data": dict(self.data)}
@@ -257,7 +257,7 @@ def test_a_reason_stays_until_the_checkpoint_is_saved(monkeypatch: pytest.Monkey
 def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one() -> None:
     api = DictApi()
     api.refuses_configmap = 503
-    with pytest.raises(ApiException):
+    with pytest.raises(KubernetesError):
         Checkpoint(api, "gameday").load()  # type: ignore[arg-type]
 
 

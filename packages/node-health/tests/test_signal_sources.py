@@ -13,7 +13,6 @@ import httpx
 import pytest
 import yaml
 
-from gameday_health.api import MERGE_PATCH
 from gameday_rehearsal.observability import alertmanager_program
 from tests.cluster.servers.conftest import Answer, Observability, Stub, exporter, observability
 from tests.health.conftest import LOST, Cluster, Servers, a_cluster, await_handled, await_taint, eventually, stamped
@@ -58,7 +57,7 @@ def set_condition(cluster: Cluster, status: str) -> None:
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "GpuUnhealthy", "status": status, "reason": "DoubleBit", "lastTransitionTime": stamp}
     path = f"/api/v1/nodes/{cluster.named('n1')}/status"
-    cluster.api.request("PATCH", path, {"status": {"conditions": [condition]}}, None, MERGE_PATCH)
+    cluster.api.request("PATCH", path, {"status": {"conditions": [condition]}})
 
 
 def test_a_condition_taints_and_does_not_after_the_return_though_it_still_holds(cluster: Cluster) -> None:

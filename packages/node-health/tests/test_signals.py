@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry
 
 from gameday.cluster.alert_receiver import LARGEST_BODY_BYTES, ReceiverOptions, Trouble
 from gameday.cluster.alertmanager import Alertmanager, NotifiedAlert
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.loki import LogStore
 from gameday.cluster.prometheus import Series
 from gameday.errors import AdapterError
 from gameday.xid.catalogue import Remedy
 from gameday.xid.lines import format_xid
-from gameday_health.api import Api
 from gameday_health.metrics import Metrics
 from gameday_health.model import REASON, NodeView, Taint, read_reason
 from gameday_health.policy import Policy
@@ -467,7 +467,7 @@ def test_alertmanager_is_asked_at_once_about_what_it_left_out(tmp_path: Path) ->
         webhook=ReceiverOptions("127.0.0.1", 0),
     )
     alerts = policy(tmp_path).model_copy(update={"rules": policy(tmp_path).rules_of(SignalKind.ALERT)})
-    sources = build_sources(alerts, servers, cast(Api, None), lambda _: 0, bring, lambda *_: None, lambda _: None)
+    sources = build_sources(alerts, servers, cast(JsonApi, None), lambda _: 0, bring, lambda *_: None, lambda _: None)
     for source in sources:
         source.start()
     assert alertmanager.asked.wait(60)

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gameday.cluster.custom_resources import list_call
 from gameday.cluster.watch import Follower
-from gameday_health.claim import LEADING_CONTROLLER
+from gameday_health.leading import LEADING_CONTROLLER
 from tests.health.conftest import KEY, LOST, Cluster, Process, Servers, a_cluster, await_taint, eventually, stamped
 from tests.support.ports import free_ports
 
@@ -76,7 +77,7 @@ def taintings(cluster: Cluster) -> Iterator[Counter[str]]:
         found[name] += is_tainted and name not in tainted
         (tainted.add if is_tainted else tainted.discard)(name)
 
-    with Follower(cluster.api.list_node, change, lambda node: node) as watch:
+    with Follower(list_call(cluster.api.client, "v1", "nodes"), change, lambda node: node) as watch:
         assert watch.wait_synced()
         yield found
 

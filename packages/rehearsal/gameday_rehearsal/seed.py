@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 from ruamel.yaml import YAML
 
+from gameday.cluster.json_api import MERGE_PATCH
 from gameday.errors import SeedError
 from gameday.faults.component_pods import Component, component_of
 from gameday.shipped import shipped
 from gameday.values.cuda_switch import ANNOTATION, LIBRARY, MAY_FAIL
 from gameday.values.gpu_class import GPU_CLASS_LABEL, GpuClass
-from gameday_health.api import MERGE_PATCH
 from gameday_health.episodes.store import record_data, record_metadata, record_name
 from gameday_rehearsal.nodes.dra import API_GROUP, claim_template, device_class
 from gameday_rehearsal.nodes.gpu_operator import DEPLOY, OPERANDS, GpuOperator

@@ -27,6 +27,7 @@ from gameday.agent.task import (
     SampleTask,
     Task,
 )
+from gameday.faults.cuda_crash import CudaCrashParameters
 from gameday.faults.registry import parse_parameters
 from gameday.faults.xid import XidParameters
 from gameday.host.base import GpuSample
@@ -35,6 +36,10 @@ from tests.support.scripted.script import AgentScript
 
 GPUS = 8
 EndedBy = Literal["done", "sigterm", "hold", "error"]
+
+
+LOGGED_AFTER, NVML_AFTER = timedelta(milliseconds=2), timedelta(milliseconds=23)
+"""The times after a real crash of the kernel's line and of NVML's event."""
 
 
 def task_in(pod: dict[str, Any]) -> Task | None:
@@ -67,7 +72,10 @@ def notes(task: Task, script: AgentScript, at: datetime, measured: float) -> Ite
     """Yield what an agent prints once it has done what it was sent for; `measured` is what a canary finds."""
     match task:
         case InjectTask():
-            yield InjectedNote(written_at=at, evidence=(f"written x1: <3>{kernel_line(task)}",), undo_state={})
+            evidence = (f"written x1: <3>{kernel_line(task)}",)
+            by_driver = isinstance(parse_parameters(task.fault), CudaCrashParameters)
+            logged_at, nvml_at = (at + LOGGED_AFTER, at + NVML_AFTER) if by_driver else (None, None)
+            yield InjectedNote(written_at=at, evidence=evidence, undo_state={}, logged_at=logged_at, nvml_at=nvml_at)
         case MarkTask():
             if task.gpu_pods:
                 yield from (GpuPodsNote(gpu=gpu, pci=pci(gpu), pods=()) for gpu in range(GPUS))

@@ -22,11 +22,11 @@ from gameday.agent.task import (
 )
 from gameday.cluster.drain import Evictions
 from gameday.cluster.gpu_pods import GpuPod
+from gameday.cluster.json_api import CONFLICT
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError
 from gameday.remediations.registry import remediation_for
 from gameday.xid.catalogue import Remedy
-from gameday_health.api import CONFLICT
 from gameday_health.episodes import transitions
 from gameday_health.episodes.evidence import bundle_of, post
 from gameday_health.episodes.leaving import Leaving, of_faulty_gpus

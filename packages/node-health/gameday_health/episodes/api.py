@@ -6,20 +6,21 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.errors import KubernetesError
-from gameday_health.api import ExplainedApi
+from gameday_health.api import TIMEOUTS_S
 
 MANAGER = "gameday-repair"
 """The field manager of all writes, and the component of all Events."""
 _LONGEST_MESSAGE = 1024  # the API's own limit on an Event's note
 
 
-class RepairApi(ExplainedApi):
+class RepairApi(JsonApi):
     """The API server as the repairer uses it. Methods raise KubernetesError."""
 
     def __init__(self, kubernetes: Kubernetes) -> None:
-        super().__init__(kubernetes.api, kubernetes.profile.namespace, MANAGER)
+        super().__init__(kubernetes.api, kubernetes.profile.namespace, MANAGER, TIMEOUTS_S)
 
     def node(self, name: str) -> dict[str, Any] | None:
         """Read a node; return None if it does not exist."""

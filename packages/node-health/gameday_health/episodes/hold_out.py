@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gameday.cluster.json_api import CONFLICT, NOT_FOUND
 from gameday.errors import KubernetesError
-from gameday_health.api import CONFLICT, NOT_FOUND
 from gameday_health.episodes.api import RepairApi, node_path
 from gameday_health.episodes.node import HOLD_OUT, RELEASED_FOR, NodeSeen
 

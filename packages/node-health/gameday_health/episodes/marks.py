@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gameday.cluster.json_api import NOT_FOUND
 from gameday.errors import KubernetesError
-from gameday_health.api import NOT_FOUND
 from gameday_health.episodes.api import RepairApi, node_path
 from gameday_health.episodes.model import Episode
 from gameday_health.episodes.node import REPAIR_ANNOTATION, STATE_LABEL, NodeSeen

@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gameday.cluster.back_off import pause_s
+from gameday.cluster.json_api import CONFLICT
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.lease import Lease
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
-from gameday_health.api import CONFLICT
-from gameday_health.claim import LEADING_REPAIRER, Claim, holder_name
 from gameday_health.episodes import transitions
 from gameday_health.episodes.api import RepairApi
 from gameday_health.episodes.hold_out import HoldOutPool
@@ -29,6 +29,7 @@ from gameday_health.episodes.model import Episode, State
 from gameday_health.episodes.node import NodeSeen
 from gameday_health.episodes.store import RECORD_LABEL, EpisodeStore, Stored, stored
 from gameday_health.episodes.work import Settings
+from gameday_health.leading import LEADING_REPAIRER, holder_name
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Repairer:
             namespace=self._api.namespace,
             label_selector=f"{RECORD_LABEL}=true",
         )
-        self._leader = Claim(self._api, LEADING_REPAIRER, holder_name(), settings.claim)
+        self._leader = Lease(self._api, LEADING_REPAIRER, holder_name(), settings.claim)
 
     def stop(self) -> None:
         """End `run`, from any thread or signal handler. The work in progress is left to the next repairer."""

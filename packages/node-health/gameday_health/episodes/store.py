@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gameday.cluster.json_api import CONFLICT, NOT_FOUND
 from gameday.errors import KubernetesError
-from gameday_health.api import CONFLICT, NOT_FOUND
 from gameday_health.episodes.api import RepairApi
 from gameday_health.episodes.model import Episode
 

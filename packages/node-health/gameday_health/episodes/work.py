@@ -13,15 +13,15 @@ from typing import Any, Self
 from gameday.agent.security import security_of
 from gameday.agent.task import AgentResult, GpuUsersTask, MarkTask, QaTask, RemediateTask
 from gameday.cluster.back_off import pause_s
+from gameday.cluster.json_api import CONFLICT
 from gameday.cluster.kubernetes import Kubernetes
+from gameday.cluster.lease import Lease
 from gameday.cluster.manifests import EPISODE_LABEL, agent_pod
 from gameday.cluster.pods import PodFollower
 from gameday.cluster.profile import ClusterProfile
 from gameday.cluster.watch import Follower
 from gameday.errors import AdapterError, KubernetesError, LeaseLostError
 from gameday.ledger.termination_message import termination_message
-from gameday_health.api import CONFLICT
-from gameday_health.claim import CLAIM_DURATION, Claim, claim_of, holder_name
 from gameday_health.episodes import transitions
 from gameday_health.episodes.api import RepairApi
 from gameday_health.episodes.evidence import with_log
@@ -30,6 +30,7 @@ from gameday_health.episodes.model import Episode
 from gameday_health.episodes.node import NodeSeen, node_seen
 from gameday_health.episodes.policy import RepairPolicy
 from gameday_health.episodes.store import EpisodeStore, Stored
+from gameday_health.leading import CLAIM_DURATION, claim_of, holder_name
 from gameday_health.model import Taint
 
 _POLL_S = 0.1
@@ -79,7 +80,7 @@ class EpisodeWork:
         self._cancelled = cancelled
         self._store = EpisodeStore(self.api)
         self.holder = holder_name()
-        self._claim = Claim(self.api, claim_of(node), self.holder, settings.claim)
+        self._claim = Lease(self.api, claim_of(node), self.holder, settings.claim)
         self._stored: Stored
         self.evidence = ""
         self._follower = Follower(

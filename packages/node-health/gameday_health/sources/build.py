@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gameday.cluster.alert_receiver import ReceiverOptions, Trouble
 from gameday.cluster.alertmanager import Alertmanager
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.loki import LogStore
 from gameday.cluster.prometheus import Prometheus
-from gameday_health.api import Api
 from gameday_health.policy import Policy
 from gameday_health.signal import SignalKind
 from gameday_health.sources.alerts import AlertPoll, AlertWebhook
@@ -51,7 +51,7 @@ def require_servers(policy: Policy, servers: Servers) -> None:
 def build_sources(
     policy: Policy,
     servers: Servers,
-    api: Api,
+    api: JsonApi,
     since: Callable[[SignalKind], int],
     on_signal: OnSignal,
     on_read: Callable[[SignalKind, int], None],

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from gameday.cluster.custom_resources import list_call
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.list_watch import DELETED
 from gameday.cluster.loki import nanoseconds
 from gameday.cluster.watch import Follower
-from gameday_health.api import Api
 from gameday_health.model import digest
 from gameday_health.signal import Signal, SignalKind
 from gameday_health.sources.base import OnSignal, Source
@@ -35,7 +36,7 @@ class EventWatch(Source):
 
     kind = SignalKind.EVENT
 
-    def __init__(self, api: Api, since_ns: int, on_signal: OnSignal) -> None:
+    def __init__(self, api: JsonApi, since_ns: int, on_signal: OnSignal) -> None:
         """Prepare to watch.
 
         Args:
@@ -45,7 +46,8 @@ class EventWatch(Source):
         """
         self._on_signal = on_signal
         self._since_ns = since_ns
-        self._watch = Follower(api.list_event, self._changed, _event, field_selector=_SELECTOR)
+        list_events = list_call(api.client, "v1", "events", namespace="default")
+        self._watch = Follower(list_events, self._changed, _event, field_selector=_SELECTOR)
 
     def start(self) -> None:
         self._watch.__enter__()

@@ -283,7 +283,7 @@ def test_the_work_of_a_dead_process_is_taken_over_and_the_dead_one_can_write_no_
     ward.quarantine()
     ward.open()
     with ward.work(claim_s=1) as dead:
-        dead._claim._stop.set()  # its thread sleeps, as of a machine that is suspended
+        dead._claim._repetition.stop()  # its thread sleeps, as of a machine that is suspended
         with ward.work(claim_s=1) as living:
             with pytest.raises(LeaseLostError):
                 dead.save(dead.episode)

@@ -335,6 +335,7 @@ class Kubelet(MachineListener):
         self._operands_changed()
 
     def _operands_changed(self) -> None:
+        self.machine.monitors = set(self._operands)
         self.machine.set_away(set(AWAY_AT_FIRST) - set(self._operands.values()))
         self._changed.set()  # what is allocatable goes and comes with the device plugin
 

@@ -120,6 +120,7 @@ class Machine:
         self.lab_control: Path | None = None  # the lab's control socket, if the node is one of a lab's
         self.extra_files: dict[str, str] = {}
         self.gpu_processes: dict[int, dict[int, str]] = {}  # GPU index -> pid -> program
+        self.monitors: set[int] = set()  # those of them that keep a GPU open and never compute
         self.required_by: dict[str, tuple[str, ...]] = {}  # unit -> units that name it in Requires=
         self.pod_of: dict[int, str] = {}  # pid -> UID of its pod
         self.works: dict[int, Work] = {}  # what agents are working on, by GPU
@@ -278,6 +279,7 @@ class Machine:
         self.fleet.advance()
         self.powered = self.fleet.powered[self.index] = False
         self.gpu_processes.clear()
+        self.monitors.clear()
         self.pod_of.clear()
         for timer in self.timers.values():
             timer.cancel()
@@ -321,13 +323,18 @@ class Machine:
 
     def record_xid(self, gpu: int, code: int, text: str) -> None:
         """Record a real Xid of the driver: a kernel line and an NVML event, unlike one written from user space."""
+        self.log_xid(gpu, code, text)
+        self.fleet.xid[self.index, gpu] = code
+        self.cache.nvml_xid((self.index, gpu))
+
+    def log_xid(self, gpu: int, code: int, text: str) -> None:
+        """Log an Xid's line. Before the first one of a GPU the driver says which GPU that is."""
         identity = self.gpus[gpu]
         if gpu not in self._greeted:
             self._greeted.add(gpu)
             self.log.driver(f"NVRM: GPU at PCI:{identity.pci}: {identity.uuid}", 3)
+            self.log.driver(f"NVRM: GPU Board Serial Number: {identity.serial}", 3)
         self.log.driver(f"NVRM: Xid (PCI:{identity.pci}): {code}, {text}", 3)
-        self.fleet.xid[self.index, gpu] = code
-        self.cache.nvml_xid((self.index, gpu))
 
     def lose_gpu(self, gpu: int) -> None:
         """Let the GPU fall off the bus: Xid 79, and only a reboot brings it back."""
@@ -378,6 +385,11 @@ class Machine:
         if self.units["nvidia-persistenced"] and self.fleet.persistence[self.index, gpu]:
             users.append(GpuUser(pid=_PERSISTENCED_PID, command="/usr/bin/nvidia-persistenced --verbose"))
         return tuple(users)
+
+    def compute_processes(self, gpu: int) -> dict[int, str]:
+        """Return the programs that compute on the GPU, by process id: not those that only watch it."""
+        processes = self.gpu_processes.get(gpu, {})
+        return {pid: program for pid, program in processes.items() if pid not in self.monitors}
 
     def dcgm_engines(self) -> DcgmEngines:
         """Return the node's host engine, a unit or a pod, and that of each exporter's pod that asks no other."""
@@ -444,6 +456,7 @@ class Machine:
             pcie_replay_counter=int(fleet.pcie_replays[cell]),
             persistence_mode=bool(fleet.persistence[cell]),
             cpu_affinity=CPUS_OF_NODE[numa_node(gpu.index, len(self.gpus))],
+            compute_pids=tuple(self.compute_processes(gpu.index)),
         )
 
     async def measure_load(self, gpu: int, seconds: float) -> LoadResult:

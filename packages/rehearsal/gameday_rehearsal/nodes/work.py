@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from itertools import count
 
 from gameday.errors import HostError
 from gameday.host.base import (
@@ -15,6 +16,8 @@ from gameday.host.base import (
     AllReduceOverNodes,
     Burn,
     CopyToGpu,
+    Crash,
+    CrashReport,
     HoldMemory,
     ProbeMemory,
     ProveMemory,
@@ -24,6 +27,7 @@ from gameday.host.base import (
 from gameday.host.cpus import parse_cpus
 from gameday.host.work import STEERING_TIMEOUT_S
 from gameday.host.worker import largest_block, take_memory
+from gameday_rehearsal.nodes.cuda_crash import crash
 from gameday_rehearsal.nodes.device_memory import OutOfMemoryError, Pool, allocator
 from gameday_rehearsal.nodes.gpus import FAR_SHARE, LOAD_TAKES_MIB
 from gameday_rehearsal.nodes.machine import MIB, Machine
@@ -37,7 +41,8 @@ _DIGEST = 0x5EED0000
 _COPY_LOAD = 0.05
 """Load of the GPU during a copy, which keeps a copy engine busy and no SM."""
 _COMMAND = "python -m gameday.host.worker --gpu={}"
-_FIRST_PID = 2_000_000
+_PIDS = count(2_000_000)
+"""Every process has another id, which a crash leaves in the kernel log."""
 
 
 class ModelWork:
@@ -56,6 +61,8 @@ class ModelWork:
         self._pool = Pool(machine.fleet, self._cell)
         self._blocks: list[object] = []
         self._largest = 0
+        self._pid = next(_PIDS)
+        self._crash: CrashReport | None = None
         self._unique_id = order.unique_id if isinstance(order, AllReduceOverNodes) else ""
         if isinstance(order, CopyToGpu) and order.memory_node not in (None, *CPUS_OF_NODE):
             raise HostError(f"OSError: no memory can be bound to NUMA node {order.memory_node} (Invalid argument)")
@@ -72,6 +79,8 @@ class ModelWork:
             self._unique_id, self._communicator = joined(self._machine, self._order)
         self._machine.works[self._gpu] = self
         self._machine.gpu_processes.setdefault(self._gpu, {})[self._pid] = _COMMAND.format(self._gpu)
+        if isinstance(self._order, Crash):
+            self._crash = crash(self._machine, self._gpu, self._order.kernel, self._pid)
         if isinstance(self._order, Burn | CopyToGpu | ProveMemory):
             load = self._order.utilization if isinstance(self._order, Burn) else _COPY_LOAD
             self._machine.fleet.set_work_load(self._cell, load)
@@ -134,6 +143,8 @@ class ModelWork:
                 return self._all_reduce(seconds, gpus)
             case AllReduceOverNodes():
                 return self._all_reduce_over_nodes(seconds, self._order)
+            case Crash():
+                return WorkReport(seconds=seconds, crash=self._crash)
 
     def _all_reduce(self, seconds: float, gpus: tuple[int, ...]) -> WorkReport:
         """Let the GPU with the weakest links set the pace; one that computes wrongly also adds wrongly."""
@@ -187,10 +198,6 @@ class ModelWork:
         except (MemoryError, OutOfMemoryError) as error:
             self._machine.fleet.held_mib[self._cell] -= self._pool.total_mib()  # the process ends by it
             raise HostError(f"{type(error).__name__}: {error}") from None
-
-    @property
-    def _pid(self) -> int:
-        return _FIRST_PID + self._gpu
 
 
 _ALL_REDUCE_SHARE = 0.98

@@ -113,7 +113,7 @@ def query_apps(machine: Machine, gpus: Sequence[GpuIdentity], query: str, fmt: s
     rows = []
     for gpu in gpus:
         used = machine.fleet.memory_used_mib[machine.index, gpu.index]
-        for pid, program in machine.gpu_processes.get(gpu.index, {}).items():
+        for pid, program in machine.compute_processes(gpu.index).items():
             values = (gpu.uuid, gpu.bus_id, str(pid), program, program, str(used), str(used))
             row = dict(zip(_APP_COLUMNS, values, strict=True))
             rows.append([row[name] for name in names])
