@@ -21,6 +21,8 @@ class NodeMachine(Protocol):
     booted_s: int
     """Start of the machine, in seconds since 1970."""
     away: set[Component]
+    monitors: set[int]
+    """Processes that keep a GPU open and never compute, by their ids."""
     components: Components
     listeners: list[MachineListener]
 

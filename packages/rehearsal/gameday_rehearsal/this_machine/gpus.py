@@ -20,6 +20,8 @@ READ_EVERY_S = 1.0
 """Interval of the readings: DCGM's shortest default."""
 SHOWN_FOR_S = 5.0
 """Age of the oldest figures that are shown; our own choice, longer than a slow reading and shorter than a hang."""
+_EVENTS_AT_ONCE = 100
+"""Events that are taken in one reading; the others wait for the next."""
 _FAMILIES = {7: "turing", 8: "ampere", 9: "hopper"}
 """nvidia.com/gpu.family by the compute capability's first number, apart from Volta and Ada (getArchFamily in GPU
 feature discovery's internal/lm/resource.go)."""
@@ -174,12 +176,14 @@ class XidEvents:
     def last(self) -> dict[int, int] | None:
         """Return the last Xid of each GPU that had one; None if NVML sends no events."""
         nvml = self._nvml
-        while self._last is not None:
+        for _ in range(_EVENTS_AT_ONCE):
+            if self._last is None:
+                return None
             try:
                 event = nvml.nvmlEventSetWait_v2(self._set, 0)
                 self._last[self._by_pci[nvml.nvmlDeviceGetPciInfo(event.device).busId]] = int(event.eventData)
             except nvml.NVMLError_Timeout:
-                return dict(self._last)
+                break
             except nvml.NVMLError:
                 self._last = None
-        return None
+        return None if self._last is None else dict(self._last)

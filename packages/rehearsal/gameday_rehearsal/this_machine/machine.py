@@ -30,6 +30,7 @@ class ThisMachine:
         self.boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         self.booted_s = round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
         self.away: set[Component] = set()
+        self.monitors: set[int] = set()
         self.components = Components(lambda *_: None)
         self.listeners: list[MachineListener] = []
         self._reader = reader

@@ -64,6 +64,7 @@ def test_figures_have_the_units_of_the_counters_file(mock_nvml: MockNvml) -> Non
     assert figures["DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"] == 5
     assert figures["DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"] == 3
     assert (figures["DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"], figures["DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"]) == (7, 2)
+    assert seen["xids"] == {}
     assert seen["gpus"]["identities"][0]["pci"] == "0000:4e:00"
     assert seen["gpus"]["labels"] == {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
@@ -75,8 +76,9 @@ def test_figures_have_the_units_of_the_counters_file(mock_nvml: MockNvml) -> Non
 
 
 def test_what_nvml_does_not_have_is_absent_and_never_0(mock_nvml: MockNvml) -> None:
-    """The mock has no energy, encoders or events; a GPU that is lost has nothing."""
+    """The mock has no energy and no encoders; a GPU that is lost has nothing."""
     mock_nvml.show({"nvmlDeviceGetCount_v2": "2", **healthy(0), **healthy(1), "0.nvmlDeviceGetEccMode": "!3"})
+    mock_nvml.show({"0.nvmlDeviceRegisterEvents": "!4"})
     mock_nvml.show({"1.nvmlDeviceGetPowerUsage": "!15"})
     seen = read(mock_nvml)
     assert not {"DCGM_FI_DEV_ECC_CURRENT", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"} & seen["figures"][0].keys()
@@ -148,3 +150,9 @@ def test_the_last_xid_of_nvmls_events_is_shown_until_the_next() -> None:
     assert xids.last() == {0: 13}
     nvml.codes = [43]
     assert xids.last() == {0: 43}
+
+
+def test_a_flood_of_events_does_not_hold_a_reading_up() -> None:
+    nvml = Events(*[31] * 250)
+    assert XidEvents(nvml).last() == {0: 31}
+    assert nvml.codes, "the rest waits for the next reading"
