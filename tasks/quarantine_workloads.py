@@ -27,20 +27,24 @@ def check_new_work_is_kept_off(run: Run, result: StepResult, target: ChosenTarge
         target: The quarantined target.
         broken: All of the run's targets; the job must run on another node.
     """
-    canary, job = _intend_workloads(run, target)
+    within = run.plan.expect.workloads.resubmitted_within
+    canary = _intend_canary(run, target, with_job=within is not None)
+    job = _intend_job(run, target) if within else None
     _check_canary_is_kept_off(run, result, target, canary)
-    _check_resubmitted_job(run, result, job, broken)
+    if job and within:
+        _check_resubmitted_job(run, result, job, within, broken)
 
 
-def _intend_workloads(run: Run, target: ChosenTarget) -> tuple[Entry, Entry]:
-    """Write the intents of the canary and of the resubmitted job, in one write of the ledger."""
-    index, duration = target.index, run.plan.guardrails.max_duration
-    canary, job = run.record.object_name("canary", index), run.record.object_name("resubmit", index)
+def _intend_canary(run: Run, target: ChosenTarget, *, with_job: bool) -> Entry:
+    """Write the intent of the canary, `with_job` in one write of the ledger with the job's."""
+    canary, duration = run.record.object_name("canary", target.index), run.plan.guardrails.max_duration
     act, undo = f"create pod {canary}", DeletePod(pod=canary)
-    return (
-        run.intend(f"canary-{index}", act, undo, target.node, duration, defer_write=True),
-        run.intend(f"resubmit-{index}", f"create job {job}", DeleteJob(job=job), None, duration),
-    )
+    return run.intend(f"canary-{target.index}", act, undo, target.node, duration, defer_write=with_job)
+
+
+def _intend_job(run: Run, target: ChosenTarget) -> Entry:
+    job, duration = run.record.object_name("resubmit", target.index), run.plan.guardrails.max_duration
+    return run.intend(f"resubmit-{target.index}", f"create job {job}", DeleteJob(job=job), None, duration)
 
 
 def _check_canary_is_kept_off(run: Run, result: StepResult, target: ChosenTarget, entry: Entry) -> None:
@@ -82,9 +86,11 @@ def _check_canary_is_kept_off(run: Run, result: StepResult, target: ChosenTarget
     run.undo(entry)
 
 
-def _check_resubmitted_job(run: Run, result: StepResult, entry: Entry, broken: Collection[str]) -> None:
+def _check_resubmitted_job(
+    run: Run, result: StepResult, entry: Entry, timeout: timedelta, broken: Collection[str]
+) -> None:
     assert isinstance(entry.undo, DeleteJob)
-    name, timeout = entry.undo.job, run.plan.expect.workloads.resubmitted_within
+    name = entry.undo.job
     labels = pool_labels(run)
     run.kubernetes.create_job(gpu_job(name, run_id=run.id, selector=labels, template=run.gpu_pod_template))
 

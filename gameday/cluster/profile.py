@@ -309,6 +309,9 @@ class ClusterProfile(BaseSettings):
     """Runs that are sent. Red: any outcome but passed. Change: an outcome that differs from the plan's last run's."""
     rehearsal: Path | None = None
     """Folder of a virtual cluster; `gameday rehearse` sets it."""
+    this_machine: bool = False
+    """If true, the virtual cluster's only node is the machine itself, with real GPUs; `gameday rehearse --this-machine`
+    sets it."""
     lab_control: Path | None = None
     """Control socket of a lab; `gameday rehearse` sets it."""
     price_per_gpu_hour: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
@@ -334,6 +337,11 @@ class ClusterProfile(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources: the environment, then the file's values, which are the keyword arguments."""
         return env_settings, init_settings
+
+    @property
+    def is_virtual(self) -> bool:
+        """True if no machine is behind the nodes."""
+        return self.rehearsal is not None and not self.this_machine
 
     @property
     def outage_terms(self) -> OutageTerms:

@@ -194,13 +194,15 @@ def _has_open(descriptors: Path, device: str) -> bool | None:
 
 
 def _processes(proc: Path) -> list[tuple[int, list[str]]]:
-    """Return (pid, argv) of every process; a zombie and a kernel thread have an empty argv."""
+    """Return (pid, argv) of every process; a zombie, a kernel thread and a hidden process have an empty argv."""
     found: list[tuple[int, list[str]]] = []
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue
         try:
             raw = (folder / "cmdline").read_bytes()
+        except PermissionError:  # mount option hidepid=1
+            raw = b""
         except OSError:
             continue  # the process has ended
         found.append((int(folder.name), raw.decode("utf-8", "replace").rstrip("\0").split("\0")))

@@ -40,6 +40,8 @@ _PLAIN_FILES = ("/etc/nccl.conf",)
 _DRIVER = "/run/nvidia/driver"
 """The root of the GPU operator's driver container, which has nvidia-smi if the host has none."""
 _NAMESPACES = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
+_IN_A_POD = "KUBERNETES_SERVICE_HOST"
+"""A variable that every kubelet gives every container (kubernetes.io, Accessing the API from a Pod)."""
 
 
 class RealHost:
@@ -209,10 +211,16 @@ class RealHost:
         return (*_NAMESPACES, "chroot", _DRIVER) if in_driver else _NAMESPACES
 
     def _is_in_container(self) -> bool:
-        """Return True if process 1 has another mount namespace: then it is the host's init, seen through hostPID."""
+        """Return True if process 1 has another mount namespace: then it is the host's init, seen through hostPID.
+
+        Some virtual machines show not even root the namespaces of their process 1. Nobody could enter those, so outside
+        a pod they do not matter: this process is on the machine itself.
+        """
         try:
             return (self._root / "proc/1/ns/mnt").readlink() != (self._root / "proc/self/ns/mnt").readlink()
         except OSError as error:
+            if isinstance(error, PermissionError) and _IN_A_POD not in self._environment:
+                return False
             raise HostError(
                 f"cannot find out whether this is a container ({error.strerror}: /proc/1/ns/mnt); run the agent as "
                 "root, privileged and with hostPID"

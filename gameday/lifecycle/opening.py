@@ -199,7 +199,7 @@ def _note_start(record: RunRecord, profile: ClusterProfile, kubernetes: Kubernet
             role=record.plan.fault.runs_on,
             flow_run_id=invocation.flow_run,
             command=invocation.command,
-            virtual=profile.rehearsal is not None,
+            virtual=profile.is_virtual,
             outage_terms=profile.outage_terms,
         )
     )

@@ -135,7 +135,7 @@ def collect_incident(
         cluster=f"{profile.name} ({servers.kubernetes.server})",
         cluster_uid=identity.uid if identity else None,
         cluster_id=profile.identity or (identity.uid if identity else ""),
-        virtual=profile.rehearsal is not None
+        virtual=profile.is_virtual
         or any(event.snapshot.virtual for event in reading.events if isinstance(event, NodeSeen)),
         server_version=identity.version if identity else None,
         gameday_version=__version__,

@@ -91,6 +91,20 @@ def test_a_process_that_root_may_not_look_into_is_not_seen(proc: Path, monkeypat
         device_users(proc, "0000:4e:00")
 
 
+def test_a_process_with_a_hidden_command_is_not_taken_for_one_that_has_ended(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path == proc / "12/cmdline":
+            raise PermissionError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert [user.pid for user in device_users(proc, "0000:4e:00")] == [11, 12]
+
+
 def test_users_that_cannot_be_found_are_a_host_error(proc: Path) -> None:
     with pytest.raises(HostError, match="is the nvidia module loaded"):
         device_users(proc, "0000:ff:00")

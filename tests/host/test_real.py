@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -256,6 +257,31 @@ def test_an_unreadable_mount_namespace_is_a_host_error(root: Path) -> None:
     (root / "proc/1/ns/mnt").unlink()
     with pytest.raises(HostError, match="privileged and with hostPID"):
         RealHost(root).run(["true"], 5)
+
+
+def _forbid(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Let the link be one that not even root may read, as of process 1 in some virtual machines."""
+    readlink = Path.readlink
+
+    def refuse(one: Path) -> Path:
+        if one == path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return readlink(one)
+
+    monkeypatch.setattr(Path, "readlink", refuse)
+
+
+def test_a_forbidden_mount_namespace_of_process_1_is_no_container(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _forbid(monkeypatch, root / "proc/1/ns/mnt")
+    assert RealHost(root, {}).run(["echo", "on the machine itself"], 5).stdout == "on the machine itself\n"
+
+
+def test_a_forbidden_mount_namespace_of_process_1_is_an_error_in_a_pod(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _forbid(monkeypatch, root / "proc/1/ns/mnt")
+    with pytest.raises(HostError, match="privileged and with hostPID"):
+        RealHost(root, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}).run(["true"], 5)
 
 
 def _in_container(root: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gameday.history.events import FaultInjected, HopSeen, QaChecked
+from gameday.history.frames import Frames
 from gameday.report.render import render, section_modules
 from gameday.values.results import Hop
 from tests.report import run_builder as build
@@ -189,6 +190,14 @@ def test_charts_mark_the_target_the_window_and_the_moments(folder):
     html = (folder / "report.html").read_text().partition('<section id="gpus"')[2].partition("</section>")[0]
     assert html.count('class="curve target"') == 5  # in each of the five line charts
     assert ">Xid 79</text>" in html
+
+
+def test_gpus_of_which_no_metric_moved_were_measured(tmp_path):
+    moved = build.frames().metrics
+    still = moved[moved["metric"] == "DCGM_FI_DEV_ROW_REMAP_FAILURE"]
+    page, _ = drawn(build.write(tmp_path, build.passing(), Frames(metrics=still)), "gpus")
+    assert f"No metric moved, so no chart is drawn: {len(still)} samples" in page.text("gpus")
+    assert "Not measured" not in page.text("gpus")
 
 
 def test_undo_and_node_state_are_proved(page):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gameday.agent.task import QaResult
 from gameday.checks.verdict import Status
-from gameday.history.events import Event, StepStarted
+from gameday.history.events import Event, IntentRecorded, StepStarted
 from gameday.values.results import Step
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.game_day import Played, play
@@ -154,3 +154,10 @@ def test_a_repair_that_fails_leaves_the_node_out(reports: Path) -> None:
 
     played = play(loaded(QUICK), fails, reports=reports)
     assert broken(played) == {"node-as-before", "qa", "remediation", "undo-proof"}
+
+
+def test_no_job_is_sent_where_there_is_no_other_node(reports: Path) -> None:
+    played = play(loaded(changed(QUICK, "expect.workloads.resubmitted_within", None)), reports=reports)
+    assert "workload-resubmitted" not in {one.check for one in played.verdicts}
+    assert not [one for one in played.history.of(IntentRecorded) if "create job" in one.act]
+    assert not broken(played)

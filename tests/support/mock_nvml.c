@@ -47,6 +47,11 @@ typedef struct {
 } nvmlMemory_t;
 
 typedef struct {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+} nvmlMemory_v2_t;
+
+typedef struct {
     unsigned int gpu, memory;
 } nvmlUtilization_t;
 
@@ -213,6 +218,16 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *out
     return SUCCESS;
 }
 
+nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned int size)
+{
+    return string(NULL, "nvmlSystemGetDriverVersion", out, size);
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *out)
+{
+    return number(NULL, "nvmlSystemGetCudaDriverVersion", NO_ARGUMENT, (unsigned int *)out);
+}
+
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *out, unsigned int size)
 {
     return string(device, "nvmlDeviceGetUUID", out, size);
@@ -239,6 +254,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *out)
 ONE_NUMBER(nvmlDeviceGetPowerUsage)
 ONE_NUMBER(nvmlDeviceGetEnforcedPowerLimit)
 ONE_NUMBER(nvmlDeviceGetPowerManagementDefaultLimit)
+ONE_NUMBER(nvmlDeviceGetPowerManagementLimit)
 ONE_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration)
 ONE_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration)
 ONE_NUMBER(nvmlDeviceGetCurrPcieLinkWidth)
@@ -284,6 +300,26 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out)
     nvmlReturn_t result = numbers(device, "nvmlDeviceGetMemoryInfo", NO_ARGUMENT, values, 3, NULL);
     if (result == SUCCESS)
         *out = (nvmlMemory_t){values[0], values[1], values[2]};
+    return result;
+}
+
+/* The values are total, reserved, free and used bytes. */
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
+{
+    unsigned long long values[4];
+    nvmlReturn_t result = numbers(device, "nvmlDeviceGetMemoryInfo_v2", NO_ARGUMENT, values, 4, NULL);
+    if (result == SUCCESS)
+        *out = (nvmlMemory_v2_t){out->version, values[0], values[1], values[2], values[3]};
+    return result;
+}
+
+/* The values are the two numbers of a compute capability. */
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+    unsigned long long values[2];
+    nvmlReturn_t result = numbers(device, "nvmlDeviceGetCudaComputeCapability", NO_ARGUMENT, values, 2, NULL);
+    if (result == SUCCESS)
+        *major = (int)values[0], *minor = (int)values[1];
     return result;
 }
 

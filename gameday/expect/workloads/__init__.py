@@ -21,8 +21,8 @@ class ExpectedWorkloads(DocumentModel):
     """
     canary_kept_off_for: Duration = timedelta(seconds=3)
     """Time for which a GPU pod that asks for this node must stay unscheduled."""
-    resubmitted_within: Duration = timedelta(seconds=60)
-    """Longest time until a resubmitted GPU job runs on another node."""
+    resubmitted_within: Duration | None = timedelta(seconds=60)
+    """Longest time until a resubmitted GPU job runs on another node; null: none is sent, for a cluster of one node."""
 
 
 class Workloads(Expectation):

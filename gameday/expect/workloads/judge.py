@@ -35,20 +35,12 @@ def check(plan: Plan, history: History, frames: Frames) -> list[Verdict]:
     wanted = plan.expect.workloads
     verdicts = []
     if plan.expect.expects_quarantine and not plan.recover.is_hands_off:
-        verdicts += [
-            _judge(
-                history,
-                "canary",
-                "A GPU pod that asks for the quarantined node stays unscheduled",
-                f"for {seconds_text(wanted.canary_kept_off_for.total_seconds())}",
-            ),
-            _judge(
-                history,
-                "resubmitted",
-                "A resubmitted GPU job runs on a healthy node",
-                at_most(wanted.resubmitted_within),
-            ),
-        ]
+        phrase = "A GPU pod that asks for the quarantined node stays unscheduled"
+        kept_off_for = f"for {seconds_text(wanted.canary_kept_off_for.total_seconds())}"
+        verdicts.append(_judge(history, "canary", phrase, kept_off_for))
+        if within := wanted.resubmitted_within:
+            phrase = "A resubmitted GPU job runs on a healthy node"
+            verdicts.append(_judge(history, "resubmitted", phrase, at_most(within)))
     if wanted.running_pods != "any":
         phrase = f"GPU pods that ran on the node are {wanted.running_pods}"
         verdicts.append(_judge(history, "running", phrase, wanted.running_pods))

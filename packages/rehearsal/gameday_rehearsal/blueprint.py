@@ -67,6 +67,18 @@ class Size:
 
 
 @dataclass(frozen=True)
+class MachineUse:
+    """The use that a game-day makes of the machine which is the cluster's only node."""
+
+    faults: tuple[str, ...] = ()
+    """Types of the faults that the machine's owner lets it take, dangerous ones too."""
+    has_gpus: bool = False
+    """True if the driver knows the GPUs; False if only a mock NVML shows them."""
+    resets_gpu: bool = False
+    """True if a GPU will be reset: nobody may hold NVML open then."""
+
+
+@dataclass(frozen=True)
 class Blueprint:
     """The choices that make a rehearsal's cluster, and where its files are."""
 
@@ -100,6 +112,8 @@ class Blueprint:
     """
     gpu_operator: GpuOperator = GpuOperator.NONE
     """The way in which containers get GPUs, and if the GPU operator's pods keep GPUs open."""
+    this_machine: MachineUse | None = None
+    """The use of this machine, if it is the only node; None for virtual nodes."""
 
     @property
     def profile(self) -> Path:

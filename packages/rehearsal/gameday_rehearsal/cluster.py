@@ -35,6 +35,7 @@ from gameday_rehearsal.observability import ALERTMANAGER_USER
 from gameday_rehearsal.scrape_pace import LARGE
 from gameday_rehearsal.seed import Seeder, seeding
 from gameday_rehearsal.startup import start_errors
+from gameday_rehearsal.this_machine import NODE
 from gameday_rehearsal.watch import check_memory
 
 
@@ -59,6 +60,13 @@ class RehearsalCluster:
         self._migrated = True
         self._kube_state_metrics = shutil.which(KUBE_STATE_METRICS)
         self._held_ports = self._choose_ports()
+
+    @property
+    def description(self) -> str:
+        """The cluster in words."""
+        if self._blueprint.this_machine:
+            return f"a cluster around this machine, its node {NODE}"
+        return f"a cluster of {self.size.nodes} virtual nodes with {self.size.gpus} GPUs each"
 
     def __enter__(self) -> Self:
         try:
@@ -168,7 +176,7 @@ class RehearsalCluster:
         self.urls["kubernetes"] = api.await_ready_line()["url"]
         self._start_observability()
         order = self._order_guest(blueprint.guest) if blueprint.guest else None
-        nodes = self._spawn(programs.nodes(self.urls["loki"], order))
+        nodes = self._spawn(self._nodes(order))
         # The lab's own controllers are running by now.
         is_embedded = blueprint.control_plane is ControlPlane.EMBEDDED
         controllers = self._spawn(programs.controllers()) if is_embedded else None
@@ -199,6 +207,11 @@ class RehearsalCluster:
         if blueprint.has_repairer:
             self._start_repair(repairer)
         write_state(blueprint, self.urls, self._kube_state_metrics or "stand-in")
+
+    def _nodes(self, order: Path | None) -> Child:
+        if use := self._blueprint.this_machine:
+            return self._programs.this_machine(self.urls["loki"], lets_go=use.resets_gpu)
+        return self._programs.nodes(self.urls["loki"], order)
 
     @property
     def prefect_client(self) -> dict[str, str]:
@@ -248,6 +261,8 @@ class RehearsalCluster:
         """Give the nodes their components, labels and training work. Raises SeedError."""
         blueprint, size = self._blueprint, self.size
         seeder.await_schedulable(size.all_nodes)
+        if blueprint.this_machine:
+            return  # its one process does the work of these components, and it has no work but the game-day's
         seeder.components(size.nodes, size.gpus, blueprint.gpu_operator, blueprint.quarantine_keys)
         if size.offender:
             seeder.repeat_offender(OFFENDER)

@@ -33,14 +33,16 @@ def write_profile(path: Path, blueprint: Blueprint, urls: Mapping[str, str], kub
         OSError: The file cannot be written.
     """
     name = "lab" if blueprint.control_plane is ControlPlane.LAB else "rehearsal"
+    name = "this-machine" if blueprint.this_machine else name
     profile: dict[str, Any] = {
         "name": name,
         # UID and port are new each time, but runs should stay comparable.
         "identity": f"gameday-{name}",
         "rehearsal": str(blueprint.folder),
         "kubeconfig": str(kubeconfig),
-        # No fault can do harm in a rehearsal.
-        "allow_dangerous": sorted(parameter_models()),
+        "this_machine": blueprint.this_machine is not None and blueprint.this_machine.has_gpus,
+        # No fault can do harm to virtual nodes.
+        "allow_dangerous": sorted(blueprint.this_machine.faults if blueprint.this_machine else parameter_models()),
         "agent_image": "ghcr.io/gpu-gameday/agent:rehearsal",
         "quarantine_taint_keys": blueprint.quarantine_keys,
         "prometheus_node_label": blueprint.exporter.node_label,

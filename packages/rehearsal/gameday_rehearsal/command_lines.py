@@ -104,6 +104,7 @@ class CommandLines:
                 *scrape_jobs(
                     nodes,
                     dcgm_address=self._address("nodes"),
+                    interfaces=blueprint.this_machine is None,
                     health_address=self._address("health") if blueprint.detector is not Detector.KONDUKTOR else None,
                     repair_address=self._address("repair") if blueprint.has_repairer else None,
                     kube_state_metrics=self._address(KUBE_STATE_METRICS) if blueprint.has_kube_state_metrics else None,
@@ -126,6 +127,22 @@ class CommandLines:
         servers = {name: urlsplit(url).netloc for name, url in ready_urls(folder).items()}
         files = (folder / "ca.crt", folder / "prometheus-client.crt", folder / "prometheus-client.key")
         return component_jobs(servers, Credentials(*files))
+
+    def this_machine(self, loki_url: str, *, lets_go: bool) -> Child:
+        """Return the process that makes this machine a node; `lets_go`: it holds NVML open only while it reads."""
+        blueprint = self._blueprint
+        return self._python(
+            "nodes",
+            *("--kubeconfig", str(blueprint.credentials / "nodes.kubeconfig")),
+            *("--tls-folder", str(blueprint.credentials)),
+            *("--loki-url", loki_url),
+            *("--port", str(self._ports["nodes"])),
+            *("--state-dir", str(blueprint.folder / "pods")),
+            *("--exporter", blueprint.exporter),
+            *(("--lets-go",) if lets_go else ()),
+            module="gameday_rehearsal.this_machine",
+            env=self._token,
+        )
 
     def nodes(self, loki_url: str, guest: Path | None) -> Child:
         """Return the virtual nodes.

@@ -173,19 +173,21 @@ def scrape_jobs(
     health_address: str | None,
     repair_address: str | None = None,
     kube_state_metrics: str | None = None,
+    interfaces: bool = True,
 ) -> tuple[ScrapeJob, ...]:
     """Return the scrape jobs of the alert rules, each with its pace; large rehearsals leave out node_exporter.
 
-    All addresses are host:port; None if there is nothing to scrape.
+    All addresses are host:port; None if there is nothing to scrape. `interfaces`: the nodes have node_exporter's
+    metrics of network interfaces.
     """
     at = pace(nodes)
-    interfaces = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
+    node_exporter = ScrapeJob("node-exporter", dcgm_address, at.scrape_s, path="/node-exporter/metrics")
     return (
         *_gpu_jobs(nodes, dcgm_address, at.scrape_s),
         *((ScrapeJob("node-health", health_address, at.health_s),) if health_address else ()),
         *((ScrapeJob("node-repair", repair_address, at.health_s),) if repair_address else ()),
         *((ScrapeJob("kube-state-metrics", kube_state_metrics, at.scrape_s),) if kube_state_metrics else ()),
-        *((interfaces,) if nodes <= _ALL_SERIES_UP_TO else ()),
+        *((node_exporter,) if interfaces and nodes <= _ALL_SERIES_UP_TO else ()),
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gameday.errors import RehearsalError
+    from gameday_rehearsal.blueprint import MachineUse
     from gameday_rehearsal.cluster import RehearsalCluster
     from gameday_rehearsal.guests.load import LoadedGuest
     from gameday_rehearsal.lab.settings import LabSettings
@@ -83,6 +84,7 @@ def embedded(
     kernel_logs: Path | None = None,
     guest: LoadedGuest | None = None,
     kube_state_metrics: bool | None = None,
+    this_machine: MachineUse | None = None,
 ) -> Iterator[Embedded]:
     """Start a cluster for the block, with Prefect's settings and the flow's module; delete its logs if all went well.
 
@@ -127,6 +129,7 @@ def embedded(
                 kernel_logs=kernel_logs,
                 guest=guest,
                 kube_state_metrics=kube_state_metrics,
+                this_machine=this_machine,
             )
         )
     except StartError:
@@ -163,8 +166,7 @@ def running_cluster(cluster: RehearsalCluster, out: Console) -> Iterator[Watch]:
     from gameday_rehearsal.signals import broken_off_by_signals, ignore_signals
     from gameday_rehearsal.watch import Watch
 
-    size = cluster.size
-    out.print(f"starting a cluster of {size.nodes} virtual nodes with {size.gpus} GPUs each", style="dim")
+    out.print(f"starting {cluster.description}", style="dim")
     with broken_off_by_signals():
         try:
             with Watch(cluster.check, cluster.kill) as watch:

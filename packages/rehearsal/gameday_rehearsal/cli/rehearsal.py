@@ -52,6 +52,7 @@ from gameday_rehearsal.cli.gpu_stack_options import (
 from gameday_rehearsal.cli.lab_options import LabOptions, takes_lab_options
 from gameday_rehearsal.cli.long_running import end_holder, running_state
 from gameday_rehearsal.cli.rehearsal_checks import check_release, nodes_at
+from gameday_rehearsal.cli.this_machine import May, ThisMachine, rehearse_here
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from gameday_rehearsal.cluster import RehearsalCluster
 
 _FOLDER = Path(".rehearsal")
+_VIRTUAL = 8
+"""Virtual nodes, and GPUs of each, if nothing else is asked for."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -71,6 +74,7 @@ def register(app: typer.Typer) -> None:
         "gameday rehearse",
         "gameday rehearse xid-48-double-bit-ecc --nodes 16",
         "gameday rehearse my-plan.yaml --detector konduktor",
+        "sudo gameday rehearse --this-machine",
         panel=Panel.START,
     )
     rehearsal = typer.Typer(
@@ -85,12 +89,17 @@ def register(app: typer.Typer) -> None:
 @takes_lab_options
 def rehearse(
     plan: Annotated[
-        str, typer.Argument(autocompletion=complete_plan, help="A shipped plan's name, or a plan file.")
-    ] = DEFAULT_PLAN,
-    nodes: Nodes = 8,
-    gpus: Gpus = 8,
+        str | None,
+        typer.Argument(
+            autocompletion=complete_plan, help="A shipped plan's name, or a plan file.", show_default=DEFAULT_PLAN
+        ),
+    ] = None,
+    nodes: Nodes = _VIRTUAL,
+    gpus: Gpus = _VIRTUAL,
     detector: Watcher = None,
     cluster: PlansCluster = None,
+    this_machine: ThisMachine = False,
+    may: May = None,
     repair: Repair = "auto",
     reports: Reports = Path("reports"),
     keep: Annotated[bool, typer.Option(help="Keep the folder of the cluster, with its logs.")] = False,
@@ -108,6 +117,25 @@ def rehearse(
     lab_options: LabOptions,
 ) -> int:
     """Run a whole game-day on a cluster of virtual GPU nodes. No GPU and no cluster needed."""
+    if this_machine:
+        virtual = {
+            "--nodes": nodes != _VIRTUAL,
+            "--gpus": gpus != _VIRTUAL,
+            "--repair": repair != "auto",
+            "--arm": arm,
+            "--scale": scale != "small",
+            "--exporter": exporter,
+            "--gpu-operator": gpu_operator != NO_GPU_OPERATOR,
+            "--kernel-logs": kernel_logs,
+            "--guest": guest,
+            "--kube-state-metrics": kube_state_metrics is not None,
+        }
+        if given := [option for option, value in virtual.items() if value]:
+            raise CommandError(f"{given[0]} is about virtual nodes: leave it out, or --this-machine")
+        return rehearse_here(plan, detector, cluster, may, reports, lab_options, keep=keep)
+    if may:
+        raise CommandError("--may is about this machine's own GPUs: add --this-machine, or leave it out")
+    plan = plan or DEFAULT_PLAN
     written = read_plan(plan)
     defaults = _asked(written, scale, arm).plan.rehearsal
     cluster = cluster or defaults.cluster or "embedded"

@@ -10,11 +10,8 @@ import signal
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
-
-from aiohttp import web
 
 from gameday.errors import TlsFolderError
 from gameday.plan.rehearsal import DraXidEffect
@@ -28,6 +25,7 @@ from gameday_rehearsal.nodes.gpu_operator import GpuOperator
 from gameday_rehearsal.nodes.kernel_log_files import NodeFiles, node_files
 from gameday_rehearsal.nodes.kubelet_server import serving_tls
 from gameday_rehearsal.nodes.logship import LogShipper
+from gameday_rehearsal.nodes.serving import listening
 from gameday_rehearsal.nodes.virtual_nodes import Settings, VirtualNodes
 from gameday_rehearsal.session_token import hosts_path, session_token
 from gameday_rehearsal.slow_gpus import SlowGpu
@@ -184,11 +182,11 @@ async def _run(
     """
     order = GuestOrder.model_validate_json(arguments.guest.read_bytes()) if arguments.guest else None
     async with AsyncExitStack() as stack:
-        bound = await stack.enter_async_context(_listening(server.application(nodes, hosts), arguments.port))
+        bound = await stack.enter_async_context(listening(server.application(nodes, hosts), arguments.port))
         files: dict[str, NodeFiles] = {}
         if arguments.kernel_logs:
             files = await stack.enter_async_context(node_files(arguments.kernel_logs, nodes.with_gpus))
-        kubelet = _listening(kubelet_server.application(nodes), 0, tls) if tls else nullcontext()
+        kubelet = listening(kubelet_server.application(nodes), 0, tls) if tls else nullcontext()
         kubelet_port = await stack.enter_async_context(kubelet)
         connections = max(_FEWEST_CONNECTIONS, len(nodes.machines) // _NODES_PER_CONNECTION)
         client = ApiClient(kubeconfig, "gameday-virtual-nodes", connections)
@@ -202,18 +200,6 @@ async def _run(
         ready = {"ready": True, "port": bound, "metrics": f"{url}/metrics", "hosts": hosts_url}
         print(json.dumps({**ready, "kubelet_port": kubelet_port, "nodes": list(nodes.machines)}), flush=True)
         await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def _listening(app: web.Application, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve on loopback and yield the port. A client that leaves ends its request."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5, handler_cancellation=tls is not None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from gameday.xid.lines import Kind, recognise
 from gameday_rehearsal.nodes.gpus import FB_TOTAL_MIB
 from gameday_rehearsal.nodes.identity import CUDA_VERSION, DRIVER_VERSION, MODEL, GpuIdentity
 from gameday_rehearsal.nodes.kernel_log import KernelRecord
-from gameday_rehearsal.nodes.machine import Machine
+from gameday_rehearsal.nodes.node_machine import NodeMachine
 from gameday_rehearsal.nodes.numa import numa_node
 from kubesim.client import ApiClient, Object
 from kubesim.clock import now_utc, rfc3339
@@ -195,7 +195,7 @@ class DraDriver:
     """The driver on one node: it publishes the slice, and finds the GPUs of a pod's claims."""
 
     def __init__(
-        self, machine: Machine, api: ApiClient, may_write: Callable[[], Awaitable[None]], xid_effect: DraXidEffect
+        self, machine: NodeMachine, api: ApiClient, may_write: Callable[[], Awaitable[None]], xid_effect: DraXidEffect
     ) -> None:
         """Prepare the driver; `may_write` returns once the node may write, `xid_effect` is that of an Xid's taint."""
         self._machine = machine

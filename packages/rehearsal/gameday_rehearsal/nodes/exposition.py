@@ -52,20 +52,17 @@ class Exposition:
         self._health = HealthWatch(cache)
         self._gpus_per_node = cache.fleet.shape[1]
         self._index = {name: index for index, name in enumerate(names)}
-        nodes = [f'{release.node_label}="{_escaped(name)}"' for name in names]
-        self._own = [_own_labels(node, gpu) for node, of_node in zip(nodes, gpus, strict=True) for gpu in of_node]
+        self._own = [
+            own_labels(release, name, gpu, MODEL, DRIVER_VERSION)
+            for name, of_node in zip(names, gpus, strict=True)
+            for gpu in of_node
+        ]
         self._labels = [f"{{{own}}} " for own in self._own]
 
     def hold(self, cell: Cell, holder: GpuHolder | None) -> None:
         """Put the pod that holds a GPU into the GPU's labels from now on."""
         flat = cell[0] * self._gpus_per_node + cell[1]
-        pod = (
-            f',container="{_escaped(holder.container)}",namespace="{_escaped(holder.namespace)}"'
-            f',pod="{_escaped(holder.pod)}"'
-            if holder
-            else ""
-        )
-        self._labels[flat] = f"{{{self._own[flat]}{pod}}} "
+        self._labels[flat] = f"{{{self._own[flat]}{pod_labels(holder)}}} "
 
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
         """Yield a piece per metric; only these nodes and metrics if given. Unknown ones are left out."""
@@ -101,7 +98,7 @@ class Exposition:
         if field.id == XID_FIELD and self._release.codes_xids:
             xids_of_cells = zip(cells, values, strict=True)
             shown = [one for one in xids_of_cells if one[1] or self._release.shows_no_xid]
-            return [f"{name}{self._with(cell, _code(int(value)))}{value}" for cell, value in shown]
+            return [f"{name}{self._with(cell, xid_labels(int(value)))}{value}" for cell, value in shown]
         return [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
 
     def _health_lines(self, answering: list[int]) -> Iterator[list[str]]:
@@ -132,18 +129,29 @@ class Exposition:
         return f"{self._labels[cell].removesuffix('} ')}{more}}} "
 
 
-def _code(code: int) -> str:
+def xid_labels(code: int) -> str:
     """Return the labels that make each code a series of its own; 0 stands for a GPU without an Xid."""
     known = xids().get(code)
     message = "No Error" if code == 0 else known.name if known else "Unknown Error"
     return f',err_code="{code}",err_msg="{_escaped(message)}"'
 
 
-def _own_labels(node: str, gpu: GpuIdentity) -> str:
-    """Return the GPU's own labels in dcgm-exporter's order; `node` is the label of its node, escaped."""
+def own_labels(release: ExporterRelease, node: str, gpu: GpuIdentity, model: str, driver: str) -> str:
+    """Return the labels of a GPU of a node, in dcgm-exporter's order."""
     return (
-        f'gpu="{gpu.index}",UUID="{gpu.uuid}",pci_bus_id="{gpu.bus_id}",device="nvidia{gpu.index}",'
-        f'modelName="{MODEL}",{node},DCGM_FI_DRIVER_VERSION="{DRIVER_VERSION}"'
+        f'gpu="{gpu.index}",UUID="{_escaped(gpu.uuid)}",pci_bus_id="{gpu.bus_id}",device="nvidia{gpu.index}",'
+        f'modelName="{_escaped(model)}",{release.node_label}="{_escaped(node)}",'
+        f'DCGM_FI_DRIVER_VERSION="{_escaped(driver)}"'
+    )
+
+
+def pod_labels(holder: GpuHolder | None) -> str:
+    """Return the labels of the pod that holds a GPU, behind the GPU's own."""
+    if holder is None:
+        return ""
+    return (
+        f',container="{_escaped(holder.container)}",namespace="{_escaped(holder.namespace)}"'
+        f',pod="{_escaped(holder.pod)}"'
     )
 
 

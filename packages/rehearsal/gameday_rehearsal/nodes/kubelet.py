@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gameday.faults.component_pods import Component
@@ -19,7 +19,8 @@ from gameday_rehearsal.nodes.dra import DraDriver
 from gameday_rehearsal.nodes.gpu_operator import AWAY_AT_FIRST, GpuOperator, container_environment, operand_of
 from gameday_rehearsal.nodes.kernel_log import KernelRecord
 from gameday_rehearsal.nodes.lease import NodeLease
-from gameday_rehearsal.nodes.machine import KUBELET, Machine, MachineListener
+from gameday_rehearsal.nodes.machine import KUBELET, MachineListener
+from gameday_rehearsal.nodes.node_machine import NodeMachine
 from gameday_rehearsal.nodes.node_object import Conditions, NodeFacts, labels, machine_status, node_object
 from gameday_rehearsal.nodes.numa import POLICY_ANNOTATION, SINGLE_NUMA_NODE
 from gameday_rehearsal.nodes.pod import PodRunner
@@ -47,13 +48,13 @@ class Kubelet(MachineListener):
 
     def __init__(
         self,
-        machine: Machine,
+        machine: NodeMachine,
         api: ApiClient,
         events: EventRecorder,
         *,
         facts: NodeFacts,
         api_address: ApiAddress,
-        host_url: str,
+        host: Mapping[str, str],
         state_dir: Path,
         label: Callable[[int, GpuHolder | None], None],
         registering: asyncio.Semaphore,
@@ -64,17 +65,17 @@ class Kubelet(MachineListener):
     ) -> None:
         """Prepare the kubelet.
 
-        `api_address`: the API server as pods reach it; `host_url`: where agents reach the machine's host; `registering`
-        bounds how many register at once; `dra`: effect of its DRA driver's taint for an Xid, None without such a
-        driver; `topology_interval_s`: interval of its topology updater, None without one; `lease_s`: duration of its
-        Lease; `gpu_operator`: how containers get its GPUs.
+        `api_address`: the API server as pods reach it; `host`: the variables by which agents reach the machine;
+        `registering` bounds how many register at once; `dra`: effect of its DRA driver's taint for an Xid, None without
+        such a driver; `topology_interval_s`: interval of its topology updater, None without one; `lease_s`: duration of
+        its Lease; `gpu_operator`: how containers get its GPUs.
         """
         self.machine = machine
         self.api = api
         self.api_address = api_address
         self.events = events
         self.state_dir = state_dir
-        self._host_url = host_url
+        self._host = host
         self.gpu_operator = gpu_operator
         self._operands: dict[int, Component | None] = {}  # of the running operator pods, by pid
         if gpu_operator is not GpuOperator.NONE:
@@ -311,21 +312,16 @@ class Kubelet(MachineListener):
     def occupy(self, uid: str, container: str, process: ContainerProcess) -> list[int]:
         """Put a container's process on the GPUs that it was given, and return them."""
         gpus = [gpu for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
-        for gpu in gpus:
-            self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = "python"
-            self.machine.pod_of[process.pid] = uid
-            self.machine.fleet.set_pod_load((self.machine.index, gpu), process.gpu_load)
         if gpus:
-            process.compute_on(lambda: self.machine.fleet.worked(self.machine.index, gpus))
+            self.machine.occupy(gpus, process.pid, "python", uid)
+            self.machine.set_pod_load(gpus, process.gpu_load)
+            process.compute_on(lambda: self.machine.worked(gpus))
         self._operand_runs(uid, process)
         return gpus
 
     def vacate(self, gpus: list[int], process: ContainerProcess) -> None:
-        self.machine.pod_of.pop(process.pid, None)
-        for processes in self.machine.gpu_processes.values():
-            processes.pop(process.pid, None)
-        for gpu in gpus:
-            self.machine.fleet.set_pod_load((self.machine.index, gpu), 0.0)
+        self.machine.vacate(process.pid)
+        self.machine.set_pod_load(gpus, 0.0)
         if process.pid in self._operands:
             del self._operands[process.pid]
             self._operands_changed()
@@ -335,9 +331,7 @@ class Kubelet(MachineListener):
         if self.gpu_operator is GpuOperator.NONE or not (found := operand_of(self.pods[uid].pod)):
             return
         command, self._operands[process.pid] = found
-        self.machine.pod_of[process.pid] = uid
-        for gpu in self.machine.known_gpus():
-            self.machine.gpu_processes.setdefault(gpu, {})[process.pid] = command
+        self.machine.occupy(self.machine.known_gpus(), process.pid, command, uid)
         self._operands_changed()
 
     def _operands_changed(self) -> None:
@@ -352,7 +346,7 @@ class Kubelet(MachineListener):
         """Return where the agent reaches the host, and the variables that device plugin and runtime add for GPUs."""
         mine = [self.machine.gpus[gpu] for gpu in self.devices.held_by(uid) if self._container_of(gpu) == container]
         of_gpus = container_environment(self.gpu_operator, self.pods[uid].pod, container, mine)
-        return {"GAMEDAY_VIRTUAL_HOST": self._host_url, **of_gpus}
+        return {**self._host, **of_gpus}
 
     async def device_plugin_answers(self) -> None:
         """Return as soon as the device plugin's pod is not frozen."""

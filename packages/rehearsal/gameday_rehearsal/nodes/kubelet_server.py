@@ -10,18 +10,30 @@ import ssl
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from aiohttp import web
 
 from gameday.errors import TlsFolderError
 from gameday_rehearsal.nodes.container_log import ContainerLog, Line
+from gameday_rehearsal.nodes.kubelet import Kubelet
+from gameday_rehearsal.nodes.pod import PodRunner
 from gameday_rehearsal.nodes.pod_status import Container
-from gameday_rehearsal.nodes.virtual_nodes import VirtualNodes
 
 API_SERVER = "kube-apiserver-kubelet-client"
 """Common name of the API server's client certificate, as kubeadm and the lab make it."""
 
-_NODES: web.AppKey[VirtualNodes] = web.AppKey("nodes", VirtualNodes)
+
+class Kubelets(Protocol):
+    """The kubelets that this endpoint speaks for."""
+
+    kubelets: dict[str, Kubelet]
+
+    def pod(self, namespace: str, name: str) -> PodRunner | None:
+        """Return the newest pod of that name on any of the nodes."""
+
+
+_NODES: web.AppKey[Kubelets] = web.AppKey("nodes")
 _CERTIFICATE, _KEY, _AUTHORITY = "kubelet.crt", "kubelet.key", "ca.crt"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -47,7 +59,7 @@ def serving_tls(folder: Path) -> ssl.SSLContext:
     return tls
 
 
-def application(nodes: VirtualNodes) -> web.Application:
+def application(nodes: Kubelets) -> web.Application:
     app = web.Application(middlewares=[_api_server_only])
     app[_NODES] = nodes
     app.router.add_get("/healthz", _healthz)

@@ -51,16 +51,20 @@ class LogShipper:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def ship(self, node: str, record: KernelRecord) -> None:
+        self.ship_line(node, record.wall_ns, record.line)
+
+    def ship_line(self, node: str, wall_ns: int, line: str) -> None:
+        """Ship a line as `dmesg` prints it, stamped with a time in nanoseconds since 1970."""
         if self._url is None:
             return
         # Loki drops a line with a time and text that it has already; equal lines in one nanosecond are two lines.
-        ns = max(record.wall_ns, self._last_ns.get(node, 0) + 1)
+        ns = max(wall_ns, self._last_ns.get(node, 0) + 1)
         self._last_ns[node] = ns
         if len(self._waiting) == _BUFFER_LINES:
             self.overflowed += 1
             if self.overflowed == 1:
                 log.warning("log store away for long: the oldest of %d waiting lines are dropped", _BUFFER_LINES)
-        self._waiting.append((ns, node, record.line))
+        self._waiting.append((ns, node, line))
         self._filled.set()
 
     async def _run(self) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -140,6 +140,27 @@ class Machine:
         if not 0 <= gpu < len(self.gpus) or self.fleet.removed[self.index, gpu]:
             raise HostError(f"{self.name} has no GPU {gpu}; the driver knows {self.known_gpus()}")
         return (self.index, gpu)
+
+    def occupy(self, gpus: Iterable[int], pid: int, command: str, pod: str) -> None:
+        """Note that a process of a pod has these GPUs open; `pod` is its UID."""
+        self.pod_of[pid] = pod
+        for gpu in gpus:
+            self.gpu_processes.setdefault(gpu, {})[pid] = command
+
+    def vacate(self, pid: int) -> None:
+        """Note that a process has ended, so that it has no GPU open."""
+        self.pod_of.pop(pid, None)
+        for processes in self.gpu_processes.values():
+            processes.pop(pid, None)
+
+    def set_pod_load(self, gpus: Iterable[int], load: float) -> None:
+        """Set the load that pods put on these GPUs."""
+        for gpu in gpus:
+            self.fleet.set_pod_load((self.index, gpu), load)
+
+    def worked(self, gpus: Sequence[int]) -> tuple[float, Sequence[float]]:
+        """Return the model's time, and the seconds at full pace that these GPUs have worked by then."""
+        return self.fleet.worked(self.index, gpus)
 
     def known_gpus(self) -> list[int]:
         return [gpu.index for gpu in self.gpus if not self.fleet.removed[self.index, gpu.index]]

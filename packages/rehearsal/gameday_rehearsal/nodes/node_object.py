@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gameday.values.nodes import VIRTUAL_PROVIDER
 from gameday_rehearsal.nodes.devices import RESOURCE
@@ -27,6 +28,45 @@ _PRESSURES = {
 
 
 @dataclass(frozen=True)
+class Hardware:
+    """The machine of a node, as kubelet and GPU feature discovery describe it."""
+
+    instance_type: str
+    provider: str
+    """Scheme of the providerID; that of virtual machines says that no machine is behind the node."""
+    runtime: str
+    """The container runtime, as name://version."""
+    machine_id: str
+    kernel: str
+    os_image: str
+    cpus: int
+    memory_kib: int
+    gpu_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of GPU feature discovery, apart from those that say how many GPUs there are and since when."""
+
+
+def virtual_hardware(name: str) -> Hardware:
+    """Return the hardware of a virtual node."""
+    return Hardware(
+        instance_type=INSTANCE_TYPE,
+        provider=f"{VIRTUAL_PROVIDER}rehearsal",
+        runtime=f"{VIRTUAL_PROVIDER}1.0.0",
+        machine_id=machine_id(name),
+        kernel=KERNEL_VERSION,
+        os_image="Ubuntu 24.04.2 LTS",
+        cpus=192,
+        memory_kib=2_113_367_040,
+        gpu_labels={
+            "nvidia.com/gpu.product": PRODUCT_LABEL,
+            "nvidia.com/gpu.memory": str(FB_TOTAL_MIB),
+            "nvidia.com/gpu.family": "hopper",
+            "nvidia.com/cuda.driver-version.full": DRIVER_VERSION,
+            "nvidia.com/cuda.runtime-version.full": CUDA_VERSION,
+        },
+    )
+
+
+@dataclass(frozen=True)
 class NodeFacts:
     """The facts of a node that do not change while it is up."""
 
@@ -37,6 +77,12 @@ class NodeFacts:
     version: str  # the kubelet's: the same as the control plane's, as kubeadm keeps them
     gpu_operator: bool = False  # NVIDIA's operator places its operands by labels
     hold_out: bool = False  # a spare, which registers with the taint that keeps work off
+    real: Hardware | None = None  # the machine behind it; None: a virtual one
+
+    @property
+    def hardware(self) -> Hardware:
+        """The machine of the node."""
+        return self.real or virtual_hardware(self.name)
 
 
 def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
@@ -53,7 +99,7 @@ def labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
         "kubernetes.io/os": "linux",
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
-        INSTANCE_TYPE_LABEL: INSTANCE_TYPE if facts.gpus else CLIENT_INSTANCE_TYPE,
+        INSTANCE_TYPE_LABEL: facts.hardware.instance_type if facts.gpus else CLIENT_INSTANCE_TYPE,
         "topology.kubernetes.io/region": "rehearsal",
         "topology.kubernetes.io/zone": f"rehearsal-{chr(ord('a') + rack // RACKS_PER_ZONE % 26)}",
         "topology.kubernetes.io/rack": f"rack-{rack:03d}",
@@ -66,11 +112,7 @@ def _gpu_labels(facts: NodeFacts, booted_s: int) -> dict[str, str]:
         "nvidia.com/gfd.timestamp": str(booted_s),
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(facts.gpus),
-        "nvidia.com/gpu.product": PRODUCT_LABEL,
-        "nvidia.com/gpu.memory": str(FB_TOTAL_MIB),
-        "nvidia.com/gpu.family": "hopper",
-        "nvidia.com/cuda.driver-version.full": DRIVER_VERSION,
-        "nvidia.com/cuda.runtime-version.full": CUDA_VERSION,
+        **facts.hardware.gpu_labels,
     }
 
 
@@ -92,20 +134,23 @@ def node_object(facts: NodeFacts, booted_s: int, status: Object) -> Object:
             "labels": {**labels(facts, booted_s), **(deploy_labels() if facts.gpu_operator else {}), use: "true"},
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
-        "spec": {"providerID": f"{VIRTUAL_PROVIDER}rehearsal/{facts.name}", **({"taints": taints} if taints else {})},
+        "spec": {"providerID": f"{facts.hardware.provider}/{facts.name}", **({"taints": taints} if taints else {})},
         "status": status,
     }
 
 
 def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Object:
     """Return the part of a Node's status that changes only with the machine."""
+    hardware = facts.hardware
     capacity = {
-        "cpu": "192",
-        "memory": "2113367040Ki",
+        "cpu": str(hardware.cpus),
+        "memory": f"{hardware.memory_kib}Ki",
         "ephemeral-storage": "29696Gi",
         "pods": "110",
     }
-    allocatable = {**capacity, "cpu": "190", "memory": "2080374784Ki"}
+    # The rest is the system's own.
+    spared = {"cpu": str(hardware.cpus - min(2, hardware.cpus // 2)), "memory": f"{hardware.memory_kib * 63 // 64}Ki"}
+    allocatable = {**capacity, **spared}
     if facts.gpus:
         capacity[RESOURCE], allocatable[RESOURCE] = str(facts.gpus), str(allocatable_gpus)
     return {
@@ -115,12 +160,12 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
         # Port 0 is how the API writes "none".
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port or 0}},
         "nodeInfo": {
-            "machineID": machine_id(facts.name),
-            "systemUUID": machine_id(facts.name),
+            "machineID": hardware.machine_id,
+            "systemUUID": hardware.machine_id,
             "bootID": boot_id,
-            "kernelVersion": KERNEL_VERSION,
-            "osImage": "Ubuntu 24.04.2 LTS",
-            "containerRuntimeVersion": f"{VIRTUAL_PROVIDER}1.0.0",
+            "kernelVersion": hardware.kernel,
+            "osImage": hardware.os_image,
+            "containerRuntimeVersion": hardware.runtime,
             "kubeletVersion": facts.version,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 _REGISTER_AT_ONCE = 16
 _ASK_AGAIN_S = 1.0
-_BEAT_EVERY_S = 60.0  # as deploy/dmesg-shipper
+BEAT_EVERY_S = 60.0  # as deploy/dmesg-shipper
 _LOG_STORE = b"gameday_rehearsal.logstore"
 
 
@@ -125,7 +125,7 @@ class VirtualNodes:
         """
         events = EventRecorder(api, "kubelet")
         registering = asyncio.Semaphore(_REGISTER_AT_ONCE)
-        version = await _server_version(api)
+        version = await server_version(api)
         for number, (name, machine) in enumerate(self.machines.items()):
             self.kubelets[name] = Kubelet(
                 machine,
@@ -141,7 +141,7 @@ class VirtualNodes:
                     hold_out=number in self._hold_outs,
                 ),
                 api_address=api_address,
-                host_url=f"{hosts_url}/{name}",
+                host={"GAMEDAY_VIRTUAL_HOST": f"{hosts_url}/{name}"},
                 state_dir=self._settings.state_dir / "pods",
                 label=self._labeller(machine.index),
                 registering=registering,
@@ -178,7 +178,7 @@ class VirtualNodes:
             for machine in self.with_gpus:
                 if machine.powered:
                     machine.beat()
-            await asyncio.sleep(_BEAT_EVERY_S)
+            await asyncio.sleep(BEAT_EVERY_S)
 
     @property
     def _hold_outs(self) -> range:
@@ -269,7 +269,7 @@ def _log_store(file: Path | None) -> int | None:
     return pid if _LOG_STORE in command else None
 
 
-async def _server_version(api: ApiClient) -> str:
+async def server_version(api: ApiClient) -> str:
     """Return the server's version; wait while it is not there yet. Raises ApiError when it refuses."""
     while True:
         try:

@@ -20,7 +20,7 @@ from gameday.cli.console import console
 from gameday.cluster.virtual_cluster import holder, why_ended
 from gameday.errors import ChildError, CommandError, MemoryShortError, RehearsalError, StartError
 from gameday.exit_codes import ExitCode
-from gameday_rehearsal.blueprint import Blueprint, Size
+from gameday_rehearsal.blueprint import Blueprint
 from gameday_rehearsal.cli.embedded_cluster import running_cluster
 from gameday_rehearsal.folder import STATE, HeldFolder
 from tests.plan.plans import changed
@@ -184,7 +184,7 @@ class Starting:
     """A cluster whose start lasts until it is killed, on a machine that runs short of memory, or where a part died."""
 
     def __init__(self, error: RehearsalError) -> None:
-        self.size = Size()
+        self.description = "a cluster"
         self.ended = 0
         self._error = error
         self._killed = threading.Event()

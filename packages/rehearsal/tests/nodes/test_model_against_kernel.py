@@ -355,6 +355,15 @@ def test_a_process_with_more_rights_than_root_is_named_as_not_seen(tmp_path: Pat
 
 
 @needs_root
+def test_programs_run_where_root_may_not_look_at_the_namespaces_of_process_1() -> None:
+    if error_of(Path("/proc/1/ns/mnt").readlink) != "EACCES":
+        pytest.skip("root may look at the namespaces of process 1")
+    assert RealHost(environment={}).run(["echo", "here"], 10).stdout == "here\n"
+    with pytest.raises(HostError, match="privileged and with hostPID"):
+        RealHost(environment={"KUBERNETES_SERVICE_HOST": "10.96.0.1"}).run(["echo", "here"], 10)
+
+
+@needs_root
 def test_process_1_of_a_container_gets_no_signal_that_it_does_not_handle() -> None:
     program = ("sh", "-c", "kill -TERM $$; echo lives")
     contained = subprocess.run(
