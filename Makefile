@@ -136,7 +136,7 @@ image:
 
 # What a GPU machine without internet needs, in two archives (docs/metal.md); minutes of compressing.
 bundle: setup
-	@$(SYSTEM_PYTHON) scripts/bundle.py
+	@$(SYSTEM_PYTHON) scripts/bundle.py dist
 
 # The PrometheusRule manifests are made from the rule files, and from rules and plans what a runbook says of urgency, waiting
 # and plans; tests tell when this was forgotten.

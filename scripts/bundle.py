@@ -1,4 +1,4 @@
-"""Write into dist/ what a GPU machine without internet needs: `make bundle`. docs/metal.md says how it is used.
+"""Write what a GPU machine without internet needs into a folder: `make bundle`. docs/metal.md says how it is used.
 
 gameday-metal.tar.xz has gameday, Prometheus, Alertmanager, the GPU's tests, and for each of PYTHONS the locked packages
 as they are installed. gameday-metal-frames.tar.xz has NumPy, pandas and pyarrow, for a machine that lacks them. Hashes
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import platform
 import re
 import sys
 import tarfile
@@ -30,9 +31,9 @@ PLATFORM = "x86_64-manylinux_2_28"
 LIMIT = 60_000_000
 """Largest size of an archive, bytes: what was asked for; some ways to borrow a GPU take 64 MiB."""
 WINDOW = 128 << 20
-"""How far back xz finds a file's like, and the memory of unpacking, bytes. The largest one, libarrow.so, has 49 MB."""
+"""Bytes in which xz finds a file's like, and the memory of unpacking. The largest file, libarrow.so, has 49 MB."""
 MTIME = 315_532_800
-"""Of every file: 1980, as in wheels, so that the same commit makes the same archive."""
+"""Time of every file: 1980, as in wheels, so that the same commit makes the same archive."""
 PRESET = 6
 """xz's own default; 3 made NumPy, pandas and pyarrow an eighth larger in the same time."""
 LEFT_OUT = (
@@ -56,23 +57,27 @@ Files = dict[str, Path]
 """Name in the bundle: file here."""
 
 
-def main() -> int:
+def main(into: Path) -> int:
     try:
         with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
-            return write(Path(folder))
+            return write(into, Path(folder))
     except SetupError as error:
         print(f"bundle: {error}", file=sys.stderr)
         return 1
 
 
-def write(folder: Path) -> int:
-    """Write both archives, with `folder` for what is installed meanwhile. Raises SetupError."""
+def write(into: Path, folder: Path) -> int:
+    """Write both archives, with `folder` for what is installed meanwhile; 1 if one is too large. Raises SetupError."""
+    if platform.machine() != "x86_64":
+        raise SetupError(
+            f"a bundle is for x86_64 and made there, because it takes programs along; this is {platform.machine()}"
+        )
     lock = folder / "requirements.txt"
     lock.write_text(needed(), encoding="utf-8")
     with step(say, f"installing for Python {', '.join(PYTHONS)}"):
         packages = {name: file for version in PYTHONS for name, file in installed(version, lock, folder).items()}
     frames = {name: file for name, file in packages.items() if is_frames(name)}
-    revision = setup.run(["git", "describe", "--always", "--dirty"], quiet=True)
+    revision = setup.run(["git", "describe", "--always", "--dirty"], quiet=True) if (ROOT / ".git").exists() else ""
     (folder / "VERSION").write_text(f"gameday's bundle of {revision}", encoding="utf-8")
     base = {
         **{name: file for name, file in packages.items() if name not in frames},
@@ -80,13 +85,14 @@ def write(folder: Path) -> int:
         **dict(tests()),
         "VERSION": folder / "VERSION",
     }
-    archives = {"gameday-metal": base, "gameday-metal-frames": frames}
-    (ROOT / "dist").mkdir(exist_ok=True)
+    archives = {into / "gameday-metal.tar.xz": base, into / "gameday-metal-frames.tar.xz": frames}
+    into.mkdir(parents=True, exist_ok=True)
     with step(say, "compressing with xz"), ThreadPoolExecutor() as pool:
-        written = list(pool.map(pack, archives, archives.values()))
-    for archive in written:
-        print(f"{archive.relative_to(ROOT)}  {archive.stat().st_size / 1e6:.1f} MB  sha256 {digest(archive)}")
-    return int(any(archive.stat().st_size > LIMIT for archive in written))
+        list(pool.map(pack, archives, archives.values()))
+    sizes = {archive: archive.stat().st_size for archive in archives}
+    for archive, size in sizes.items():
+        print(f"{archive}  {size / 1e6:.1f} MB{', too large' * (size > LIMIT)}  sha256 {digest(archive)}")
+    return int(max(sizes.values()) > LIMIT)
 
 
 def needed() -> str:
@@ -143,9 +149,8 @@ def tests() -> Iterator[tuple[str, Path]]:
         yield str(file.relative_to(ROOT)), file
 
 
-def pack(name: str, files: Files) -> Path:
+def pack(archive: Path, files: Files) -> None:
     """Write an archive with files that are alike side by side, and equal ones once."""
-    archive = ROOT / "dist" / f"{name}.tar.xz"
     filters = [{"id": lzma.FILTER_LZMA2, "preset": PRESET, "dict_size": WINDOW}]
     seen: dict[str, str] = {}
     with (
@@ -164,7 +169,6 @@ def pack(name: str, files: Files) -> Path:
             entry.size = files[inside].stat().st_size
             with files[inside].open("rb") as file:
                 tar.addfile(entry, file)
-    return archive
 
 
 def digest(file: Path) -> str:
@@ -177,4 +181,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

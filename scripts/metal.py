@@ -31,11 +31,11 @@ SITE = HERE / "site" / f"{sys.version_info[0]}.{sys.version_info[1]}"
 FRAMES = ("numpy", "pandas", "pyarrow")
 """Packages that the machine may have; else they are in the second archive."""
 GLIBC = (2, 34)
-"""What Debian 12's Prometheus asks for (GLIBC_2.34 in its symbol versions); the wheels are content with 2.28."""
+"""Oldest glibc: Debian 12's Prometheus has the symbol version GLIBC_2.34. The wheels are content with 2.28."""
 LIMIT_S = 480.0
 """Eight minutes, the time that a borrowed GPU is ours."""
-REHEARSAL_S = 120.0
-"""Seconds after which a game-day is broken off. Our own figure: one takes less than a minute, the tests six minutes."""
+REHEARSAL_S = 150.0
+"""Seconds after which a game-day is broken off. Our own figure: one takes a minute, and its burn-in at most another."""
 GRACE_S = 30.0
 """Seconds from the SIGINT that breaks a part off to the end of its undo and report; then it is killed."""
 BEGAN = time.monotonic()
@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(which, signal.default_int_handler)
     try:
         set_up()
-    except MetalError as error:
+    except KeyboardInterrupt:
+        return 130
+    except (MetalError, OSError) as error:
         print(f"metal: {error}", file=sys.stderr)
         return 69
     if list(arguments) == ["setup"]:
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def set_up() -> None:
-    """Make `env` from the bundle's packages and those of the Python that runs this. Raises MetalError."""
+    """Make `env` from the bundle's packages and those of the Python that runs this. Raises MetalError, OSError."""
     name, version = platform.libc_ver()
     if name != "glibc" or tuple(map(int, version.split("."))) < GLIBC or platform.machine() != "x86_64":
         raise MetalError(
