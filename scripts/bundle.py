@@ -40,6 +40,7 @@ LEFT_OUT = (
     "bin/*",
     "*/__pycache__/*",
     "*/tests/*",
+    "kubernetes/aio/*",  # the client for asyncio, 41 MB of source
     "prefect/server/ui*/*",  # Prefect's pages
     # Arrow's headers, and its clients of clouds and other servers.
     *(f"pyarrow/{name}" for name in ("include/*", "src/*", "*flight*", "*s3*", "*gcsfs*", "*azurefs*", "*hdfs*")),
