@@ -105,7 +105,10 @@ def needed() -> str:
     names = set(re.findall(r"^([a-z0-9._-]+)==", compiled, re.M))
     # A package begins at the left, its hashes do not.
     parts = re.split(r"^(?=[a-z0-9])", LOCK.read_text(encoding="utf-8"), flags=re.M)
-    return "".join(part for part in parts if part.split("==")[0] in names)
+    locked = {part.split("==")[0]: part for part in parts}
+    if missing := names - locked.keys():
+        raise SetupError(f"requirements.lock lacks {', '.join(sorted(missing))}: run `make lock`")
+    return "".join(locked[name] for name in sorted(names))
 
 
 def installed(version: str, lock: Path, folder: Path) -> Files:
