@@ -15,7 +15,7 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test nightly test-gate test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm lab lab-release lab-topology lab-version image alerts docs lock clean
+.PHONY: rehearse test nightly test-gate test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm bundle lab lab-release lab-topology lab-version image alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
@@ -95,7 +95,7 @@ lint: setup
 
 lint-types:
 	.venv/bin/mypy
-	.venv/bin/mypy scripts/setup.py scripts/alert_manifest.py scripts/runbooks.py scripts/build_lab.py
+	.venv/bin/mypy scripts/setup.py scripts/bundle.py scripts/metal.py scripts/alert_manifest.py scripts/runbooks.py scripts/build_lab.py
 
 lint-house:
 	.venv/bin/pytest -q -p no:xdist -p no:cacheprovider $(HOUSE)
@@ -133,6 +133,10 @@ lab-version:
 # The image, with Buildah on a base from Debian's archive: minutes, so it is no part of CI. make image ARGS=gpu
 image:
 	@scripts/build_image.sh $(ARGS)
+
+# What a GPU machine without internet needs, in two archives (docs/metal.md); minutes of compressing.
+bundle: setup
+	@$(SYSTEM_PYTHON) scripts/bundle.py dist
 
 # The PrometheusRule manifests are made from the rule files, and from rules and plans what a runbook says of urgency, waiting
 # and plans; tests tell when this was forgotten.

@@ -223,9 +223,12 @@ def _pip(folder: Path) -> list[str | Path]:
 def fetch_tools() -> None:
     """Fetch Prometheus, Alertmanager and kubectl into `.tools`, unless they are on PATH or there already."""
     names = ("prometheus", "promtool", "alertmanager", "amtool", "kubectl")
-    missing = [name for name in names if search(name) is None]
-    if not missing:
-        return
+    if missing := [name for name in names if search(name) is None]:
+        fetch_programs(missing)
+
+
+def fetch_programs(missing: Sequence[str]) -> None:
+    """Fetch some of PROGRAMS into `.tools`. Raises SetupError."""
     _need_apt(missing)
     packages = sorted({PROGRAMS[name].debian for name in missing})
     with step(say, f"fetching {', '.join(packages)} into .tools"):
