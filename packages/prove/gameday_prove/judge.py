@@ -29,7 +29,7 @@ from gameday.values.results import Cleanliness
 from gameday_prove.events import ProveAlertSeen, ProveEnded, ProveLinePlayed, ProveLineWatched, ProveLooked
 from gameday_prove.lines import answer, signals
 from gameday_prove.promql import Selector, selectors
-from gameday_prove.values import Line, LoadedRule, Surroundings
+from gameday_prove.values import Installed, Line, LoadedRule, Surroundings
 
 ALERTS = "alerts"
 """The name under which the alerting rules have their rows."""
@@ -121,12 +121,13 @@ def _verdicts(history: History, looked: ProveLooked, profiles: Mapping[str, Dete
         window = windows.get(line.number)
         for one, profile in installed:
             if window is None:
-                yield ProofVerdict(one.detector, line.number, Word.NOT_JUDGED, "the line was not played")
+                why = "the line was not played: the proof had ended, or the node had left service"
+                yield ProofVerdict(one.detector, line.number, Word.NOT_JUDGED, why)
             elif window.played.missing:
                 why = "the node's kernel log did not show the line when it was read back"
                 yield ProofVerdict(one.detector, line.number, Word.NOT_JUDGED, why)
             else:
-                yield _of_detector(history, window, around.node, profile, one.blind)
+                yield _of_detector(history, window, around.node, profile, one)
         if window:
             yield from _wrongly(history, window, around.node, [profile for _, profile in installed])
             yield from _others(history, window, around.node, [profile for _, profile in installed])
@@ -141,7 +142,7 @@ def _windows(history: History, looked: ProveLooked) -> dict[int, _Window]:
 
 
 def _of_detector(
-    history: History, window: _Window, node: str, profile: DetectorProfile, blind: Sequence[str]
+    history: History, window: _Window, node: str, profile: DetectorProfile, installed: Installed
 ) -> ProofVerdict:
     number, rule = window.line.number, answer(profile, window.line.xid)
     wanted = signals(profile, window.line.xid)
@@ -157,7 +158,7 @@ def _of_detector(
     already = [signal for signal in absent if _stands(history, window, node, signal)]
     said = ", ".join(f"{signal} after {window.after_s(at):.1f} s" for signal, at in seen.items())
     if missing := [signal for signal in absent if signal not in already]:
-        return _missing(history, profile, number, missing, said, blind, node)
+        return _missing(history, profile, number, missing, said, installed, node)
     if not seen:
         return ProofVerdict(profile.name, number, Word.NOT_JUDGED, f"{already[0]} stood since the line before")
     return _came(profile, window, seen, said)
@@ -176,19 +177,19 @@ def _missing(
     number: int,
     missing: Sequence[Signal],
     said: str,
-    blind: Sequence[str],
+    installed: Installed,
     node: str,
 ) -> ProofVerdict:
     unwatched = {one.signal for one in history.of(SignalUnwatched) if one.node == node}
     if all(signal.watch in unwatched for signal in missing):
         return ProofVerdict(profile.name, number, Word.NOT_JUDGED, "this account may not watch the Events of nodes")
     names = ", ".join(str(signal) for signal in missing)
-    but = f"; it did show {said}" if said else ""
-    if blind and not said:
-        return ProofVerdict(profile.name, number, Word.BLIND, f"because {'; '.join(blind)}")
     if said:
-        return ProofVerdict(profile.name, number, Word.MISSED, f"no {names}{but}")
-    why = f"no {names}, although its pods are ready: is it frozen, can it read the kernel log, does a rule fit?"
+        return ProofVerdict(profile.name, number, Word.MISSED, f"no {names}; it did show {said}")
+    if installed.blind:
+        return ProofVerdict(profile.name, number, Word.BLIND, f"because {'; '.join(installed.blind)}")
+    state = "is it there at all" if installed.named else "its pods are ready: is it frozen"
+    why = f"no {names}; {state}, can it read the kernel log, does one of its rules fit the line?"
     return ProofVerdict(profile.name, number, Word.MISSED, why)
 
 
@@ -315,11 +316,14 @@ def _of_alerts(
     elif all(rule.never for rule in read):
         why = "; ".join(f"{rule.name} never can: {rule.never}" for rule in read)
         yield ProofVerdict(ALERTS, number, Word.BLIND, f"because {why}")
+    elif not any(_first(history, window, around.node, one) for one in shown if one.watch == "nodes"):
+        why = f"{', '.join(rule.name for rule in read)} read what no detector showed"
+        yield ProofVerdict(ALERTS, number, Word.NOT_JUDGED, why)
     else:
         pending = [one.alert for one in history.of(ProveAlertSeen) if window.holds(one.at)]
         waits = f"; pending: {', '.join(pending)}" if pending else ""
-        names = ", ".join(rule.name for rule in read if not rule.never)
-        yield ProofVerdict(ALERTS, number, Word.MISSED, f"{names} did not fire in the time that was watched{waits}")
+        names = ", ".join(f"{rule.name} (for: {rule.hold_s:g}s)" for rule in read if not rule.never)
+        yield ProofVerdict(ALERTS, number, Word.MISSED, f"not fired in the time that was watched: {names}{waits}")
 
 
 def _folded(looked: ProveLooked | None, ended: ProveEnded | None, verdicts: tuple[ProofVerdict, ...]) -> Proof:

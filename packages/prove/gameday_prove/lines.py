@@ -92,10 +92,9 @@ def watch_for(profiles: Sequence[DetectorProfile], line: Line) -> timedelta:
 
 
 def must_go_by_hand(profiles: Sequence[DetectorProfile], lines: Sequence[Line]) -> Iterator[str]:
-    """Yield what the lines leave on the node that no detector takes back by itself."""
+    """Yield each mark that the lines leave on the node and that its detector never takes back by itself."""
     for profile in profiles:
-        for line in lines:
-            rule = answer(profile, line.xid)
-            if rule and (rule.quarantines or rule.conditions) and not rule.ends_with:
-                marks = ", ".join(str(one) for one in signals(profile, line.xid))
-                yield f"{profile.name}: {marks}"
+        rules = [(line.xid, rule) for line in lines if (rule := answer(profile, line.xid))]
+        staying = [xid for xid, rule in rules if (rule.quarantines or rule.conditions) and not rule.ends_with]
+        marks = dict.fromkeys(str(one) for xid in staying for one in signals(profile, xid) if one.watch != "events")
+        yield from (f"{mark} of {profile.name}" for mark in marks)

@@ -27,7 +27,7 @@ from gameday.run.abort import Abort
 from gameday.run.node_watch import NodeWatch
 from gameday.values.results import Cleanliness
 from gameday_prove.events import ProveAlertSeen, ProveEnded, ProveLinePlayed, ProveLineWatched, ProveLooked
-from gameday_prove.judge import ALERTS, Word, judge, readers
+from gameday_prove.judge import ALERTS, ProofVerdict, Word, judge, readers
 from gameday_prove.lines import record_of, watch_for
 from gameday_prove.monitoring import alerts_now, is_about
 from gameday_prove.rights import NAMESPACE
@@ -231,11 +231,11 @@ class Player:
 
     def _watch(self, line: Line, nodes: NodeWatch) -> None:
         """Watch until every awaited sign is there, or the slowest detector has had its time. Raises AbortedError."""
-        began, longest = self._clock.monotonic(), self._longest_watch(line)
+        began, slowest = self._clock.monotonic(), watch_for(self._profiles, line).total_seconds()
         quiet = max((one.quiet_for.total_seconds() for one in self._profiles), default=_SETTLE_S)
-        self._say(f"line {line.number}: watching for up to {longest:.0f} s")
+        self._say(f"line {line.number}: watching for up to {slowest:.0f} s, longer for an alert")
         settled: float | None = None
-        while (spent := self._clock.monotonic() - began) < longest:
+        while (spent := self._clock.monotonic() - began) < self._longest_watch(line):
             self._look_at_alerts()
             if not self._ready(nodes):
                 raise AbortedError("guard", f"node {self._order.around.node} is no longer Ready")
@@ -248,18 +248,22 @@ class Player:
         self._journal.append(ProveLineWatched(line=line.number, seconds=self._clock.monotonic() - began))
 
     def _longest_watch(self, line: Line) -> float:
-        """Return the seconds for the slowest detector, and for the slowest rule that reads what it shows."""
-        prometheus = self._order.around.prometheus
-        rules = readers(prometheus.rules, self._profiles, line.xid) if prometheus else []
-        fires = [rule.hold_s + _RULE_LAG_S for rule in rules if not rule.never]
-        return max([watch_for(self._profiles, line).total_seconds(), *(min(one, _MOST_FOR_A_RULE_S) for one in fires)])
+        """Return the seconds for the slowest detector, and for a rule once there is something that it reads."""
+        slowest, prometheus = watch_for(self._profiles, line).total_seconds(), self._order.around.prometheus
+        if prometheus is None or not any(one.who == ALERTS and one.word is Word.MISSED for one in self._verdicts(line)):
+            return slowest
+        rules = readers(prometheus.rules, self._profiles, line.xid)
+        soonest = min(rule.hold_s + _RULE_LAG_S for rule in rules if not rule.never)
+        return max(slowest, min(soonest, _MOST_FOR_A_RULE_S))
+
+    def _verdicts(self, line: Line) -> list[ProofVerdict]:
+        return judge(self._journal.history(), {one.name: one for one in self._profiles}).of_line(line.number)
 
     def _all_came(self, line: Line) -> bool:
         """Return True if nothing more is awaited of any detector or rule for this line."""
-        proof = judge(self._journal.history(), {one.name: one for one in self._profiles})
         return not any(
             one.word is Word.MISSED or (one.word is Word.BLIND and one.is_red and one.who != ALERTS)
-            for one in proof.of_line(line.number)
+            for one in self._verdicts(line)
         )
 
     def _out_of_service(self, nodes: NodeWatch) -> bool:

@@ -36,11 +36,11 @@ def recognised(profiles: Sequence[DetectorProfile], found: Found, named: Sequenc
     """
     here: dict[str, Installed] = {}
     for profile in profiles:
-        if profile.name in named:
-            here[profile.name] = Installed(detector=profile.name, title=profile.title, found_by="you named it")
-        elif profile.recognize and (by := _found_by(profile.recognize.marks[0], found)):
+        if profile.recognize and (by := _found_by(profile.recognize.marks[0], found)):
             blind = tuple(dict.fromkeys(why for mark in profile.recognize.marks for why in _blind(mark, found)))
             here[profile.name] = Installed(detector=profile.name, title=profile.title, found_by=by, blind=blind)
+        elif profile.name in named:
+            here[profile.name] = Installed(detector=profile.name, title=profile.title)
     other = {profile.name: profile.recognize.unless for profile in profiles if profile.recognize}
     return [one for name, one in sorted(here.items()) if other.get(name) not in here]
 

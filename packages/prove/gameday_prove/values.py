@@ -49,10 +49,15 @@ class Installed(Value):
     detector: str
     """Name of its profile."""
     title: str
-    found_by: str
-    """The mark by which it was recognised, in words."""
+    found_by: str = ""
+    """The mark by which it was recognised, in words; empty if only the user says that it is there."""
     blind: tuple[str, ...] = ()
     """Reasons why it cannot see this node's faults as things are."""
+
+    @property
+    def named(self) -> bool:
+        """True if only the user says that it is there."""
+        return not self.found_by
 
 
 class Unseen(Value):

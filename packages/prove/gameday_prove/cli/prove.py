@@ -159,7 +159,7 @@ def _print_look(out: Console, around: Surroundings) -> None:
         out.print(f"  not fit: {one.name}: {one.unfit}", soft_wrap=True)
     out.print("detectors:" if around.detectors else "detectors: none that is known here", soft_wrap=True)
     for detector in around.detectors:
-        out.print(f"  {detector.detector}: {detector.title}; {detector.found_by}", soft_wrap=True)
+        out.print(f"  {detector.detector}: {detector.title}; {detector.found_by or 'by your word'}", soft_wrap=True)
         for why in detector.blind:
             out.print(f"    blind on {around.node}? {why}", style="yellow", soft_wrap=True)
     if not around.detectors:
