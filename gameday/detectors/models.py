@@ -211,7 +211,7 @@ class Mark(_Model):
     config: str = Field(default="", max_length=500)
     """Text that a ConfigMap of the workload has to hold: without it the detector is there and sees nothing."""
     on_node: bool = False
-    """Only its pod on the node itself can see the node's faults."""
+    """True for a part that sees only the faults of the node with its pod."""
     node_label: str = Field(default="", max_length=317)
     """Key of a label of the node, for what runs outside the cluster."""
     node_condition: str = Field(default="", max_length=316)

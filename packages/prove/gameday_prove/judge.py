@@ -136,7 +136,7 @@ def _verdicts(history: History, looked: ProveLooked, profiles: Mapping[str, Dete
 
 def _windows(history: History, looked: ProveLooked) -> dict[int, _Window]:
     played = history.of(ProveLinePlayed)
-    ends = [*(one.at for one in played[1:]), None]
+    ends = [*(one.at for one in played[1:]), None][: len(played)]
     lines = {line.number: line for line in looked.lines}
     return {one.line: _Window(lines[one.line], one, end) for one, end in zip(played, ends, strict=True)}
 

@@ -35,7 +35,7 @@ def profiles() -> list[DetectorProfile]:
 
 
 class Look:
-    """One look; each question costs one request, and a refusal is noted and not raised."""
+    """A look: each question costs one request, and a refusal is noted and not raised."""
 
     def __init__(self, kubernetes: Kubernetes) -> None:
         self._kubernetes = kubernetes

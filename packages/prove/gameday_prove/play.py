@@ -52,7 +52,7 @@ _CONFLICT, _GONE = 409, 404
 
 @dataclass(frozen=True)
 class Order:
-    """What was agreed on."""
+    """An agreed proof."""
 
     id: str
     around: Surroundings
@@ -98,7 +98,7 @@ def writer_pod(order: Order, line: Line) -> dict[str, Any]:
 
 
 class Player:
-    """One proof, from its namespace to the end of it."""
+    """A proof, from its namespace to the end of it."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class Player:
 
 @dataclass
 class _End:
-    """How a proof ends, as far as it is known in its namespace."""
+    """The end of a proof, as far as it is known in its namespace."""
 
     stopped: str = ""
 

@@ -11,7 +11,7 @@ from gameday_prove.values import Installed, Workload
 
 @dataclass(frozen=True)
 class Found:
-    """What the look has of the cluster's workloads, and of one node."""
+    """The cluster's workloads and one node, as the look has them."""
 
     workloads: tuple[Workload, ...]
     labels: Mapping[str, str]
@@ -21,7 +21,7 @@ class Found:
     on_node: Mapping[tuple[str, str], str]
     """The state of each pod on the node, `ready` or why not, by the namespace and the name of its workload."""
     config: Callable[[Workload], str | None]
-    """Returns the text of a workload's ConfigMaps; None if it cannot be read."""
+    """A function that returns the text of a workload's ConfigMaps; None if it cannot be read."""
     pods_known: bool = True
     """False if the node's pods could not be listed."""
 
