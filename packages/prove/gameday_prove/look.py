@@ -75,6 +75,7 @@ class Look:
         return Surroundings(
             server=self._kubernetes.server,
             version=identity,
+            uid=self._uid(),
             nodes=tuple(found),
             node=name,
             image=image or image_with_shell([one.get("names") or () for one in chosen["status"].get("images") or ()]),
@@ -90,6 +91,15 @@ class Look:
     def _version(self) -> str:
         with self._kubernetes.explained("read the server's version"):
             return str(json.loads(send(self._kubernetes.api, "GET", "/version").data)["gitVersion"])
+
+    def _uid(self) -> str:
+        """Return the cluster's own id; empty if it may not be read, which nothing here depends on."""
+        try:
+            with self._kubernetes.explained("read namespace kube-system"):
+                found = json.loads(send(self._kubernetes.api, "GET", "/api/v1/namespaces/kube-system").data)
+        except KubernetesError:
+            return ""
+        return str(found["metadata"]["uid"])
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Return the GPU nodes. Raises KubernetesError, because nothing can be done without them."""

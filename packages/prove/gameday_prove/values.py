@@ -111,6 +111,8 @@ class Surroundings(Value):
 
     server: str
     version: str
+    uid: str = ""
+    """UID of the namespace kube-system, which is unique to the cluster; empty if it may not be read."""
     nodes: tuple[NodeFound, ...]
     node: str
     """The node to play on."""

@@ -16,6 +16,7 @@ from gameday_prove.values import Posture
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from securesystemslib.signer import CryptoSigner
 
     from gameday.cluster.kubernetes import Kubernetes
     from gameday.detectors.models import DetectorProfile
@@ -54,6 +55,10 @@ def prove(
     look: Annotated[bool, typer.Option("--look", help="Only look, and say what would be played.")] = False,
     rights: Annotated[bool, typer.Option("--rights", help="Print the smallest rights, as a manifest.")] = False,
     clean: Annotated[bool, typer.Option("--clean", help="Remove what a killed proof left.")] = False,
+    evidence: Annotated[
+        Path | None, typer.Option(help="Also write evidence into this file, for `gameday verify`.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Private key, in PEM, that signs the evidence.")] = None,
     reports: Reports = Path("reports"),
 ) -> int:
     """Write a few harmless GPU error lines into one node's kernel log, and say which detectors noticed.
@@ -66,12 +71,25 @@ def prove(
 
         typer.echo(all_rights(), nl=False)
         return ExitCode.PASSED
+    if key and not evidence:
+        raise CommandError("--key signs evidence: add --evidence FILE")
+    signer = _signer(key)
     out = console()
     kubernetes = _connect(context)
     try:
         if clean:
             return _clean(out, kubernetes)
-        return _prove(out, kubernetes, node, image, detector or [], posture, reports, yes=yes, look=look)
+        order = _prepared(out, kubernetes, node, image, detector or [], posture)
+        if look:
+            out.print("nothing was written", style="dim")
+            return ExitCode.PASSED
+        check_reports(reports)
+        if not yes and not _agreed(out, order):
+            raise RefusedError("nothing was written", "--yes agrees beforehand, for a pipeline")
+        code = _play(out, kubernetes, order, reports / order.id)
+        if evidence:
+            _write_evidence(out, reports / order.id, evidence, signer)
+        return code
     except RefusedError as error:
         raise CommandError(f"{error}{f'; {error.hint}' if error.hint else ''}", ExitCode.REFUSED) from None
     finally:
@@ -92,19 +110,31 @@ def _connect(context: str | None) -> Kubernetes:
         raise CommandError(str(error), ExitCode.REFUSED) from None
 
 
-def _prove(
-    out: Console,
-    kubernetes: Kubernetes,
-    node: str | None,
-    image: str,
-    detectors: list[str],
-    posture: Posture,
-    reports: Path,
-    *,
-    yes: bool,
-    look: bool,
-) -> int:
-    from gameday.detectors.load import known_detectors, load_detector
+def _signer(key: Path | None) -> CryptoSigner | None:
+    """Read the key before anything is played. Raises CommandError."""
+    if key is None:
+        return None
+    from gameday_prove.evidence import signer_of
+
+    return signer_of(key)
+
+
+def _write_evidence(out: Console, folder: Path, file: Path, signer: CryptoSigner | None) -> None:
+    from gameday.plain_file import not_written
+    from gameday_prove.evidence import write_evidence
+
+    try:
+        write_evidence(folder, file, signer)
+    except OSError as error:
+        raise CommandError(f"no evidence: {not_written(error, file)}", ExitCode.UNKNOWN) from None
+    out.print(f"evidence: {file}, {'signed' if signer else 'not signed'}", soft_wrap=True)
+
+
+def _prepared(
+    out: Console, kubernetes: Kubernetes, node: str | None, image: str, detectors: list[str], posture: Posture
+) -> Order:
+    """Look, and say what would be played. Raises RefusedError and CommandError."""
+    from gameday.detectors.load import load_detector
     from gameday.errors import AdapterError
     from gameday.run.record import new_run_id
     from gameday_prove.images import SMALL
@@ -114,13 +144,12 @@ def _prove(
 
     for name in detectors:
         load_detector(name)  # refuses an unknown name with a suggestion
-    known = known_detectors()
     try:
         around = Look(kubernetes).around(node, image, detectors)
     except AdapterError as error:
         raise CommandError(str(error), ExitCode.REFUSED) from None
     _print_look(out, around)
-    profiles = [load_detector(one.detector) for one in around.detectors if one.detector in known]
+    profiles = [load_detector(one.detector) for one in around.detectors]
     lines = lines_for(posture, profiles)
     if not lines:
         raise RefusedError(
@@ -132,13 +161,7 @@ def _prove(
         f"prove-{new_run_id()}", around, posture, tuple(lines), chosen, pulled=bool(image) or not around.image
     )
     _print_plan(out, order, profiles)
-    if look:
-        out.print("nothing was written", style="dim")
-        return ExitCode.PASSED
-    check_reports(reports)
-    if not yes and not _agreed(out, order):
-        raise RefusedError("nothing was written", "--yes agrees beforehand, for a pipeline")
-    return _play(out, kubernetes, order, profiles, reports / order.id)
+    return order
 
 
 def _agreed(out: Console, order: Order) -> bool:
@@ -218,12 +241,14 @@ def _print_plan(out: Console, order: Order, profiles: list[DetectorProfile]) -> 
     )
 
 
-def _play(out: Console, kubernetes: Kubernetes, order: Order, profiles: list[DetectorProfile], folder: Path) -> int:
+def _play(out: Console, kubernetes: Kubernetes, order: Order, folder: Path) -> int:
+    from gameday.detectors.load import load_detector
     from gameday.history.journal import Journal
     from gameday.run.abort import Abort
     from gameday_prove.page import HISTORY_FILE, write_files
     from gameday_prove.play import Player
 
+    profiles = [load_detector(one.detector) for one in order.around.detectors]
     folder.mkdir(parents=True)
     journal, abort = Journal(folder / HISTORY_FILE), Abort()
     say = lambda text: out.print(text, soft_wrap=True)  # noqa: E731
