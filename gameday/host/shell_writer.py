@@ -53,7 +53,7 @@ class Written:
     @property
     def missing(self) -> list[str]:
         """The records that reading did not find."""
-        return [one for one in self.wrote if not any(one.partition(">")[2] in line for line in self.read)]
+        return [one for one in self.wrote if not any(line.endswith(f"] {one.partition('>')[2]}") for line in self.read)]
 
 
 def writer_command(mark: str, records: Sequence[str]) -> list[str]:

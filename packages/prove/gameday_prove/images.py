@@ -25,8 +25,8 @@ _WITH_SHELL = (
     "flannel/flannel",
     "cilium/cilium",
 )
-"""Ends of names of images built on busybox, Alpine, Debian or Ubuntu, by their Dockerfiles, the smallest first. Tags
-named distroless have no shell."""
+"""Ends of names of images that are built on busybox, Alpine, Debian or Ubuntu, as far as we know: none was tried here.
+The smallest come first. Tags named distroless have no shell."""
 
 
 def image_with_shell(images: Sequence[Sequence[str]]) -> str:

@@ -39,6 +39,8 @@ _HAS_IMAGE = timedelta(seconds=30)
 """A pod's whole life if its image is there: it runs for two seconds."""
 _PULLS_IMAGE = timedelta(minutes=3)
 _AFTER_DEADLINE_S = 15.0
+_ACCOUNT_WITHIN_S = 10.0
+"""Until a namespace has its account `default`, admission forbids pods in it; the controller makes it in a moment."""
 _SETTLE_S = 2.0
 """Time after the last awaited sign in which a wrong act may still follow."""
 _LOOK_EVERY_S = 0.2
@@ -187,7 +189,7 @@ class Player:
             expires=self._clock.now() + order.deadline + timedelta(seconds=_AFTER_DEADLINE_S),
         )
         created = self._clock.now()
-        self._kubernetes.create_pod(pod)
+        self._create(pod)
         ended = self._await_end(name, pods)
         output = self._log_of(name)
         written = parse_output("\n".join(text for _, text in output))
@@ -199,6 +201,18 @@ class Player:
         at = [when for when, text in output if when and text.startswith("wrote ")][-1:]
         moment = min(max(at[0], created), self._clock.now()) if at else created
         self._note_line(line, written, moment)
+
+    def _create(self, pod: dict[str, Any]) -> None:
+        """Create the pod, as soon as the new namespace has its default account. Raises KubernetesError."""
+        until = self._clock.monotonic() + _ACCOUNT_WITHIN_S
+        while True:
+            try:
+                self._kubernetes.create_pod(pod)
+                return
+            except KubernetesError as error:
+                if "serviceaccount" not in error.cause or self._clock.monotonic() > until:
+                    raise
+            self._abort.sleep(_LOOK_EVERY_S)
 
     def _note_line(self, line: Line, written: Written, at: datetime) -> None:
         missing = bool(written.missing)

@@ -9,6 +9,14 @@ import yaml
 from gameday_prove.values import Unseen
 
 NAMESPACE = "gameday-prove"
+_LOOKS = (
+    ("apps", "daemonsets", ("list",)),
+    ("apps", "deployments", ("list",)),
+    ("", "services", ("list",)),
+    ("", "services/proxy", ("get",)),
+    ("", "configmaps", ("get",)),
+    ("coordination.k8s.io", "leases", ("list",)),
+)
 _PLAYS = (
     ("", "namespaces", ("get", "create", "delete")),
     ("", "nodes", ("list", "watch")),
@@ -30,8 +38,8 @@ def missing_rights(unseen: Iterable[Unseen]) -> str:
 
 
 def all_rights() -> str:
-    """Return a ClusterRole that lets a proof play; objects in namespaces are only needed in its own."""
-    return _role("gameday-prove", [*_PLAYS, *_IN_NAMESPACE])
+    """Return a ClusterRole with all that a proof uses; it writes only in a namespace that is not there yet."""
+    return _role("gameday-prove", [*_PLAYS, *_LOOKS, *_IN_NAMESPACE])
 
 
 def _role(name: str, rules: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:
