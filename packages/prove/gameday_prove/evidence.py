@@ -26,6 +26,7 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from gameday import __version__
 from gameday.detectors.load import known_detectors
 from gameday.errors import CommandError
+from gameday.plain_file import read_plain
 from gameday.text import shown
 from gameday_prove.page import HISTORY_FILE, judged
 
@@ -57,7 +58,7 @@ def signer_of(key: Path) -> CryptoSigner:
 
 def write_evidence(folder: Path, file: Path, signer: CryptoSigner | None) -> None:
     """Write the evidence of a proof's folder; unsigned without a signer. Raises OSError."""
-    history = (folder / HISTORY_FILE).read_bytes()
+    history = read_plain(folder / HISTORY_FILE)
     envelope = Envelope(_canonical(_statement(folder.name, history, __version__)), _PAYLOAD_TYPE, {})
     if signer:
         envelope.sign(signer)
