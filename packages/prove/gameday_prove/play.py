@@ -40,7 +40,7 @@ _HAS_IMAGE = timedelta(seconds=30)
 _PULLS_IMAGE = timedelta(minutes=3)
 _AFTER_DEADLINE_S = 15.0
 _ACCOUNT_WITHIN_S = 10.0
-"""Until a namespace has its account `default`, admission forbids pods in it; the controller makes it in a moment."""
+"""Time until a new namespace has its account `default`, without which admission forbids pods in it."""
 _SETTLE_S = 2.0
 """Time after the last awaited sign in which a wrong act may still follow."""
 _LOOK_EVERY_S = 0.2
