@@ -29,10 +29,13 @@ from gameday.values.results import Cleanliness
 from gameday_prove.events import ProveAlertSeen, ProveEnded, ProveLinePlayed, ProveLineWatched, ProveLooked
 from gameday_prove.lines import answer, signals
 from gameday_prove.promql import Selector, selectors
-from gameday_prove.values import Installed, Line, LoadedRule, Surroundings
+from gameday_prove.values import Installed, Line, LoadedRule, Posture, Surroundings
 
 ALERTS = "alerts"
 """The name under which the alerting rules have their rows."""
+REPAIR = "repair"
+"""The name under which the node's return has its row."""
+_LIFECYCLE = "node.kubernetes.io/"
 _CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
 
@@ -132,6 +135,8 @@ def _verdicts(history: History, looked: ProveLooked, profiles: Mapping[str, Dete
             yield from _wrongly(history, window, around.node, [profile for _, profile in installed])
             yield from _others(history, window, around.node, [profile for _, profile in installed])
             yield from _of_alerts(history, window, around, [profile for _, profile in installed])
+    if looked.posture is Posture.REPAIR and windows:
+        yield _of_repair(history, windows[max(windows)], around.node)
 
 
 def _windows(history: History, looked: ProveLooked) -> dict[int, _Window]:
@@ -263,9 +268,36 @@ def _others(
         known = any(isinstance(one, ExpectedCondition) and one.type == seen.condition for one in foreseen)
         if window.holds(seen.at) and seen.status == "True" and seen.condition != "Ready" and not known:
             found.setdefault(("somebody", f"condition {seen.condition}"), window.after_s(seen.at))
+    by_whom: dict[str, list[str]] = {}
     for (who, what), seconds in found.items():
-        why = f"{what} after {seconds:.1f} s, which no profile here foresees"
-        yield ProofVerdict(who, window.line.number, Word.NOT_JUDGED, why, seconds)
+        by_whom.setdefault(who, []).append(f"{what} after {seconds:.1f} s")
+    for who, said in by_whom.items():
+        why = f"{', '.join(said)}: no profile here foresees it"
+        yield ProofVerdict(who, window.line.number, Word.NOT_JUDGED, why)
+
+
+def _of_repair(history: History, window: _Window, node: str) -> ProofVerdict:
+    """Return the verdict on the node's return, counted from the last line that was played."""
+    marks: dict[str, datetime] = {}
+    back: datetime | None = None
+    for record in history.records:
+        match record.event:
+            case TaintSeen(node=found) as seen if found == node and not seen.taint.key.startswith(_LIFECYCLE):
+                key, is_there = str(seen.taint), seen.present
+            case CordonSeen(node=found) as seen if found == node:
+                key, is_there = "the cordon", seen.cordoned
+            case _:
+                continue
+        marks = marks | {key: seen.at} if is_there else {one: at for one, at in marks.items() if one != key}
+        back = None if marks else seen.at
+    if marks:
+        why = f"the node is still out of service: {', '.join(marks)}"
+        return ProofVerdict(REPAIR, window.line.number, Word.MISSED, why)
+    if back is None:
+        return ProofVerdict(REPAIR, window.line.number, Word.NOT_JUDGED, "the node never left service")
+    seconds = window.after_s(back)
+    why = f"the node is back in service after {seconds:.1f} s"
+    return ProofVerdict(REPAIR, window.line.number, Word.NOTICED, why, seconds)
 
 
 def readers(rules: Sequence[LoadedRule], profiles: Sequence[DetectorProfile], xid: int) -> list[LoadedRule]:

@@ -27,7 +27,7 @@ from gameday.run.abort import Abort
 from gameday.run.node_watch import NodeWatch
 from gameday.values.results import Cleanliness
 from gameday_prove.events import ProveAlertSeen, ProveEnded, ProveLinePlayed, ProveLineWatched, ProveLooked
-from gameday_prove.judge import ALERTS, ProofVerdict, Word, judge, readers
+from gameday_prove.judge import ALERTS, REPAIR, ProofVerdict, Word, judge, readers
 from gameday_prove.lines import record_of, watch_for
 from gameday_prove.monitoring import alerts_now, is_about
 from gameday_prove.rights import NAMESPACE
@@ -275,10 +275,10 @@ class Player:
 
     def _all_came(self, line: Line) -> bool:
         """Return True if nothing more is awaited of any detector or rule for this line."""
-        return not any(
-            one.word is Word.MISSED or (one.word is Word.BLIND and one.is_red and one.who != ALERTS)
-            for one in self._verdicts(line)
-        )
+        of_others = [one for one in self._verdicts(line) if one.who not in (ALERTS, REPAIR)]
+        alerts = [one for one in self._verdicts(line) if one.who == ALERTS]
+        blind = any(one.word is Word.BLIND and one.is_red for one in of_others)  # a reason that is only suspected
+        return not (blind or any(one.word is Word.MISSED for one in (*of_others, *alerts)))
 
     def _out_of_service(self, nodes: NodeWatch) -> bool:
         now = nodes.now(self._order.around.node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gameday.checks.outcome import RunOutcome
@@ -105,6 +107,22 @@ def test_a_mark_that_went_and_did_not_come_again_is_missed() -> None:
     events = (taint(4.0), taint(50.0, present=False))
     proof = judged(history(*events, detectors=["konduktor"], posture=Posture.QUARANTINE, played=2))
     assert on(proof, "konduktor", 2).word is Word.MISSED
+
+
+@pytest.mark.parametrize(
+    ("events", "word", "why"),
+    [
+        ((taint(204.0), taint(240.0, present=False)), Word.NOTICED, "back in service after 40.0 s"),
+        ((taint(204.0),), Word.MISSED, "still out of service: trainy.konduktor.ai/faulty=true:NoSchedule"),
+        ((taint(204.0), cordon(205.0), taint(240.0, present=False)), Word.MISSED, "still out of service: the cordon"),
+        ((), Word.NOT_JUDGED, "never left service"),
+    ],
+)
+def test_a_repair_is_judged_by_the_nodes_return(events: tuple[Any, ...], word: Word, why: str) -> None:
+    proof = judged(history(event(200.1, "GPUXid79"), *events, detectors=["gameday"], posture=Posture.REPAIR))
+    one = on(proof, "repair")
+    assert (one.word, one.is_red) == (word, word is Word.MISSED)
+    assert why in one.why
 
 
 def test_an_event_that_nobody_foresees_is_shown_and_proves_nothing() -> None:
