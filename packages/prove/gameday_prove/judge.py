@@ -26,7 +26,7 @@ from gameday.history.events import (
 from gameday.history.journal import History
 from gameday.values.dated import CLOCK_TOLERANCE_S
 from gameday.values.results import Cleanliness
-from gameday_prove.events import ProveAlertSeen, ProveEnded, ProveLinePlayed, ProveLineWatched, ProveLooked
+from gameday_prove.events import ProveAlertSeen, ProveEnded, ProveLinePlayed, ProveLooked
 from gameday_prove.lines import answer, signals
 from gameday_prove.promql import Selector, selectors
 from gameday_prove.values import Installed, Line, LoadedRule, Posture, Surroundings
@@ -382,8 +382,3 @@ def _folded(looked: ProveLooked | None, ended: ProveEnded | None, verdicts: tupl
     if ended and ended.cleanliness is not Cleanliness.CLEAN:
         code = ExitCode.DIRTY if ended.cleanliness is Cleanliness.DIRTY else ExitCode.UNKNOWN
     return Proof(looked, verdicts, outcome, code, headline)
-
-
-def watched_s(history: History) -> float:
-    """Return the seconds for which the lines were watched, together."""
-    return sum(one.seconds for one in history.of(ProveLineWatched))

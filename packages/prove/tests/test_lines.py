@@ -22,7 +22,7 @@ def codes(posture: Posture, *names: str) -> list[int]:
 
 def test_a_quiet_proof_has_two_harmless_lines_and_one_that_is_answered() -> None:
     assert codes(Posture.QUIET, "node-problem-detector") == [43, 31, 79]
-    assert [str(one) for one in signals(NPD, 79)] == ["Event GPUXidHardware", "GPUXidFault=True"] or signals(NPD, 79)
+    assert {str(one) for one in signals(NPD, 79)} == {"Event GPUXidHardware", "GPUXidFault=True"}
 
 
 @pytest.mark.parametrize("name", [one.name for one in profiles()])
