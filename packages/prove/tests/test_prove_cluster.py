@@ -30,6 +30,20 @@ MOVING = ("training", "dmesg-logging")
 KINDS = ("namespaces", "nodes", "pods", "configmaps")
 
 
+def command(folder: Path, kubeconfig: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start `gameday prove` in a folder, as its user does."""
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "COLUMNS": "200"}
+    return subprocess.Popen(
+        [sys.executable, "-c", "from gameday.cli import main; main()", "prove", *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 class Site:
     """A cluster that this command did not set up."""
 
@@ -42,16 +56,7 @@ class Site:
         self.api = httpx.Client(base_url=found.server, headers=headers, verify=found.tls or True, trust_env=False)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, "KUBECONFIG": str(self.server.kubeconfig), "COLUMNS": "200"}
-        return subprocess.Popen(
-            [sys.executable, "-c", "from gameday.cli import main; main()", "prove", *arguments],
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return command(self.folder, self.server.kubeconfig, *arguments)
 
     def prove(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
