@@ -43,6 +43,7 @@ LINKS = {
     "tests/fleet": "../packages/fleet/tests",
     "tests/health": "../packages/node-health/tests",
     "tests/kubesim": "../packages/kubesim/tests",
+    "tests/prove": "../packages/prove/tests",
     "tests/rehearsal": "../packages/rehearsal/tests",
 }
 """The repository's links to folders, which a source distribution lacks."""

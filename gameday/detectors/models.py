@@ -199,6 +199,34 @@ class Rule(_Model):
         return self
 
 
+class Mark(_Model):
+    """A part of an installed detector, found by a workload or on the node; of the given keys all must fit."""
+
+    image: str = Field(default="", max_length=200)
+    """End of an image's name without tag, in whole parts of its path, like `nvsentinel/fault-quarantine`."""
+    workload: str = Field(default="", max_length=253)
+    """Beginning of the name of a DaemonSet or Deployment."""
+    says: str = Field(default="", max_length=500)
+    """Text in the command, the arguments or the environment of one of its containers, in any case."""
+    config: str = Field(default="", max_length=500)
+    """Text that a ConfigMap of the workload has to hold: without it the detector is there and sees nothing."""
+    on_node: bool = False
+    """True for a part that sees only the faults of the node with its pod."""
+    node_label: str = Field(default="", max_length=317)
+    """Key of a label of the node, for what runs outside the cluster."""
+    node_condition: str = Field(default="", max_length=316)
+    """Type of a condition of the node, for what runs beside its kubelet."""
+
+
+class Recognition(_Model):
+    """The parts by which an installed detector is recognised."""
+
+    marks: tuple[Mark, ...] = Field(min_length=1)
+    """The first part shows that it is installed; it sees nothing while one of the others is missing."""
+    unless: str = Field(default="", max_length=63)
+    """Name of the profile of the same program in another configuration, which then speaks for it."""
+
+
 class DetectorProfile(_Model):
     """A detector's answers to each fault, as it is configured here."""
 
@@ -215,6 +243,8 @@ class DetectorProfile(_Model):
     quiet_for: Duration = timedelta(seconds=30)
     """Time to watch before the detector's silence means something, for a fault that must not quarantine the node."""
     source: str = Field(min_length=1, max_length=500)
+    recognize: Recognition | None = None
+    """The signs that it is installed, for `gameday prove`; null: it has to be named there."""
     rules: tuple[Rule, ...] = Field(min_length=1)
     """The rules in order; the first one that fits a fault applies to it."""
     repairs: Repairs | None = None

@@ -1,4 +1,4 @@
-"""A container's process: a real one for the agent, a timer that only looks like one for anything else."""
+"""A container's process: a real one for the agent and our shell script, a timer that looks like one for all others."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from gameday.host.shell_writer import GPUS, KMSG, SCRIPT
 from gameday_rehearsal.nodes.container_log import ContainerLog, PrintedLog, TrainingLog, Worked
 from gameday_rehearsal.nodes.cuda_errors import CudaLibrary
+from gameday_rehearsal.nodes.kmsg_terminal import KmsgTerminal
+from gameday_rehearsal.nodes.machine import Machine
 from gameday_rehearsal.nodes.sandbox import Sandbox
 from kubesim.client import Object
 
@@ -64,27 +67,29 @@ class ContainerProcess(Protocol):
     def kill(self) -> None: ...
 
 
-class AgentProcess:
-    """`python -m gameday.agent` in a session of its own."""
+class RealProcess:
+    """A program of this machine in a session of its own."""
 
     gpu_load = 0.0  # it works through the host, which puts the load of measurements on the model itself
 
-    def __init__(self, process: asyncio.subprocess.Process, log: PrintedLog) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: PrintedLog, at_end: Callable[[], None]) -> None:
         self._process = process
+        self._at_end = at_end
         self.log = log
         self.pid = process.pid
         self._pump = asyncio.create_task(self._read_output())
 
     @classmethod
     async def start(
-        cls, module: str, args: Sequence[str], environment: dict[str, str], folder: Path, log: PrintedLog
-    ) -> AgentProcess:
+        cls,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        folder: Path,
+        log: PrintedLog,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> RealProcess:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gameday_rehearsal.nodes.launch",
-            module,
-            *args,
+            *argv,
             cwd=folder,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
@@ -92,10 +97,13 @@ class AgentProcess:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
-        return cls(process, log)
+        return cls(process, log, at_end)
 
     async def wait(self) -> int:
-        status = await self._process.wait()
+        try:
+            status = await self._process.wait()
+        finally:
+            self._at_end()
         self.kill()  # what the container's first process leaves behind ends with it
         await self._pump
         return 128 - status if status < 0 else status
@@ -171,9 +179,11 @@ class SimulatedProcess:
 
 
 async def start_container(
-    pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str]
+    pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str], machine: Machine
 ) -> ContainerProcess:
     """Start the container. Raises PodConfigError, and OSError if no process can be started."""
+    if _is_shell_writer(container):
+        return await _shell_writer(container, sandbox, restarts, machine)
     if not is_agent(container):
         return _simulated(pod, container, CudaLibrary(container, sandbox, next(_pids)))
     environment = sandbox.environment(
@@ -182,7 +192,29 @@ async def start_container(
     )
     args = [sandbox.rewritten(container, arg) for arg in _agent_args(container)]
     log = PrintedLog(sandbox.log_file(container, restarts))
-    return await AgentProcess.start(AGENT_MODULE, args, environment, sandbox.root, log)
+    argv = [sys.executable, "-m", "gameday_rehearsal.nodes.launch", AGENT_MODULE, *args]
+    return await RealProcess.start(argv, environment, sandbox.root, log)
+
+
+def _is_shell_writer(container: Object) -> bool:
+    """Return True for a container that runs exactly our script, so that no pod runs its own on this machine.
+
+    Its image is of somebody else, and does not matter here: the shell is this machine's.
+    """
+    return list(container.get("command") or ())[:3] == ["/bin/sh", "-c", SCRIPT]
+
+
+async def _shell_writer(container: Object, sandbox: Sandbox, restarts: int, machine: Machine) -> RealProcess:
+    """Run the script with this machine's shell, on the virtual node's kernel log and its driver's folder of GPUs."""
+    machine.log.require_open()
+    gpus, log = sandbox.root / "gpus", PrintedLog(sandbox.log_file(container, restarts))
+    for index in machine.known_gpus():
+        (gpus / f"{machine.gpus[index].pci}.0").mkdir(parents=True, exist_ok=True)
+    terminal = KmsgTerminal(machine.log)
+    places = {KMSG: terminal.path, GPUS: str(gpus)}
+    argv = [places.get(str(word), str(word)) for word in container["command"]]
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    return await RealProcess.start(argv, environment, sandbox.root, log, terminal.close)
 
 
 def is_agent(container: Object) -> bool:

@@ -20,6 +20,8 @@ API_CLIENTS_LABEL = "gameday.dev/api-clients"
 HOLD_OUT_LABEL = "gameday.dev/hold-out"
 NODES_PER_RACK = 4
 RACKS_PER_ZONE = 8
+_IMAGES = {"quay.io/prometheus/node-exporter:v1.9.1": 24_000_000}
+"""Images that the nodes have, with their sizes in bytes: one that most clusters run on every node."""
 _PRESSURES = {
     "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -157,6 +159,7 @@ def machine_status(facts: NodeFacts, boot_id: str, allocatable_gpus: int) -> Obj
         "capacity": capacity,
         "allocatable": allocatable,
         "addresses": _addresses(facts),
+        "images": [{"names": [name], "sizeBytes": size} for name, size in _IMAGES.items()],
         # Port 0 is how the API writes "none".
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port or 0}},
         "nodeInfo": {

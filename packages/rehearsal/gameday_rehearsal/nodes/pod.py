@@ -21,6 +21,7 @@ from gameday_rehearsal.nodes.api_account import ApiAccount, ApiAddress, token_vo
 from gameday_rehearsal.nodes.containers import ContainerProcess, is_agent, start_container
 from gameday_rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
 from gameday_rehearsal.nodes.dra import DraDriver, PreparedGpu
+from gameday_rehearsal.nodes.machine import Machine
 from gameday_rehearsal.nodes.numa import exclusive_cpus
 from gameday_rehearsal.nodes.pod_status import Container, PodState
 from gameday_rehearsal.nodes.probes import follow_readiness
@@ -49,6 +50,9 @@ class KubeletServices(Protocol):
 
     @property
     def api(self) -> ApiClient: ...
+
+    @property
+    def machine(self) -> Machine: ...
 
     @property
     def api_address(self) -> ApiAddress:
@@ -420,6 +424,7 @@ class PodRunner:
                     **self._kubelet.environment(self.uid, container.name),
                     **self._account_environment(container.spec),
                 },
+                self._kubelet.machine,
             )
         except (PodConfigError, OSError) as error:
             container.waiting = ("CreateContainerConfigError", str(error))

@@ -14,6 +14,7 @@ from gameday_rehearsal.nodes import containers
 from gameday_rehearsal.nodes.containers import ContainerProcess, start_container
 from gameday_rehearsal.nodes.sandbox import Sandbox
 from tests.interception.test_cuda_error import MARK, NOW, VALUES
+from tests.rehearsal.nodes.conftest import new_rack
 
 ITEM = {"path": "cuda-error", "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}}
 
@@ -51,7 +52,7 @@ def lines(process: ContainerProcess) -> list[str]:
 
 async def started(folder: Path, of: dict[str, Any]) -> tuple[ContainerProcess, Sandbox]:
     sandbox = Sandbox(folder, of)
-    return await start_container(of, of["spec"]["containers"][0], sandbox, 0, {}), sandbox
+    return await start_container(of, of["spec"]["containers"][0], sandbox, 0, {}, new_rack().machines[0]), sandbox
 
 
 async def test_an_annotation_ends_a_running_process_and_the_log_says_why(tmp_path: Path) -> None:

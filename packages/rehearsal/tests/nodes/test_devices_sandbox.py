@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from gameday.errors import PodConfigError, PodRejectedError
 from gameday_rehearsal.nodes.container_log import PrintedLog
-from gameday_rehearsal.nodes.containers import AgentProcess
+from gameday_rehearsal.nodes.containers import RealProcess
 from gameday_rehearsal.nodes.devices import GpuDevices, GpuHolder
 from gameday_rehearsal.nodes.probes import _run_inside
 from gameday_rehearsal.nodes.sandbox import Sandbox
@@ -97,11 +98,12 @@ def test_the_termination_message_is_cut_and_falls_back_to_the_log(tmp_path: Path
     assert sandbox.termination_message(fallback, 0, failed=True) == "x" * 4096
 
 
-async def run(folder: Path, code: str) -> tuple[AgentProcess, PrintedLog]:
+async def run(folder: Path, code: str) -> tuple[RealProcess, PrintedLog]:
     """`timeit` runs any statement once, so it stands in for the agent's module."""
     log = PrintedLog(folder / "log")
     arguments = ["-n1", "-r1", "-s", "import os, signal, time", code]
-    return await AgentProcess.start("timeit", arguments, {}, folder, log), log
+    argv = [sys.executable, "-m", "gameday_rehearsal.nodes.launch", "timeit", *arguments]
+    return await RealProcess.start(argv, {}, folder, log), log
 
 
 async def wait_for_line(log: PrintedLog, text: str) -> None:
