@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from gameday.cluster.kube_transport import send
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.detectors.load import known_detectors, read_detector
@@ -89,14 +87,12 @@ class Look:
         )
 
     def _version(self) -> str:
-        with self._kubernetes.explained("read the server's version"):
-            return str(json.loads(send(self._kubernetes.api, "GET", "/version").data)["gitVersion"])
+        return str(self._kubernetes.json.request("GET", "/version", act="read the server's version")["gitVersion"])
 
     def _uid(self) -> str:
         """Return the cluster's own id; empty if it may not be read, which nothing here depends on."""
         try:
-            with self._kubernetes.explained("read namespace kube-system"):
-                found = json.loads(send(self._kubernetes.api, "GET", "/api/v1/namespaces/kube-system").data)
+            found = self._kubernetes.json.request("GET", "/api/v1/namespaces/kube-system")
         except KubernetesError:
             return ""
         return str(found["metadata"]["uid"])
@@ -114,8 +110,7 @@ class Look:
         return with_gpus
 
     def _page(self, act: str, path: str, **query: str) -> list[dict[str, Any]]:
-        with self._kubernetes.explained(act):
-            answer = json.loads(send(self._kubernetes.api, "GET", path, query={"limit": str(_PAGE)} | query).data)
+        answer = self._kubernetes.json.request("GET", path, query={"limit": str(_PAGE)} | query, act=act)
         return list(answer.get("items") or ())
 
     def _list(self, what: str, path: str, resource: str, group: str = "", **query: str) -> list[dict[str, Any]] | None:
@@ -150,8 +145,7 @@ class Look:
     def _config_map(self, namespace: str, name: str) -> str | None:
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
         try:
-            with self._kubernetes.explained(f"read ConfigMap {namespace}/{name}"):
-                found = json.loads(send(self._kubernetes.api, "GET", path).data)
+            found = self._kubernetes.json.request("GET", path, act=f"read ConfigMap {namespace}/{name}")
         except KubernetesError as error:
             verb = "get" if error.status in _FORBIDDEN else ""
             what = f"ConfigMap {namespace}/{name}"

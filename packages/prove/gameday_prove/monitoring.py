@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from kubernetes.client.exceptions import ApiException
 from pydantic import BaseModel, ValidationError
-from urllib3.exceptions import HTTPError
 
-from gameday.cluster.kube_errors import reason_of
-from gameday.cluster.kube_transport import send
+from gameday.cluster.json_api import JsonApi
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.prometheus import ActiveAlert, RuleGroup
 from gameday.errors import AdapterError
@@ -146,12 +142,7 @@ def _data(kubernetes: Kubernetes, path: str, query: dict[str, str]) -> dict[str,
 
 
 def _get(kubernetes: Kubernetes, path: str, query: dict[str, str]) -> Any:
-    try:
-        return json.loads(send(kubernetes.api, "GET", path, query=query, timeouts_s=_TIMEOUTS_S).data)
-    except ApiException as error:
-        raise AdapterError(path, reason_of(error), status=error.status) from None
-    except (HTTPError, ValueError) as error:
-        raise AdapterError(path, f"no answer that can be read: {reason_of(error)}") from None
+    return JsonApi(kubernetes.api, "", "", _TIMEOUTS_S).request("GET", path, query=query)
 
 
 def _parsed(model: type[M], items: object, path: str) -> list[M]:

@@ -10,7 +10,6 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
-from gameday.clock import Clock
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower, PodSeen
@@ -123,7 +122,7 @@ class Player:
         """
         self._kubernetes, self._order, self._profiles = kubernetes, order, profiles
         self._journal, self._abort, self._say = journal, abort, say
-        self._clock: Clock = kubernetes.clock
+        self._clock = kubernetes.clock
         self._ledger = Ledger(kubernetes, Header.of_this_process(order.id, "prove", self._clock.now(), None))
         self._alerts_before: set[str] = set()
         self._alerts_noted: set[tuple[str, str]] = set()

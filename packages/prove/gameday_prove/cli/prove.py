@@ -294,15 +294,13 @@ def _print_proof(out: Console, proof: Proof, folder: Path) -> None:
 def _clean(out: Console, kubernetes: Kubernetes) -> int:
     """Remove the namespace of a killed proof."""
     from gameday.errors import KubernetesError
-    from gameday.ledger.lease import CLUSTER_LEASE, as_held, read_lease
+    from gameday.ledger.lease import CLUSTER_LEASE, held_lease
     from gameday_prove.play import remove_namespace
 
     try:
-        held = as_held(read_lease(kubernetes, CLUSTER_LEASE))
+        held = held_lease(kubernetes, CLUSTER_LEASE)
     except KubernetesError as error:
-        if error.status != 404:
-            raise CommandError(str(error), ExitCode.UNKNOWN) from None
-        held = None
+        raise CommandError(str(error), ExitCode.UNKNOWN) from None
     if held and held.renewed and kubernetes.clock.now() < held.renewed + held.duration:
         raise RefusedError(f"{held.holder} still renews its lease", "end it with Ctrl-C, or wait for its end")
     cleanliness, evidence = remove_namespace(kubernetes)

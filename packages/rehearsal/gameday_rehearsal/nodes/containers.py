@@ -19,6 +19,7 @@ from gameday_rehearsal.nodes.container_log import ContainerLog, PrintedLog, Trai
 from gameday_rehearsal.nodes.cuda_errors import CudaLibrary
 from gameday_rehearsal.nodes.kmsg_terminal import KmsgTerminal
 from gameday_rehearsal.nodes.machine import Machine
+from gameday_rehearsal.nodes.node_machine import NodeMachine
 from gameday_rehearsal.nodes.sandbox import Sandbox
 from kubesim.client import Object
 
@@ -179,7 +180,12 @@ class SimulatedProcess:
 
 
 async def start_container(
-    pod: Object, container: Object, sandbox: Sandbox, restarts: int, own_environment: dict[str, str], machine: Machine
+    pod: Object,
+    container: Object,
+    sandbox: Sandbox,
+    restarts: int,
+    own_environment: dict[str, str],
+    machine: NodeMachine,
 ) -> ContainerProcess:
     """Start the container. Raises PodConfigError, and OSError if no process can be started."""
     if _is_shell_writer(container):
@@ -204,16 +210,18 @@ def _is_shell_writer(container: Object) -> bool:
     return list(container.get("command") or ())[:3] == ["/bin/sh", "-c", SCRIPT]
 
 
-async def _shell_writer(container: Object, sandbox: Sandbox, restarts: int, machine: Machine) -> RealProcess:
-    """Run the script with this machine's shell, on the virtual node's kernel log and its driver's folder of GPUs."""
+async def _shell_writer(container: Object, sandbox: Sandbox, restarts: int, machine: NodeMachine) -> RealProcess:
+    """Run the script with this machine's shell, on a virtual node with that node's kernel log and folder of GPUs."""
+    log, environment = PrintedLog(sandbox.log_file(container, restarts)), {"PATH": os.environ.get("PATH", os.defpath)}
+    if not isinstance(machine, Machine):
+        return await RealProcess.start([str(word) for word in container["command"]], environment, sandbox.root, log)
     machine.log.require_open()
-    gpus, log = sandbox.root / "gpus", PrintedLog(sandbox.log_file(container, restarts))
+    gpus = sandbox.root / "gpus"
     for index in machine.known_gpus():
         (gpus / f"{machine.gpus[index].pci}.0").mkdir(parents=True, exist_ok=True)
     terminal = KmsgTerminal(machine.log)
     places = {KMSG: terminal.path, GPUS: str(gpus)}
     argv = [places.get(str(word), str(word)) for word in container["command"]]
-    environment = {"PATH": os.environ.get("PATH", os.defpath)}
     return await RealProcess.start(argv, environment, sandbox.root, log, terminal.close)
 
 

@@ -21,7 +21,7 @@ from gameday_rehearsal.nodes.api_account import ApiAccount, ApiAddress, token_vo
 from gameday_rehearsal.nodes.containers import ContainerProcess, is_agent, start_container
 from gameday_rehearsal.nodes.devices import RESOURCE, GpuDevices, GpuHolder
 from gameday_rehearsal.nodes.dra import DraDriver, PreparedGpu
-from gameday_rehearsal.nodes.machine import Machine
+from gameday_rehearsal.nodes.node_machine import NodeMachine
 from gameday_rehearsal.nodes.numa import exclusive_cpus
 from gameday_rehearsal.nodes.pod_status import Container, PodState
 from gameday_rehearsal.nodes.probes import follow_readiness
@@ -52,7 +52,7 @@ class KubeletServices(Protocol):
     def api(self) -> ApiClient: ...
 
     @property
-    def machine(self) -> Machine: ...
+    def machine(self) -> NodeMachine: ...
 
     @property
     def api_address(self) -> ApiAddress:
