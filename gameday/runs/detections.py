@@ -23,13 +23,15 @@ from gameday.history.events import (
     KubernetesEventSeen,
     NodeSeen,
     Problem,
+    RunEnded,
+    StepEnded,
     StepStarted,
     TaintSeen,
 )
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector
-from gameday.values.results import Hop, Step
+from gameday.values.results import Hop, Step, StepOutcome
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Detection:
     at: datetime | None
     what: str = ""
     why: str = ""
+
+
+# Conditions of the kubelet, which detectors do not set.
+OF_THE_KUBELET = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
 @dataclass(frozen=True)
@@ -179,6 +185,27 @@ OF_THE_DETECTOR = (Signal.CONDITION, Signal.TAINT, Signal.EVENT, Signal.ALLOCATA
 _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, Signal.METRIC: Step.AWAIT_ALERT}
 """The step that must have ended before the absence of a signal means something; VERIFY_TAINT for signals from the watch
 of the node."""
+
+
+def left_standing(run: RunFolder) -> str | None:
+    """Return the taints and conditions that came with the fault and stood at the end; None if nobody repaired."""
+    if run.history.last(RunEnded) is None or not any(
+        event.step is Step.RECOVER and event.outcome is StepOutcome.DONE for event in run.history.of(StepEnded)
+    ):
+        return None
+    windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)}
+    return ", ".join(what for window in windows.values() for what in _standing(window))
+
+
+def _standing(window: FaultWindow) -> Iterator[str]:
+    taints = [seen for _, seen in window.run.history.about(TaintSeen, window.node)]
+    for taint in dict.fromkeys(seen.taint for seen in taints if seen.present and window.holds(seen.at)):
+        if [seen.present for seen in taints if seen.taint == taint][-1]:
+            yield str(taint)
+    conditions = [seen for _, seen in window.run.history.about(ConditionSeen, window.node)]
+    last = {seen.condition: seen.status for seen in conditions if seen.condition not in OF_THE_KUBELET}
+    came = dict.fromkeys((seen.condition, seen.status) for seen in conditions if seen.status and window.holds(seen.at))
+    yield from (f"{name}={status}" for name, status in came if last.get(name) == status)
 
 
 def not_asked(signal: Signal, window: FaultWindow) -> str:
