@@ -27,8 +27,8 @@ def shipped_cases() -> dict[str, Case]:
 
 @cache
 def cases_by_plan() -> dict[str, Case]:
-    """Return the shipped cases that a plan plays, by the plan's name. Raises what `read_case` raises."""
-    return {case.plan: case for case in shipped_cases().values() if case.plan}
+    """Return the shipped cases by the name of the plan that plays or may play them. Raises what `read_case` raises."""
+    return {case.plan or case.name: case for case in shipped_cases().values()}
 
 
 def read_case(path: Path) -> Case:

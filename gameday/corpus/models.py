@@ -120,7 +120,7 @@ class Case(DocumentModel):
     steps: tuple[Step, ...]
     """Its parts in their order."""
     plan: Annotated[str, Field(pattern=PLAN_NAME, max_length=63)] | None = None
-    """The shipped plan that plays the case; None: it is not played yet, only judged."""
+    """The shipped plan that plays the case; None: `gameday cases --plans` may write one (gameday/corpus/plays.py)."""
     answer: Answer
     """act: at the end the node must be out of service. leave: it must be in service."""
     why: Annotated[str, Field(min_length=1, max_length=400)]

@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import Field
 
 from gameday.checks.outcome import RunOutcome
-from gameday.corpus.load import cases_by_plan, shipped_cases
+from gameday.corpus.load import cases_by_plan
 from gameday.corpus.models import Answer, Case
+from gameday.corpus.plays import why_not_played
 from gameday.detectors.signals import Signal
 from gameday.runs.cells import CellState, CoverageCell
 from gameday.runs.detections import OF_THE_DETECTOR, OF_THE_KUBELET
@@ -19,6 +20,7 @@ from gameday.runs.matrix import FaultRow
 from gameday.runs.pages import PageModel, RenderedPage, write_page
 from gameday.runs.scores import RESAMPLES, Play, Score, score
 from gameday.runs.season_page import Coverage, read_coverage
+from gameday.runs.season_record import LeftOut
 from gameday.values.results import Cleanliness
 
 ACTS = (Signal.CONDITION, Signal.TAINT, Signal.ALLOCATABLE)
@@ -107,7 +109,7 @@ class DetectorMatrix(PageModel):
     columns: tuple[DetectorColumn, ...]
     rows: tuple[DetectorRow, ...]
     wrong_costs: float = Field(description="what a wrong action costs, in missed faults")
-    not_played: tuple[str, ...] = Field(description="cases of the corpus that no plan plays yet")
+    not_played: tuple[LeftOut, ...] = Field(description="cases of the corpus without a play in these seasons")
 
 
 def compare_detectors(
@@ -152,8 +154,15 @@ def _matrix(found: Mapping[str, Mapping[Path, Coverage]], reports: Path, wrong_c
         columns=tuple(columns),
         rows=tuple(_row(row, [one.get(row.plan, DetectorCell(plays=(never,))) for one in cells]) for row in ordered),
         wrong_costs=wrong_costs,
-        not_played=tuple(name for name, case in shipped_cases().items() if case.plan is None),
+        not_played=tuple(_left_out(faults)),
     )
+
+
+def _left_out(faults: Mapping[str, FaultRow]) -> Iterator[LeftOut]:
+    for plan, case in cases_by_plan().items():
+        if plan not in faults:
+            why = why_not_played(case) or "no season named here has its plan"
+            yield LeftOut(plan=case.name, title=case.title, why=why)
 
 
 def _row(row: FaultRow, cells: Sequence[DetectorCell]) -> DetectorRow:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from gameday.cli import run as command
 from gameday.corpus.load import CASES, cases_by_plan, read_case, shipped_cases
 from gameday.corpus.models import Answer, Case, Family, Happens, Layer
+from gameday.corpus.plays import why_not_played
 from gameday.detectors.resolve import load_complete_plan
 from gameday.errors import DocumentError
 from gameday.faults.dcgm_field import DcgmFieldParameters
+from gameday.faults.kernel_lines import KernelLinesParameters
 from gameday.faults.repeated import RepeatedParameters
 from gameday.faults.sxid import SxidParameters
 from gameday.faults.xid import XidParameters
@@ -59,10 +62,26 @@ def test_no_two_cases_show_the_same() -> None:
     assert [steps for steps, count in shown.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("case", cases_by_plan().values(), ids=lambda case: case.name)
+SHIPPED = [case for case in cases_by_plan().values() if case.plan]
+WRITTEN = [case for case in shipped_cases().values() if not case.plan and not why_not_played(case)]
+
+
+@pytest.mark.parametrize("case", SHIPPED, ids=lambda case: case.name)
 def test_a_case_shows_what_its_plan_injects(case: Case) -> None:
     assert case.plan
     assert _shown_by(load_complete_plan(shipped_plans()[case.plan], ()).plan.fault) == _shown(case)
+
+
+def test_the_other_cases_of_the_kernel_log_have_a_plan_written_or_a_reason(tmp_path: Path) -> None:
+    assert command(["cases", "--plans", str(tmp_path)]) == 0
+    assert {path.stem for path in tmp_path.iterdir()} == {case.name for case in WRITTEN}
+    assert len(WRITTEN) + len(SHIPPED) > 100
+    for case in WRITTEN:
+        plan = load_complete_plan(tmp_path / f"{case.name}.yaml", ()).plan
+        assert isinstance(plan.fault, KernelLinesParameters)
+        shown = [line for step in case.steps for line in str(step.lines).splitlines()]
+        assert len(plan.fault.lines) == len(shown) and all(a in b for a, b in zip(plan.fault.lines, shown, strict=True))
+        assert bool(plan.expect.taints) is (case.answer is Answer.ACT)
 
 
 def _shown(case: Case) -> tuple[tuple[str, float], ...]:

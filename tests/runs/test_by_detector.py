@@ -183,7 +183,9 @@ def test_only_plays_of_a_case_that_could_be_judged_are_scored(compared: Detector
     rows = {row.plan: row for row in compared.rows}
     assert (rows["slow"].answer, rows[LOST].answer, rows[XID_13.name].answer) == ("", "act", "leave")
     assert rows["slow"].cells[0].score is None
-    assert "xid-46" in compared.not_played and LOST not in compared.not_played
+    why = {one.plan: one.why for one in compared.not_played}
+    assert LOST not in why and why["xid-46"] == "no season named here has its plan"
+    assert "NVML" in why["nvml-xid-79"]
 
 
 def test_a_wrong_action_costs_what_the_reader_says(tmp_path: Path) -> None:
