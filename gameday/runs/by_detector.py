@@ -84,6 +84,7 @@ class DetectorColumn(PageModel):
     name: str
     version: str = Field(default="", description="as its guest file names it; empty for ours")
     seasons: tuple[str, ...] = Field(description="its seasons' folders, from the page's")
+    commands: tuple[str, ...] = Field(description="shell lines that play its seasons again")
     played: int = Field(description="plays that count")
     neither: int = Field(description="plays that could not be judged, and count as neither")
     noticed: int = Field(description="plays in which it gave a signal, wrongly or not")
@@ -243,6 +244,7 @@ def _column(
         name=name,
         version=", ".join(versions),
         seasons=tuple(os.path.relpath(one.resolve(), reports) for one in seasons),
+        commands=tuple(dict.fromkeys(one.record.command for one in seasons.values())),
         played=len(counted),
         neither=len(answers) - len(counted),
         noticed=sum(one.seconds is not None for one in counted),
