@@ -96,6 +96,8 @@ def _shown_by(fault: FaultParameters) -> tuple[tuple[str, float], ...]:
             return ((format_xid(fault.xid, "0000:4e:00", fault.form), fault.repeat),)
         case SxidParameters():
             return ((fault.line, 1),)
+        case KernelLinesParameters():
+            return tuple((line, 1) for line in fault.lines)
         case DcgmFieldParameters():
             return ((str(fault.field), float(fault.injected)),)
         case RepeatedParameters():
