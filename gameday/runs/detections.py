@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason, why_alerts_may_be_missing
 from gameday.checks.guests import why_guest_was_blind
@@ -23,15 +23,16 @@ from gameday.history.events import (
     KubernetesEventSeen,
     NodeSeen,
     Problem,
+    Remediated,
     RunEnded,
-    StepEnded,
     StepStarted,
     TaintSeen,
 )
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector
-from gameday.values.results import Hop, Step, StepOutcome
+from gameday.values.dated import CLOCK_TOLERANCE_S
+from gameday.values.results import Hop, Step
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class FaultWindow:
     end: datetime
 
     def holds(self, at: datetime) -> bool:
-        return self.fault.written_at <= at <= self.end
+        """Return True for a time in the window; a source's clock may be behind, and may cut to the second."""
+        return self.fault.written_at - timedelta(seconds=CLOCK_TOLERANCE_S) <= at <= self.end
 
 
 def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
@@ -189,9 +191,7 @@ of the node."""
 
 def left_standing(run: RunFolder) -> str | None:
     """Return the taints and conditions that came with the fault and stood at the end; None if nobody repaired."""
-    if run.history.last(RunEnded) is None or not any(
-        event.step is Step.RECOVER and event.outcome is StepOutcome.DONE for event in run.history.of(StepEnded)
-    ):
+    if run.history.last(RunEnded) is None or not any(event.ok for event in run.history.of(Remediated)):
         return None
     windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)}
     return ", ".join(what for window in windows.values() for what in _standing(window))

@@ -97,6 +97,13 @@ def test_a_fault_that_was_noticed_has_its_signals_and_the_first_ones_latency(tmp
     assert [str(one.signal) for one in found.signals] == ["condition", "taint"]
 
 
+def test_a_condition_that_its_own_clock_dates_just_before_the_fault_was_seen(tmp_path: Path) -> None:
+    # node-problem-detector dates it by the line's stamp, cut to the second.
+    found = answer(tmp_path / "a", untainted(condition(-0.4)), plan(**CONDITION))
+    assert (found.state, found.seconds, found.acted) == (CellState.SEEN, 0, True)
+    assert answer(tmp_path / "b", untainted(condition(-1.1)), plan(**CONDITION)).state is CellState.MISSED
+
+
 def test_an_expected_signal_that_did_not_come_is_missed(tmp_path: Path) -> None:
     found = answer(tmp_path, untainted(), plan(**CONDITION))
     assert (found.state, found.signals) == (CellState.MISSED, ())
