@@ -28,6 +28,7 @@ from gameday.history.events import (
     StepStarted,
     TaintSeen,
 )
+from gameday.history.events.signals import DatedEvent
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector
@@ -60,6 +61,10 @@ class FaultWindow:
     def holds(self, at: datetime) -> bool:
         """Return True for a time in the window; a source's clock may be behind, and may cut to the second."""
         return self.fault.written_at - timedelta(seconds=CLOCK_TOLERANCE_S) <= at <= self.end
+
+    def when(self, seen: DatedEvent) -> datetime:
+        """Return the time of a signal: if its own clock dates it before the fault, the run's look that showed it."""
+        return seen.dated.seen_at if seen.dated and seen.at < self.fault.written_at else seen.at
 
 
 def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
@@ -113,13 +118,16 @@ def _alert(window: FaultWindow) -> Seen:
 def _condition(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(ConditionSeen, window.node):
         if window.holds(seen.at):
-            yield seen.at, f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else "")
+            yield (
+                window.when(seen),
+                f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else ""),
+            )
 
 
 def _taint(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(TaintSeen, window.node):
         if seen.present and window.holds(seen.at):
-            yield seen.at, str(seen.taint)
+            yield window.when(seen), str(seen.taint)
     looks = window.run.history.about(NodeSeen, window.node)
     before = any(event.snapshot.unschedulable for _, event in looks if event.phase == "before")
     for record, event in looks:
@@ -131,7 +139,7 @@ def _taint(window: FaultWindow) -> Seen:
 def _event(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(KubernetesEventSeen, window.node):
         if window.holds(seen.at):
-            yield seen.at, f"{seen.reason} of {seen.source}"
+            yield window.when(seen), f"{seen.reason} of {seen.source}"
 
 
 def _allocatable(window: FaultWindow) -> Seen:

@@ -25,6 +25,7 @@ from gameday.runs.by_detector import DetectorAnswer, DetectorMatrix, compare_det
 from gameday.runs.cells import CellState
 from gameday.runs.season_page import render_season
 from gameday.runs.season_record import Assignment, LeftOut, SeasonRecord, WatchingGuest
+from gameday.values.dated import Dated
 from gameday.values.results import Cleanliness
 from tests.report.page import Page
 from tests.report.run_builder import FAULT_AT, NODE, START, Timed, at, passing, replacing, without, write
@@ -99,9 +100,14 @@ def test_a_fault_that_was_noticed_has_its_signals_and_the_first_ones_latency(tmp
 
 def test_a_condition_that_its_own_clock_dates_just_before_the_fault_was_seen(tmp_path: Path) -> None:
     # node-problem-detector dates it by the line's stamp, cut to the second.
-    found = answer(tmp_path / "a", untainted(condition(-0.4)), plan(**CONDITION))
-    assert (found.state, found.seconds, found.acted) == (CellState.SEEN, 0, True)
-    assert answer(tmp_path / "b", untainted(condition(-1.1)), plan(**CONDITION)).state is CellState.MISSED
+    def dated(seconds: float) -> Timed:
+        own = at(FAULT_AT + seconds)
+        looks = Dated(own=own, source="lastTransitionTime", seen_at=at(FAULT_AT + 0.2))
+        return seen(0.2, ConditionSeen(node=NODE, condition="Gpu", status="True", at=own, dated=looks))
+
+    found = answer(tmp_path / "a", untainted(dated(-0.4)), plan(**CONDITION))
+    assert (found.state, found.seconds, found.acted) == (CellState.SEEN, 0.2, True)
+    assert answer(tmp_path / "b", untainted(dated(-1.1)), plan(**CONDITION)).state is CellState.MISSED
 
 
 def test_an_expected_signal_that_did_not_come_is_missed(tmp_path: Path) -> None:
