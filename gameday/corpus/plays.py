@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from json import dumps
 
-from gameday.corpus.models import Answer, Case, Family, Layer
+from gameday.corpus.models import Answer, Case, DcgmSample, Family, Layer
 from gameday.xid.record import read_record
 
 _MOST_LINES = 10
@@ -15,7 +15,7 @@ def why_not_played(case: Case) -> str:
     """Return why no plan can play the case; empty if one can."""
     lines = _lines(case)
     reasons = {
-        "no plan is written for samples of DCGM yet": case.layer is Layer.DCGM,
+        "a plan shows one value of one field, on a GPU that has none": case.layer is Layer.DCGM and not _sample(case),
         "no fault of ours reaches NVML's events": case.layer is Layer.NVML,
         "between its lines the node boots, is reset or returns": any(step.happens for step in case.steps),
         "its form is a shipper's, and the rehearsal has one shipper": case.family is Family.FORM and _has_prefix(lines),
@@ -33,14 +33,13 @@ def plan_of(case: Case) -> str:
     act = case.answer is Answer.ACT
     taint = '{key: trainy.konduktor.ai/faulty, value: "true", effect: NoSchedule, within: 15s}'
     expect = f"taints: [{taint}]" if act else "stays_schedulable_for: 15s"
-    messages = dumps([read_record(line).message for line in _lines(case)], ensure_ascii=False)
     return f"""\
 # Written by `gameday cases --plans`, from gameday/corpus/cases/{case.name}.yaml.
 apiVersion: gameday/v1
 name: {case.name}
 title: {dumps(case.title, ensure_ascii=False)}
 hypothesis: {dumps(case.why, ensure_ascii=False)}
-fault: {{type: kernel_lines, hold: 60s, lines: {messages}}}
+fault: {_fault(case)}
 targets: {{nodes: 1}}
 baseline: {{window: 6s, log_path_within: 10s}}
 expect: {{{expect}, allow_other_alerts: true}}
@@ -48,6 +47,19 @@ recover: {{remediation: {"reboot" if act else "none"}, within: 60s}}
 qa: {{within: 60s, burn_in: null}}
 guardrails: {{max_nodes: 1, max_duration: 10m}}
 """
+
+
+def _fault(case: Case) -> str:
+    if sample := _sample(case):
+        return f"{{type: dcgm_field, field: {sample.field}, value: {sample.value:g}, hold: 60s}}"
+    messages = dumps([read_record(line).message for line in _lines(case)], ensure_ascii=False)
+    return f"{{type: kernel_lines, lines: {messages}, hold: 60s}}"
+
+
+def _sample(case: Case) -> DcgmSample | None:
+    """Return the case's only sample, if it follows a healthy 0."""
+    samples = [sample for step in case.steps for sample in step.dcgm]
+    return samples[0] if len(samples) == len(case.steps) == 1 and not samples[0].before else None
 
 
 def _lines(case: Case) -> list[str]:
