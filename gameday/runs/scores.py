@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from statistics import fmean
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -66,20 +66,49 @@ def score(plays: Sequence[Play], wrong_costs: float) -> Score:
         wrong_costs: The cost of a wrong action, in missed faults.
     """
     act, leave = _by_case(plays, must_act=True), _by_case(plays, must_act=False)
-    repaired = [[one for one in case if one.acted and one.cleared is not None] for case in act]
-    timed = [[one for one in case if one.seconds is not None] for case in act]
-    return Score(
-        recall=_estimate(_share_acted, act),
-        wrong=_estimate(_share_acted, leave),
-        cleared=_estimate(lambda cases: fmean(bool(one.cleared) for one in chain(*cases)), repaired),
-        p50=_estimate(lambda cases: _quantile(_seconds(cases), 0.5), timed),
-        p95=_estimate(lambda cases: _quantile(_seconds(cases), 0.95), timed),
-        worst=_estimate(lambda cases: max(_seconds(cases)), timed),
-        points=_points(act, leave, wrong_costs),
+    draw = random.Random(_SEED)  # noqa: S311 - a stated, repeatable choice
+    drawn = [_figures(_resampled(act, draw), _resampled(leave, draw), wrong_costs) for _ in range(RESAMPLES)]
+    counts = _Figures(
+        recall=sum(map(len, act)),
+        wrong=sum(map(len, leave)),
+        cleared=sum(one.cleared is not None for one in chain(*act) if one.acted),
+        p50=len(_seconds(act)),
+        p95=len(_seconds(act)),
+        worst=len(_seconds(act)),
+        points=len(plays),
     )
+    columns = zip(_Figures._fields, _figures(act, leave, wrong_costs), zip(*drawn, strict=True), counts, strict=True)
+    return Score(**{name: _between(value, some, int(of or 0)) for name, value, some, of in columns})
 
 
 Cases = Sequence[Sequence[Play]]
+
+
+class _Figures(NamedTuple):
+    """The figures of a sample of plays; None where no play tells one."""
+
+    recall: float | None
+    wrong: float | None
+    cleared: float | None
+    p50: float | None
+    p95: float | None
+    worst: float | None
+    points: float | None
+
+
+def _figures(act: Cases, leave: Cases, wrong_costs: float) -> _Figures:
+    recall, wrong = _share_acted(act), _share_acted(leave)
+    cleared = [one.cleared for one in chain(*act) if one.acted and one.cleared is not None]
+    seconds = _seconds(act)
+    return _Figures(
+        recall=recall,
+        wrong=wrong,
+        cleared=sum(cleared) / len(cleared) if cleared else None,
+        p50=_quantile(seconds, 0.5) if seconds else None,
+        p95=_quantile(seconds, 0.95) if seconds else None,
+        worst=seconds[-1] if seconds else None,
+        points=None if recall is None or wrong is None else recall - wrong_costs * wrong,
+    )
 
 
 def _by_case(plays: Sequence[Play], *, must_act: bool) -> list[list[Play]]:
@@ -90,42 +119,24 @@ def _by_case(plays: Sequence[Play], *, must_act: bool) -> list[list[Play]]:
     return list(found.values())
 
 
-def _share_acted(cases: Cases) -> float:
-    return fmean(fmean(one.acted for one in case) for case in cases)
+def _share_acted(cases: Cases) -> float | None:
+    """Return the mean over the cases of the share of plays in which the detector acted."""
+    return sum(sum(one.acted for one in case) / len(case) for case in cases) / len(cases) if cases else None
 
 
 def _seconds(cases: Cases) -> list[float]:
     return sorted(one.seconds for one in chain(*cases) if one.seconds is not None)
 
 
-def _points(act: Cases, leave: Cases, wrong_costs: float) -> Estimate:
-    """Return recall less weighted wrong actions; no figure unless both kinds of cases were played."""
-    if not act or not leave:
-        return Estimate()
-    draw = random.Random(_SEED)  # noqa: S311 - a stated, repeatable choice
-    drawn = [
-        _share_acted(_resampled(act, draw)) - wrong_costs * _share_acted(_resampled(leave, draw))
-        for _ in range(RESAMPLES)
-    ]
-    value = _share_acted(act) - wrong_costs * _share_acted(leave)
-    return _between(value, drawn, sum(map(len, (*act, *leave))))
-
-
-def _estimate(figure: Callable[[Cases], float], cases: Cases) -> Estimate:
-    cases = [case for case in cases if case]
-    if not cases:
-        return Estimate()
-    draw = random.Random(_SEED)  # noqa: S311 - a stated, repeatable choice
-    return _between(figure(cases), [figure(_resampled(cases, draw)) for _ in range(RESAMPLES)], sum(map(len, cases)))
-
-
-def _between(value: float, drawn: Sequence[float], of: int) -> Estimate:
-    ordered = sorted(drawn)
-    return Estimate(value=value, low=_quantile(ordered, _LOW), high=_quantile(ordered, _HIGH), of=of)
-
-
 def _resampled(cases: Cases, draw: random.Random) -> list[list[Play]]:
-    return [draw.choices(case, k=len(case)) for case in draw.choices(cases, k=len(cases))]
+    return [draw.choices(case, k=len(case)) for case in draw.choices(cases, k=len(cases))] if cases else []
+
+
+def _between(value: float | None, drawn: Sequence[float | None], of: int) -> Estimate:
+    if value is None:
+        return Estimate()
+    ordered = sorted(one for one in drawn if one is not None)
+    return Estimate(value=value, low=_quantile(ordered, _LOW), high=_quantile(ordered, _HIGH), of=of)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
