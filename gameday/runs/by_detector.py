@@ -214,6 +214,8 @@ def _answer(row: FaultRow, run: str) -> DetectorAnswer:
         state, why = CellState.UNKNOWN, unknown[0].why if unknown else row.blind
     elif missed:
         state, why = CellState.MISSED, missed[0].why
+    elif case and case.answer is Answer.ACT:
+        state, why = CellState.MISSED, "somebody must act, and nothing came; its profile expects nothing, either"
     else:
         state, why = CellState.NOT_EXPECTED, "nothing was to come, and nothing came"
     left = row.why if row.cleanliness is Cleanliness.DIRTY else ""

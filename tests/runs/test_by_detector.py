@@ -116,6 +116,11 @@ def test_an_expected_signal_that_did_not_come_is_missed(tmp_path: Path) -> None:
     assert "not seen on" in found.why
 
 
+def test_silence_where_somebody_must_act_is_missed_also_if_the_profile_expects_nothing(tmp_path: Path) -> None:
+    assert answer(tmp_path / "a", untainted(), plan(LOST, **QUIET)).state is CellState.MISSED
+    assert answer(tmp_path / "b", untainted(), plan("no-case", **QUIET)).state is CellState.NOT_EXPECTED
+
+
 def test_a_quarantine_for_a_fault_whose_node_must_stay_is_wrong_and_silence_about_it_is_not(tmp_path: Path) -> None:
     found = answer(tmp_path / "a", passing(), XID_13)
     assert found.state is CellState.WRONG
