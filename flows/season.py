@@ -33,7 +33,7 @@ from gameday.flows.schedule import refuse_overdue
 from gameday.flows.season_runs import SeasonRuns
 from gameday.history.room import refused_where_not_written
 from gameday.run.record import new_run_id
-from gameday.runs.assignment import assign
+from gameday.runs.assignment import assign, order_of_plays
 from gameday.runs.draw import (
     DEFAULT_MEAN_GAP,
     DRAWN_FROM,
@@ -46,6 +46,7 @@ from gameday.runs.draw import (
 )
 from gameday.runs.plans import ChosenPlan, choose_plans, played_here
 from gameday.runs.play import OpenSeason, fit_nodes, open_season
+from gameday.runs.season_page import plays_in
 from gameday.runs.season_record import (
     Assignment,
     LeftOut,
@@ -75,6 +76,8 @@ def season(
     seed: int | None = None,
     at_once: Annotated[int, Field(ge=1, le=100)] = 4,
     within: Duration | None = None,
+    plays: Annotated[int, Field(ge=1, le=1000)] = 1,
+    after: list[str] = [],  # noqa: B006 - as above
     budget: Duration | None = None,
     mean_gap: Duration | None = None,
     reports: str = "reports",
@@ -93,6 +96,8 @@ def season(
             new one for a random season.
         at_once: The most nodes that are broken at the same time, 1 to 100.
         within: Leave out plans that may wait longer than this for a signal, like 90s or 4m. Empty: no limit.
+        plays: The number of times that each plan is played, in the seed's random order.
+        after: Folders of earlier seasons: what they played to its end counts as played.
         budget: Length of a random season, like 1h: until then plans, nodes and times are drawn from the seed, dangerous
             plans included if the profile allows their faults. Empty: no random season; each plan is played once.
         mean_gap: Mean time between the beginnings of a random season's game-days, like 10m. Empty: 5m.
@@ -115,6 +120,7 @@ def season(
         refuse_overdue(trigger)
         if random:
             refuse_settings(random)
+        done = plays_in([Path(one) for one in after])
         before = usual_durations(folder, cluster.name) if random else {}
         chosen, left_out = (
             plans_to_draw(plans, cluster=cluster, at_once=at_once, budget=random.budget, before=before)
@@ -131,7 +137,10 @@ def season(
         with open_season(id, cluster, partial(notify_reaped, cluster, reports=folder), chosen) as opened:
             stop_when_suspended(opened.abort)
             chosen, without_lab = played_here(chosen, cluster.lab_control)
-            placed = _place(opened, chosen, seed, random, before)
+            order = order_of_plays(chosen, plays, seed, done)
+            if chosen and not order:
+                raise RefusedError(f"each plan was played {plays} times already", "ask for more --plays")
+            placed = _place(opened, order, seed, random, before)
             approved = approve_season(opened, cluster, chosen, placed.runs, approved_by, folder / id)
             record = SeasonRecord(
                 id=id,
@@ -173,11 +182,12 @@ def _place(
     before: Mapping[str, timedelta],
 ) -> _Placed:
     if random is None:
-        return _Placed(*assign(season.id, chosen, fit_nodes(season, chosen, seed)))
+        runs, left_out = assign(season.id, chosen, fit_nodes(season, chosen, seed))
+        return _Placed(runs, tuple(dict.fromkeys(left_out)))
     takes = {one.plan.name: usual_duration(one, season.kubernetes.profile, before) for one in chosen}
     nodes = fit_nodes(season, chosen, seed, DRAWN_FROM)
-    runs, not_placed = draw(season.id, chosen, nodes, random, seed, takes)
-    return _Placed(runs, random=random.model_copy(update={"not_placed": tuple(not_placed)}))
+    drawn, not_placed = draw(season.id, chosen, nodes, random, seed, takes)
+    return _Placed(drawn, random=random.model_copy(update={"not_placed": tuple(not_placed)}))
 
 
 def _again(plans: Sequence[str], profile: str | None, seed: int, at_once: int, random: RandomSettings | None) -> str:

@@ -213,7 +213,8 @@ def test_a_kind_of_file_that_nobody_knows_is_named_with_those_that_are_known(
     monkeypatch.setattr(plugins, "_installed", lambda: dict.fromkeys(Group, ()))
     assert run(["validate", str(file)]) == ExitCode.USAGE
     assert capsys.readouterr().err.splitlines() == [
-        f"{file}: no package that is installed here knows the kind 'HealthPolicy'; known: DetectorProfile",
+        f"{file}: no package that is installed here knows the kind 'HealthPolicy'; known: DetectorProfile, "
+        "DetectorCase",
         "    suggestion: install the package that it is for",
     ]
     file.write_text("kind: DetectorProfil\n", encoding="utf-8")

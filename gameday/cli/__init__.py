@@ -37,6 +37,7 @@ COMMAND_MODULES = (
     "gameday.cli.report",
     "gameday.cli.reap",
     "gameday.cli.cluster",
+    "gameday.cli.cases",
     "gameday.cli.coverage",
     "gameday.cli.season",
     "gameday.cli.post_mortem",

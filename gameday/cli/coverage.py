@@ -74,6 +74,18 @@ Compare = Annotated[
     ),
 ]
 
+Plays = Annotated[
+    int,
+    typer.Option(min=1, max=1000, help="Plays of each plan, in the seed's random order. A detector is judged by 20."),
+]
+After = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FOLDER", help="Folder of an earlier season: what it played to its end counts for --plays."),
+]
+WrongCosts = Annotated[
+    float, typer.Option(min=0, max=1000, help="With --compare: what acting wrongly costs, in missed faults.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -97,6 +109,9 @@ def coverage(
     approved_by: ApprovedBy = None,
     again: Again = None,
     compare: Compare = None,
+    wrong_costs: WrongCosts = 1,
+    plays: Plays = 1,
+    after: After = None,
     nodes: Annotated[
         int, typer.Option(min=2, max=MAX_NODES, help="With --rehearse: virtual GPU nodes.")
     ] = _VIRTUAL_NODES,
@@ -119,7 +134,7 @@ def coverage(
     if again is not None:
         return _draw_again(out, again)
     if compare:
-        return _compare(out, compare, reports)
+        return _compare(out, compare, reports, wrong_costs)
     if rehearse and profile:
         raise CommandError("--rehearse brings its own cluster: leave out --profile, or --rehearse")
     if guest and not rehearse:
@@ -133,12 +148,22 @@ def coverage(
         within = within or (None if asked else _REHEARSED_WITHIN)
     at_once = at_once or (_REHEARSED_AT_ONCE if rehearse else _AT_ONCE)
     set_defaults()
-    season = AskedSeason(tuple(asked), seed, at_once, duration_of("--within", within), approved_by, reports)
+    season = AskedSeason(
+        tuple(asked),
+        seed,
+        at_once,
+        duration_of("--within", within),
+        approved_by,
+        reports,
+        plays=plays,
+        after=tuple(after or ()),
+    )
     detector_profiles = () if rehearse else cluster_profile(profile).detector_profiles
     checked = [check_plan(name, detector_profiles) for name in asked or shipped_plans()]
     check_reports(reports)
     command = ["gameday", "coverage", *asked, "--seed", str(seed), "--at-once", str(at_once)]
     command += ["--within", within] if within else []
+    command += ["--plays", str(plays)] if plays > 1 else []
     if virtual is None:
         command += ["--profile", profile] if profile else []
         with prefect_server(out):
@@ -156,12 +181,13 @@ def coverage(
         return here.end_with(play_season(out, season, str(here.profile), shlex.join(command), "rehearsal"))
 
 
-def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
+def _compare(out: Console, asked: list[str], reports: Path, wrong_costs: float) -> ExitCode:
     from gameday.runs.by_detector import compare_detectors
 
     named = [one.split("=", 1) if "=" in one.partition("/")[0] else ("", one) for one in asked]
     try:
-        made = compare_detectors([(name, Path(folder)) for name, folder in named], reports, datetime.now(UTC))
+        folders = [(name, Path(folder)) for name, folder in named]
+        made = compare_detectors(folders, reports, datetime.now(UTC), wrong_costs)
     except OSError as error:
         where = error.filename or reports
         again = "give a season's folder; `gameday coverage --again FOLDER` draws its page"
@@ -169,7 +195,8 @@ def _compare(out: Console, asked: list[str], reports: Path) -> ExitCode:
     except ValueError:
         raise CommandError("a season's coverage.json is damaged: `gameday coverage --again FOLDER` draws it") from None
     for one in made.content.columns:
-        said = f"{one.name}: noticed {one.noticed} of {one.played}, wrongly acted {one.wrong}"
+        points = "" if one.score.points.value is None else f", {one.score.points.value:.2f} points"
+        said = f"{one.name}: noticed {one.noticed} of {one.played}, wrongly acted {one.wrong}{points}"
         out.print(printable(said), markup=False, soft_wrap=True)
     out.print(made.unwritten or f"detectors: {made.html}", soft_wrap=True, highlight=False)
     return ExitCode.PASSED

@@ -112,6 +112,8 @@ def _load(
     Returns its path, what it holds (of a kind that a package brings only the name), and warnings.
     """
     from gameday.cli.game_day import complete
+    from gameday.corpus.load import KIND as CASE
+    from gameday.corpus.load import parse_case
     from gameday.detectors.load import KIND, parse_detector
     from gameday.documents.read import decode, read
     from gameday.documents.source import parse
@@ -124,6 +126,8 @@ def _load(
     parsed = parse(decode(source, str(path)), str(path))
     if parsed.data.get("kind") == KIND:
         return path, parse_detector(parsed, str(path)), ()
+    if parsed.data.get("kind") == CASE:
+        return path, f"case {parse_case(parsed, str(path)).name}", ()
     of_packages = _kinds_of_packages()
     if check := of_packages.get(str(parsed.data.get("kind"))):
         return path, check(parsed, path), ()
@@ -133,7 +137,7 @@ def _load(
         and (cluster := _cluster_profile(parsed.data, path))
     ):
         return path, cluster, ()
-    if problem := _not_a_plan(parsed.data, path, [KIND, *of_packages]):
+    if problem := _not_a_plan(parsed.data, path, [KIND, CASE, *of_packages]):
         raise DocumentError([problem])
     loaded = complete(parse_plan(source, str(path), _parameter_models(), known_remediations()), detectors, None)
     warnings = dict.fromkeys(warning for one in (loaded, *loaded.arms) for warning in one.detector_warnings)

@@ -31,7 +31,10 @@ class AskedSeason:
     approved_by: str | None
     reports: Path
     random: RandomSettings | None = None
-    """Settings of a random season; None plays each plan once."""
+    """Settings of a random season; None plays each plan `plays` times."""
+    plays: int = 1
+    after: tuple[str, ...] = ()
+    """Folders of seasons that played some of it already."""
 
 
 def duration_of(option: str, written: str | None) -> timedelta | None:
@@ -90,6 +93,8 @@ def play_season(out: Console, asked: AskedSeason, profile: str | None, command: 
         seed=asked.seed,
         at_once=asked.at_once,
         within=asked.within,
+        plays=asked.plays,
+        after=list(asked.after),
         budget=asked.random.budget if asked.random else None,
         mean_gap=asked.random.mean_gap if asked.random else None,
         approved_by=asked.approved_by,

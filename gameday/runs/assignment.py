@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gameday.plan.models import Plan
@@ -55,6 +56,29 @@ def assign(
             run_id = f"{season}-{len(places) + 1:02d}"
             places.append(Assignment(run_id=run_id, plan=plan.name, asked_as=one.name, targets=mine, arm=arm))
     return places, left_out
+
+
+def order_of_plays(chosen: Sequence[ChosenPlan], plays: int, seed: int, done: Mapping[str, int]) -> list[ChosenPlan]:
+    """Return each plan as often as it is still to be played.
+
+    Args:
+        chosen: The plans.
+        plays: The number of times for each; a plan with arms has repetitions of its own, and is played once.
+        seed: With several plays, the seed of their order, so that no detector meets a fault always after the same one.
+        done: How often earlier seasons played each plan.
+    """
+    order = [one for one in chosen for _ in range(1 if one.plan.arms else plays)]
+    if plays > 1:
+        order.sort(key=lambda one: one.plan.name)
+        random.Random(seed).shuffle(order)  # noqa: S311 - a stated, repeatable choice
+    before = Counter(done)
+    left: list[ChosenPlan] = []
+    for one in order:
+        if before[one.plan.name] > 0:
+            before[one.plan.name] -= 1
+        else:
+            left.append(one)
+    return left
 
 
 def comparison_of(season: str, plan: Plan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gameday.checks.facts import first_few, judge_absence, steps_left_out, stop_reason, why_alerts_may_be_missing
 from gameday.checks.guests import why_guest_was_blind
@@ -23,12 +23,16 @@ from gameday.history.events import (
     KubernetesEventSeen,
     NodeSeen,
     Problem,
+    Remediated,
+    RunEnded,
     StepStarted,
     TaintSeen,
 )
+from gameday.history.events.signals import DatedEvent
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.values.alert_families import is_about_the_node, is_set_off_by_detector
+from gameday.values.dated import CLOCK_TOLERANCE_S
 from gameday.values.results import Hop, Step
 
 
@@ -41,6 +45,10 @@ class Detection:
     why: str = ""
 
 
+# Conditions of the kubelet, which detectors do not set.
+OF_THE_KUBELET = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+
+
 @dataclass(frozen=True)
 class FaultWindow:
     """A target from the fault going in to its coming out; what comes later is the repair's doing."""
@@ -51,7 +59,12 @@ class FaultWindow:
     end: datetime
 
     def holds(self, at: datetime) -> bool:
-        return self.fault.written_at <= at <= self.end
+        """Return True for a time in the window; a source's clock may be behind, and may cut to the second."""
+        return self.fault.written_at - timedelta(seconds=CLOCK_TOLERANCE_S) <= at <= self.end
+
+    def when(self, seen: DatedEvent) -> datetime:
+        """Return the time of a signal: if its own clock dates it before the fault, the run's look that showed it."""
+        return seen.dated.seen_at if seen.dated and seen.at < self.fault.written_at else seen.at
 
 
 def window_of(run: RunFolder, fault: FaultInjected) -> FaultWindow:
@@ -105,13 +118,16 @@ def _alert(window: FaultWindow) -> Seen:
 def _condition(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(ConditionSeen, window.node):
         if window.holds(seen.at):
-            yield seen.at, f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else "")
+            yield (
+                window.when(seen),
+                f"{seen.condition}={seen.status or 'gone'}" + (f" ({seen.reason})" if seen.reason else ""),
+            )
 
 
 def _taint(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(TaintSeen, window.node):
         if seen.present and window.holds(seen.at):
-            yield seen.at, str(seen.taint)
+            yield window.when(seen), str(seen.taint)
     looks = window.run.history.about(NodeSeen, window.node)
     before = any(event.snapshot.unschedulable for _, event in looks if event.phase == "before")
     for record, event in looks:
@@ -123,7 +139,7 @@ def _taint(window: FaultWindow) -> Seen:
 def _event(window: FaultWindow) -> Seen:
     for _, seen in window.run.history.about(KubernetesEventSeen, window.node):
         if window.holds(seen.at):
-            yield seen.at, f"{seen.reason} of {seen.source}"
+            yield window.when(seen), f"{seen.reason} of {seen.source}"
 
 
 def _allocatable(window: FaultWindow) -> Seen:
@@ -179,6 +195,25 @@ OF_THE_DETECTOR = (Signal.CONDITION, Signal.TAINT, Signal.EVENT, Signal.ALLOCATA
 _WATCHED_UNTIL = {Signal.LOG: Step.AWAIT_ALERT, Signal.ALERT: Step.AWAIT_ALERT, Signal.METRIC: Step.AWAIT_ALERT}
 """The step that must have ended before the absence of a signal means something; VERIFY_TAINT for signals from the watch
 of the node."""
+
+
+def left_standing(run: RunFolder) -> str | None:
+    """Return the taints and conditions that came with the fault and stood at the end; None if nobody repaired."""
+    if run.history.last(RunEnded) is None or not any(event.ok for event in run.history.of(Remediated)):
+        return None
+    windows = {fault.target.node: window_of(run, fault) for fault in run.history.of(FaultInjected)}
+    return ", ".join(what for window in windows.values() for what in _standing(window))
+
+
+def _standing(window: FaultWindow) -> Iterator[str]:
+    taints = [seen for _, seen in window.run.history.about(TaintSeen, window.node)]
+    for taint in dict.fromkeys(seen.taint for seen in taints if seen.present and window.holds(seen.at)):
+        if [seen.present for seen in taints if seen.taint == taint][-1]:
+            yield str(taint)
+    conditions = [seen for _, seen in window.run.history.about(ConditionSeen, window.node)]
+    last = {seen.condition: seen.status for seen in conditions if seen.condition not in OF_THE_KUBELET}
+    came = dict.fromkeys((seen.condition, seen.status) for seen in conditions if seen.status and window.holds(seen.at))
+    yield from (f"{name}={status}" for name, status in came if last.get(name) == status)
 
 
 def not_asked(signal: Signal, window: FaultWindow) -> str:

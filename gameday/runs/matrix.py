@@ -12,7 +12,6 @@ from gameday.checks.facts import stop_reason, targets
 from gameday.checks.guests import why_guest_was_blind
 from gameday.checks.outcome import RunOutcome
 from gameday.checks.verdict import Status
-from gameday.detectors.facts import facts
 from gameday.detectors.load import load_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.detectors.signals import Signal, expected_signals, expects_a_word
@@ -22,7 +21,7 @@ from gameday.history.events import FaultInjected, GuestNamed
 from gameday.plan.models import Plan
 from gameday.report.run_folder import RunFolder
 from gameday.runs.cells import CellState, CoverageCell, cell_of
-from gameday.runs.detections import expects_canary_to_feel_fault, window_of
+from gameday.runs.detections import expects_canary_to_feel_fault, left_standing, window_of
 from gameday.runs.gaps import CoverageGap, gaps_of
 from gameday.runs.pages import PageModel
 from gameday.values.results import Cleanliness, Step
@@ -58,7 +57,11 @@ class FaultRow(PageModel):
     outcome: RunOutcome
     cleanliness: Cleanliness
     why: str
-    decision: str = Field(default="", description="our policy default's answer to the fault's line; empty without one")
+    stands: str | None = Field(
+        default=None,
+        description="the detector's taints and conditions that still stood at the end, after a repair; empty if none "
+        "did; None if nobody repaired",
+    )
     elsewhere: str = Field(default="", description="what the detector wrote to nodes without a fault; empty if nothing")
     blind: str = Field(default="", description="why a guest's silence proves nothing; else empty")
     cells: tuple[CoverageCell, ...]
@@ -147,7 +150,7 @@ def _row(run: RunFolder, plan: Plan) -> FaultRow:
         outcome=run.result.outcome,
         cleanliness=run.result.cleanliness,
         why=run.result.why,
-        decision=str(facts(known.fault).get("decision", "")) if known else "",
+        stands=left_standing(run),
         elsewhere=next(
             (one.why for one in run.verdicts if one.check == _KEPT_AWAY and one.status is Status.BROKEN), ""
         ),

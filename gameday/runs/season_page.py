@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from gameday.checks.facts import seconds_text
+from gameday.checks.outcome import RunOutcome
 from gameday.detectors.signals import Signal
+from gameday.errors import RefusedError
 from gameday.plain_file import read_plain
 from gameday.report.markdown import markdown
 from gameday.report.outage import RULE, OutageTotal, outage_totals
@@ -107,6 +110,21 @@ def render_season(folder: Path, rendered_at: datetime) -> RenderedPage[Coverage]
 def read_coverage(folder: Path) -> Coverage:
     """Return what a season's page says; raises OSError, and ValueError if coverage.json holds something else."""
     return Coverage.model_validate_json(read_plain(folder / "coverage.json"))
+
+
+def plays_in(folders: Sequence[Path]) -> Counter[str]:
+    """Return how often seasons played each plan to its end.
+
+    Raises:
+        RefusedError: A folder has no page of a season.
+    """
+    try:
+        rows = [row for folder in folders for row in read_coverage(folder).matrix.rows]
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "coverage.json is damaged"
+        again = "give a season's folder; `gameday coverage --again FOLDER` draws its page"
+        raise RefusedError(f"an earlier season cannot be read: {why}", again) from None
+    return Counter(row.plan for row in rows if row.outcome not in (RunOutcome.REFUSED, RunOutcome.ABORTED))
 
 
 def redraw_season(folder: Path, rendered_at: datetime) -> RenderedPage[Coverage]:

@@ -37,6 +37,8 @@ _DATE = r"[A-Z][a-z]{2}\ [ \d]\d(?:\ \d{4})?\ \d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\ \
 _TIME = rf"(?:(?:[A-Z][a-z]{{2}}\ )?(?:{_ISO}|{_DATE})|\d{{10}}\.\d{{1,9}})"
 _HOST = r"[\w.:-]{0,254}\w"
 _TAG = r"[\w.-]{1,64}:\ "
+# BusyBox' syslogd names facility and level.
+_LEVEL = r"(?:kern\.[a-z]{3,7}\ )?"
 _DELTA = r"[<+]\ {0,12}\d{1,10}\.\d{1,9}>?"
 
 
@@ -65,8 +67,8 @@ _PREFIX = re.compile(
        (?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7])\ {{0,8}}:\ {{0,8}}
        (?:emerg|alert|crit|err|warn|warning|notice|info|debug)\ {{0,8}}:\ )?
     (?P<stamp>{_stamp("seconds")})?
-    (?P<sender>{_TIME}\ (?:{_HOST}\ (?={_TAG}))?|{_HOST}\ (?=kernel:\ ))?
-    (?P<tag>kernel:\ )?
+    (?P<sender>{_TIME}\ (?:{_HOST}\ (?={_LEVEL}{_TAG}))?|{_HOST}\ (?=kernel:\ ))?
+    {_LEVEL}(?P<tag>kernel:\ )?
     (?:{_stamp("later_seconds")})?
     """,
     re.VERBOSE,
@@ -197,7 +199,8 @@ def _of_json(text: str, wrappings: int) -> Record | None:
     if entry.get("_TRANSPORT", "kernel") != "kernel":
         return Record(clean(message), "", Writer.ANYBODY)
     # JSON that a process wrote to a log must not pass for the kernel's; `log` is a whole line that a shipper printed.
-    record = _read(message, wrappings if key == "log" else 0)
+    # rsyslog's property msg begins with the blank behind the tag; what dmesg indents begins with more of them.
+    record = _read(message.removeprefix(" "), wrappings if key == "log" else 0)
     uptime_s = _uptime_of_entry(entry)
     facility = entry.get("SYSLOG_FACILITY", entry.get("facility"))
     if "_TRANSPORT" not in entry and not (isinstance(facility, str) and "clock" in entry):

@@ -53,6 +53,7 @@ PREFIXES: list[tuple[str, Writer, float | None]] = [
     ("Nov 27 21:00:01 2001:db8::1 kernel: ", ANYBODY, None),
     ("<3>Nov 27 21:00:01 node-1 kernel: [  100.000001] ", ANYBODY, 100.000001),
     ("<11>Nov 27 21:00:01 node-1 kernel: ", ANYBODY, None),
+    ("Nov 27 21:00:01 node-1 kern.err kernel: [  100.000001] ", ANYBODY, 100.000001),
     (f"<3>1 2026-11-27T21:00:01.123456+00:00 {HOST} kernel - - - ", ANYBODY, None),
     ('<3>1 2026-11-27T21:00:01Z node-1 kernel - - [a@1 b="c"][d@1 e="f"] [  100.000001] ', ANYBODY, 100.000001),
     (r'<3>1 2026-11-27T21:00:01Z node-1 kernel - - [a@1 b="c\"d]e"] [  100.000001] ', ANYBODY, 100.000001),

@@ -1,0 +1,1 @@
+"""Labelled cases for detectors: what a node shows, and what NVIDIA says that must be done about it."""
