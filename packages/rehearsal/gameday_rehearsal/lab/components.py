@@ -10,6 +10,7 @@ from typing import Self
 from gameday.plan.rehearsal import LabComponent
 from gameday_rehearsal.lab.audit import audit_flags
 from gameday_rehearsal.lab.identities import Secrets
+from gameday_rehearsal.lab.real_node.files import EGRESS
 from gameday_rehearsal.lab.settings import LabSettings, server_name
 
 # etcd's default of 2 GiB is too small for the scaling experiments; 8 GiB is the most it advises
@@ -40,6 +41,8 @@ class Ports:
     nodes: int
     """Port of the virtual nodes' plain HTTP."""
     topology_scheduler: int
+    gateway: int
+    """Port of the real node's gateway."""
     balancer_metrics: int | None = field(default=None, kw_only=True)
     """Port of the load balancer's plain HTTP; None without one."""
     servers: tuple[int, ...] = field(default=(), kw_only=True)
@@ -138,13 +141,15 @@ def apiserver(folder: Path, ports: Ports, secrets: Secrets, settings: LabSetting
         "requestheader-extra-headers-prefix": "X-Remote-Extra-",
         "proxy-client-cert-file": secrets.front_proxy_client.certificate,
         "proxy-client-key-file": secrets.front_proxy_client.key,
-        "authorization-mode": "RBAC",
+        "authorization-mode": "Node,RBAC",
+        "enable-admission-plugins": "NodeRestriction",
         "service-account-issuer": "https://kubernetes.default.svc.cluster.local",
         "service-account-key-file": secrets.service_accounts.certificate,
         "service-account-signing-key-file": secrets.service_accounts.key,
         # The agent's pod is privileged.
         "allow-privileged": "true",
         **audit_flags(folder, number),
+        **({"egress-selector-config-file": folder / EGRESS} if settings.real_node else {}),
     }
     name = server_name(number)
     return _component(LabComponent.API_SERVER, flags, settings, f"{url}/readyz", f"{url}/metrics", name)

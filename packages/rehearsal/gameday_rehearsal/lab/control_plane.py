@@ -39,9 +39,12 @@ from gameday_rehearsal.lab.programs import (
     Program,
     find_api_server,
     find_balancer,
+    find_kubelet,
     find_programs,
     find_topology_scheduler,
 )
+from gameday_rehearsal.lab.real_node.files import EGRESS_SOCKET, write_egress
+from gameday_rehearsal.lab.real_node.node import RealNode
 from gameday_rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor, log
 from gameday_rehearsal.lab.topology import TopologyObjects, write_configuration
@@ -109,6 +112,8 @@ class ControlPlane:
         secrets, settings = self._secrets, self._settings
         self.url = f"https://127.0.0.1:{ports.apiserver}"
         write_kubeconfigs(self.folder, secrets, self.url)
+        if settings.real_node:
+            write_egress(self.folder)
         tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
         front = balancer(self.folder, ports, settings, secrets.ca.certificate) if settings.has_balancer else None
         # It takes servers for healthy until it has checked them, so it starts before any of them listens.
@@ -131,6 +136,14 @@ class ControlPlane:
         if settings.topology:
             TopologyObjects(admin, self.url).grant()
             self._switch_topology(ports, secrets, settings)
+
+    def start_real_node(self, folder: Path) -> None:
+        """Start a real node beside it, with its files in a folder. Raises what RealNode.start raises."""
+        assert self.ports and self._secrets
+        kubelet = find_kubelet(self._programs[LabComponent.API_SERVER])
+        node = RealNode(folder, self.supervisor)
+        egress = self.folder / EGRESS_SOCKET
+        node.start(kubelet, self._secrets, egress, self.ports.gateway, self.ports.apiserver)
 
     def _switch_topology(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> None:
         """Start the topology-aware scheduler and the kind of object that it reads, or end both.

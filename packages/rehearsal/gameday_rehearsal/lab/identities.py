@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gameday_rehearsal.lab.real_node.network import API_SERVER, SERVICE
 from kubesim.certificates import Authority, KeyPair, signing_key
 from kubesim.kubeconfig import write_kubeconfig
 
@@ -76,7 +77,9 @@ def make_secrets(folder: Path) -> Secrets:
         front_proxy_ca=front,
         etcd=etcd_ca.server("etcd", among_peers=True),
         etcd_client=etcd_ca.client("apiserver-etcd-client", "kube-apiserver-etcd-client"),
-        apiserver=ca.server("kube-apiserver", ("kubernetes", "kubernetes.default", "kubernetes.default.svc")),
+        apiserver=ca.server(
+            "kube-apiserver", ("kubernetes", "kubernetes.default", "kubernetes.default.svc"), (API_SERVER, SERVICE)
+        ),
         controller_manager=ca.server("kube-controller-manager"),
         scheduler=ca.server("kube-scheduler"),
         kubelet=ca.server("kubelet"),

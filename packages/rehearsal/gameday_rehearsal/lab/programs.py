@@ -25,6 +25,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 """The programs that each Go module below `lab/` builds; the lab needs `topology` only for plans that ask for it."""
 
+NODE_PROGRAMS = ("kubelet", "kube-proxy")
+"""The programs of `lab/kubernetes` that only a real node runs."""
+
 BUILD_BY: Mapping[str, str] = {"topology": "make lab-topology"}
 """The command that builds a module's programs, for modules that `make lab` leaves out."""
 
@@ -36,7 +39,7 @@ BALANCER = "haproxy"
 _OLDEST = {
     "etcd": (3, 6),
     BALANCER: (2, 6),
-    **dict.fromkeys((*MODULES["kubernetes"], *MODULES["topology"]), (1, 35)),
+    **dict.fromkeys((*MODULES["kubernetes"], *MODULES["topology"], *NODE_PROGRAMS), (1, 35)),
 }
 # Kubernetes' version skew policy: not newer than the API server, and at most one minor release older.
 _SKEW = 1
@@ -99,6 +102,14 @@ def find_api_server(release: str) -> Program:
     )
 
 
+def find_kubelet(apiserver: Program) -> Program:
+    """Find a kubelet that fits an API server. Raises ProgramMissingError, which says what was found and what to do."""
+    passed_over = dict[str, None]()
+    for program in _fitting(NODE_PROGRAMS[0], [*users_folders(), TOOLS / "bin"], apiserver, passed_over):
+        return program
+    raise _missing(NODE_PROGRAMS[:1], "make lab", passed_over)
+
+
 def find_topology_scheduler(apiserver: Program) -> Program:
     """Find a topology-aware scheduler that fits an API server.
 
@@ -108,7 +119,7 @@ def find_topology_scheduler(apiserver: Program) -> Program:
     (name,) = MODULES["topology"]
     for program in _fitting(name, folders, apiserver, passed_over):
         return program
-    raise _missing("topology", passed_over)
+    raise _missing(MODULES["topology"], BUILD_BY["topology"], passed_over)
 
 
 def users_folders() -> list[Path]:
@@ -131,20 +142,17 @@ def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
                 passed_over[f"no {name} that goes with {leader}"] = None
         if len(found) == len(MODULES[module]):
             return found
-    raise _missing(module, passed_over)
+    raise _missing(MODULES[module], BUILD_BY.get(module, "make lab"), passed_over)
 
 
-def _missing(module: str, passed_over: Mapping[str, None]) -> ProgramMissingError:
+def _missing(names: Sequence[str], command: str, passed_over: Mapping[str, None]) -> ProgramMissingError:
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
-    command = BUILD_BY.get(module, "make lab")
     searched, build = (
         (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", f"run `{command}`, which builds it")
         if checkout()
         else ("on PATH or in KUBEBUILDER_ASSETS", f"put it there; `{command}` in a checkout of the project builds it")
     )
-    return ProgramMissingError(
-        f"the lab needs {', '.join(MODULES[module])}, and none that fits is {searched}{seen}: {build}"
-    )
+    return ProgramMissingError(f"the lab needs {', '.join(names)}, and none that fits is {searched}{seen}: {build}")
 
 
 def _fitting(

@@ -1,0 +1,195 @@
+"""A real node's programs, in their order of start: namespaces, gateway, containerd, kubelet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gameday import __version__
+from gameday.errors import ChildError, ProgramMissingError, StartError
+from gameday.processes.children import Child
+from gameday_rehearsal.lab.identities import Secrets
+from gameday_rehearsal.lab.programs import Program
+from gameday_rehearsal.lab.real_node import cgroups
+from gameday_rehearsal.lab.real_node.files import (
+    CONTAINERD_METRICS,
+    KUBELET_HEALTH,
+    SOCKET,
+    write_containerd,
+    write_kubelet,
+)
+from gameday_rehearsal.lab.real_node.image import write_busybox
+from gameday_rehearsal.lab.real_node.network import NODE, REAL_NODE
+from gameday_rehearsal.lab.supervisor import Supervision, Supervisor
+from gameday_rehearsal.programs import CNI_PLUGINS, TOOLS, find_program, install_hint
+
+REAL_NODE_LABEL = "real-node.gameday.dev/kubelet"
+"""The label by which a pod or a plan chooses the real node."""
+
+_MODULE = "gameday_rehearsal.lab.real_node"
+# What kubelet (pkg/kubelet/cm, validateSystemRequirements) and runc need, by their names in cgroup v1.
+_CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids"})
+_LONGEST_SOCKET = 107
+"""Bytes of a socket's path (unix(7): 108 with the zero at its end)."""
+_CONTROLLERS_V2 = frozenset({"cpu", "cpuset", "memory", "pids"})
+
+
+class Entered(Child):
+    """A program in the node's namespaces, and the process that entered them, which gets every signal with it."""
+
+    def send(self, sent: signal.Signals) -> None:
+        if self.alive and self.process is not None:
+            os.killpg(self.process.pid, sent)
+
+
+class RealNode:
+    """The node's programs under a lab's supervisor, which ends them."""
+
+    def __init__(self, folder: Path, supervisor: Supervisor) -> None:
+        """Prepare; `folder` is the node's own, below the lab's."""
+        self._folder = folder
+        self._supervisor = supervisor
+        self._cgroup = f"gameday-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+
+    def start(self, kubelet: Program, secrets: Secrets, egress: Path, port: int, api_server_port: int) -> None:
+        """Start the node; it may not be Ready yet.
+
+        Args:
+            kubelet: The program.
+            secrets: The lab's.
+            egress: The socket on which API servers ask for connections.
+            port: The gateway's port on loopback.
+            api_server_port: The API server's.
+
+        Raises:
+            ChildError: A program does not start.
+            ProgramMissingError: One is not here.
+            StartError: No real node can run on this machine.
+            OSError: A file cannot be written.
+        """
+        programs = {name: find_program(name) for name in ("containerd", "ctr", "runc", "busybox")}
+        plugins = _find_plugins()
+        self._folder.mkdir(exist_ok=True)
+        check_machine(self._folder)
+        if len(os.fsencode(egress)) > _LONGEST_SOCKET:
+            raise StartError(f"the path {egress} is too long for a socket: choose a shorter --folder")
+        gateway_url = f"http://127.0.0.1:{port}"
+        health, metrics = f"{gateway_url}/{KUBELET_HEALTH}/healthz", f"{gateway_url}/{CONTAINERD_METRICS}/v1/metrics"
+
+        keeper = [sys.executable, "-m", f"{_MODULE}.keeper", f"--folder={self._folder}", f"--cgroup={self._cgroup}"]
+        node = self._child(REAL_NODE, keeper, says_ready=True)
+        ours = Supervision(f"v{__version__}", health, health)
+        self._supervisor.spawn(node, ours)
+        node.await_ready_line()
+
+        ports = [f"--egress={egress}", f"--port={port}", f"--api-server={api_server_port}"]
+        argv = [sys.executable, "-m", f"{_MODULE}.gateway", f"--folder={self._folder}", *ports]
+        gateway = self._child(f"{REAL_NODE}-gateway", argv, says_ready=True)
+        self._supervisor.spawn(gateway, ours)
+        gateway.await_ready_line()
+
+        config = write_containerd(self._folder, plugins, programs["runc"])
+        containerd = self._entered("containerd", [str(programs["containerd"]), "--config", str(config)])
+        self._supervisor.spawn(containerd, Supervision(_version(programs["containerd"]), metrics, metrics))
+        containerd.await_url(metrics)
+        archive = self._folder / "busybox.tar"
+        write_busybox(programs["busybox"], archive)
+        self.import_image(programs["ctr"], archive)
+
+        serving = secrets.ca.server(REAL_NODE, addresses=(NODE,))
+        config, kubeconfig = write_kubelet(self._folder, secrets, serving, self._cgroup)
+        flags = {
+            "config": config,
+            "kubeconfig": kubeconfig,
+            "hostname-override": REAL_NODE,
+            "node-ip": NODE,
+            "node-labels": f"{REAL_NODE_LABEL}=true",
+        }
+        argv = [str(kubelet.path), *(f"--{flag}={value}" for flag, value in flags.items())]
+        child = self._entered("kubelet", argv)
+        self._supervisor.spawn(child, Supervision(kubelet.release, health, health))
+        child.await_url(health)
+
+    def import_image(self, ctr: Path, archive: Path) -> None:
+        """Give the node an image from a file. Raises ChildError."""
+        argv = [*self._enter(), str(ctr), "--address", SOCKET, "--namespace", "k8s.io", "images", "import"]
+        done = subprocess.run([*argv, str(archive)], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ChildError(f"containerd took no image from {archive}: {done.stderr.strip()[-300:]}")
+
+    def _child(self, name: str, argv: list[str], *, says_ready: bool) -> Child:
+        return Child(name, argv, self._folder / f"{name}.log", says_ready=says_ready)
+
+    def _entered(self, name: str, argv: list[str]) -> Child:
+        log = self._folder / f"{name}.log"
+        return Entered(name, [*self._enter(), *argv], log, says_ready=False, dies_by=signal.SIGKILL)
+
+    def _enter(self) -> list[str]:
+        return [sys.executable, "-m", f"{_MODULE}.enter", str(self._folder)]
+
+
+def check_machine(folder: Path) -> None:
+    """Refuse a machine on which no real node can run. Raises StartError.
+
+    `folder` is an empty folder where the node's files will be.
+    """
+    if os.geteuid() != 0:
+        raise StartError("a real node makes namespaces, mounts and control groups: start the lab as root, with sudo")
+    for needed in (folder, TOOLS, Path(sys.prefix)):
+        if needed.resolve().is_relative_to("/var/lib") or needed.resolve().is_relative_to("/run"):
+            raise StartError(f"{needed} is below /var/lib or /run, which a real node has for itself: move it elsewhere")
+    if missing := [name for name in ("unshare", "mount", "ip") if shutil.which(name) is None]:
+        raise StartError(f"a real node needs {missing[0]}, which is not on PATH: install util-linux and iproute2")
+    if lacking := _lacking_controllers():
+        raise StartError(
+            f"a real node needs the control group controllers {', '.join(sorted(lacking))}, which this machine does not"
+            " offer here (/proc/self/mounts, cgroup.controllers): a container would have to be started with its"
+            " own cgroups, writable"
+        )
+    _try_overlay(folder)
+
+
+def _lacking_controllers() -> frozenset[str]:
+    mounted = cgroups.hierarchies()
+    v1 = frozenset(name for one in mounted for name in one.name.split(","))
+    unified = [(one / "cgroup.controllers") for one in mounted]
+    v2 = frozenset(name for file in unified if file.exists() for name in file.read_text().split())
+    return min(_CONTROLLERS - v1, _CONTROLLERS_V2 - v2, key=len)
+
+
+def _try_overlay(folder: Path) -> None:
+    """Mount what a container's root would be, in namespaces of its own. Raises StartError."""
+    layers = {name: folder / name for name in ("lower", "upper", "work", "merged")}
+    for layer in layers.values():
+        layer.mkdir(exist_ok=True)
+    options = ",".join(f"{name}dir={layers[name]}" for name in ("lower", "upper", "work"))
+    mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(layers["merged"])]
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "--pid", "--fork", *mount], capture_output=True, text=True, check=False
+    )
+    for layer in layers.values():
+        shutil.rmtree(layer, ignore_errors=True)
+    if done.returncode != 0:
+        said = "".join(done.stderr.strip().splitlines()[:1])
+        raise StartError(
+            f"no overlay can be mounted in namespaces of its own in {folder}, as a real node's containers need it"
+            f" ({said}): choose a --folder on a file system like ext4 or xfs, with the capability CAP_SYS_ADMIN"
+        )
+
+
+def _find_plugins() -> Path:
+    for folder in map(Path, CNI_PLUGINS):
+        if all((folder / name).exists() for name in ("bridge", "host-local", "loopback")):
+            return folder
+    raise ProgramMissingError(f"no CNI plugins are in {', '.join(CNI_PLUGINS)}: {install_hint('cni')}")
+
+
+def _version(containerd: Path) -> str:
+    """Return the version that containerd reports: `containerd NAME VERSION REVISION`."""
+    said = subprocess.run([containerd, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    return f"v{said[2].removeprefix('v')}" if len(said) > 2 else "unknown"
