@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "packages" / "rehearsal")]
 
-from gameday_rehearsal.programs import CNI_PLUGINS, PROGRAMS, TOOLS, install_hint, search  # noqa: E402
+from gameday_rehearsal.programs import BESIDE_KUBELET, PROGRAMS, TOOLS, install_hint, search  # noqa: E402
 
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
@@ -271,14 +271,13 @@ def fetch_haproxy() -> None:
 
 def fetch_node() -> None:
     """Fetch what a lab's real node runs beside kubelet; without it a lab has none, and says what to do for one."""
-    root, names = TOOLS / "node", ("containerd", "ctr", "runc", "busybox")
-    if all(search(name) for name in names) and any(Path(folder, "bridge").exists() for folder in CNI_PLUGINS):
+    root = TOOLS / "node"
+    if all(map(search, BESIDE_KUBELET)):
         return
     try:
-        _need_apt(names)
+        _need_apt(BESIDE_KUBELET)
         with step(say, "fetching containerd, runc and what a real node needs beside them into .tools"):
-            packages = (*(PROGRAMS[name].debian for name in names), "containernetworking-plugins")
-            unpack(download(sorted(set(packages)), resolve=True), root)
+            unpack(download(sorted({PROGRAMS[name].debian for name in BESIDE_KUBELET}), resolve=True), root)
         for program in ("usr/bin/containerd", "usr/bin/ctr", "usr/sbin/runc"):
             _wrap(root / program, root, "--version")
         _link(root / "bin/busybox")  # not a script: it goes into an image

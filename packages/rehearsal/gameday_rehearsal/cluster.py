@@ -247,7 +247,7 @@ class RehearsalCluster:
     def _seed_nodes(self, seeder: Seeder) -> None:
         """Give the nodes their components, labels and training work. Raises SeedError."""
         blueprint, size = self._blueprint, self.size
-        seeder.await_schedulable(size.all_nodes)
+        seeder.await_schedulable(size.all_nodes + blueprint.lab.real_node)
         seeder.components(size.nodes, size.gpus, blueprint.gpu_operator, blueprint.quarantine_keys)
         if size.offender:
             seeder.repeat_offender(OFFENDER)

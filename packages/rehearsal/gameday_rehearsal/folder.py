@@ -25,7 +25,6 @@ ALERTMANAGER_PASSWORD = "alertmanager-password"  # noqa: S105 - the file's name
 _OF_THE_LIVING = (STATE, AUTH_FILE, ALERTMANAGER_PASSWORD)
 _LEFTOVERS = (
     "control-plane",
-    "real-0",
     "logstore",
     "prometheus-data",
     "alertmanager-data",

@@ -69,6 +69,12 @@ PROGRAMS: dict[str, Wanted] = {
     "containerd": Wanted(("containerd",), "containerd", _named_everywhere("containerd"), fetched_by="make lab"),
     "ctr": Wanted(("ctr",), "containerd", _named_everywhere("containerd"), fetched_by="make lab"),
     "runc": Wanted(("runc",), "runc", _named_everywhere("runc"), fetched_by="make lab"),
+    "host-local": Wanted(
+        ("host-local",),
+        "containernetworking-plugins",
+        {**_named_everywhere("cni-plugins"), "fedora": "dnf install containernetworking-plugins"},
+        fetched_by="make lab",
+    ),
     "busybox": Wanted(
         ("busybox-static", "busybox.static", "busybox"),
         "busybox-static",
@@ -76,14 +82,16 @@ PROGRAMS: dict[str, Wanted] = {
         fetched_by="make lab",
     ),
 }
-CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni", str(TOOLS / "node" / "usr" / "lib" / "cni"))
-"""Folders of the CNI plugins, in the order of search."""
+_CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni", str(TOOLS / "node" / "usr" / "lib" / "cni"))
+"""Folders of CNI plugins, which are on nobody's PATH."""
+BESIDE_KUBELET = ("containerd", "ctr", "runc", "busybox", "host-local")
+"""The programs that a real node needs beside kubelet; `host-local` is one of the CNI plugins."""
 
 
 def search(name: str) -> Path | None:
     """Return the program's path, from PATH or the tool folder, or None if it is in neither."""
     # Packages put daemons into /usr/sbin, which not everybody has in PATH.
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin"))
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin", *_CNI_PLUGINS))
     found = (shutil.which(candidate, path=path) for candidate in PROGRAMS[name].names)
     return next((Path(hit) for hit in found if hit), None)
 

@@ -44,6 +44,7 @@ from gameday_rehearsal.lab.programs import (
     find_topology_scheduler,
 )
 from gameday_rehearsal.lab.real_node.files import EGRESS_SOCKET, write_egress
+from gameday_rehearsal.lab.real_node.network import REAL_NODE
 from gameday_rehearsal.lab.real_node.node import RealNode
 from gameday_rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor, log
@@ -68,6 +69,7 @@ class ControlPlane:
         self._secrets: Secrets | None = None
         self._held_ports: HeldPorts | None = None
         self._control: Control | None = None
+        self._real_node: RealNode | None = None
         self.supervisor = Supervisor(folder, say)
 
     def __enter__(self) -> Self:
@@ -81,7 +83,7 @@ class ControlPlane:
     def start(self) -> None:
         """Start the control plane. The caller must call `end` afterwards, even after an error.
 
-        Raises ChildError, ProgramMissingError and OSError.
+        Raises ChildError, ProgramMissingError, StartError and OSError.
         """
         programs = find_programs()
         if self._settings.has_balancer:
@@ -89,6 +91,8 @@ class ControlPlane:
         if self._settings.topology:
             apiserver = programs[LabComponent.API_SERVER]
             programs[LabComponent.TOPOLOGY_SCHEDULER] = find_topology_scheduler(apiserver)
+        if self._settings.real_node:
+            self._real_node = RealNode(self.folder, find_kubelet(programs[LabComponent.API_SERVER]), self.supervisor)
         self._programs = programs
         self._secrets = make_secrets(self.folder)
 
@@ -136,14 +140,10 @@ class ControlPlane:
         if settings.topology:
             TopologyObjects(admin, self.url).grant()
             self._switch_topology(ports, secrets, settings)
-
-    def start_real_node(self, folder: Path) -> None:
-        """Start a real node beside it, with its files in a folder. Raises what RealNode.start raises."""
-        assert self.ports and self._secrets
-        kubelet = find_kubelet(self._programs[LabComponent.API_SERVER])
-        node = RealNode(folder, self.supervisor)
-        egress = self.folder / EGRESS_SOCKET
-        node.start(kubelet, self._secrets, egress, self.ports.gateway, self.ports.apiserver)
+        if self._real_node:
+            kubelet = self._real_node.start(secrets, self.folder / EGRESS_SOCKET, ports.gateway, ports.apiserver)
+            # Until it is Ready, no pod would be placed on it.
+            kubelet.await_url(f"{self.url}/api/v1/nodes/{REAL_NODE}", admin.tls)
 
     def _switch_topology(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> None:
         """Start the topology-aware scheduler and the kind of object that it reads, or end both.

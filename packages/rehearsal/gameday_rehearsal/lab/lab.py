@@ -15,7 +15,6 @@ from gameday.processes.children import Child, private_files
 from gameday.processes.ports import start_on_free_ports
 from gameday_rehearsal.folder import STATE, HeldFolder
 from gameday_rehearsal.lab.control_plane import ControlPlane
-from gameday_rehearsal.lab.real_node.network import REAL_NODE
 from gameday_rehearsal.lab.settings import STOCK, LabSettings
 from gameday_rehearsal.lab.supervisor import Supervision
 from gameday_rehearsal.seed import seeding
@@ -68,8 +67,6 @@ class Lab:
                 seeder.device_class()
             if self._nodes:
                 self._start_nodes()
-            if self._settings.real_node:
-                self.control_plane.start_real_node(self.folder / REAL_NODE)
             seeder.await_schedulable(self._nodes + self._client_nodes + self._settings.real_node)
         self._write_state()
 

@@ -18,7 +18,11 @@ from gameday_rehearsal.lab.real_node.namespaces import first_process, join
 def main() -> int:
     """Start the program and wait for it; its exit status."""
     folder, *argv = sys.argv[1:]
-    join(first_process(Path(folder)), ("ipc", "uts", "net", "pid", "mnt"))
+    try:
+        join(first_process(Path(folder)), ("ipc", "uts", "net", "pid", "mnt"))
+    except (OSError, ValueError) as error:
+        print(f"the node in {folder} does not run just now: {error}", file=sys.stderr)
+        return 1
     child = os.fork()
     if child == 0:
         die_with_parent(signal.SIGKILL)

@@ -1,8 +1,8 @@
 """`python -m gameday_rehearsal.lab.real_node.gateway`: the way between a real node's network and loopback.
 
 On a socket it is the HTTP proxy of the API servers' egress selector (CONNECT), so that they reach kubelet and pods; on
-loopback it answers `GET /ADDRESS:PORT/PATH` with what that says in the node's network. In the node's network it forwards
-to the API server. A socket belongs to the network namespace of the thread that made it, wherever it is used.
+loopback it answers `GET /ADDRESS:PORT/PATH` with what that says in the node's network. There it forwards to the API
+server. A socket belongs to the network namespace of the thread that made it, wherever it is used.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Gateway:
     """The sockets on both sides."""
 
     def __init__(self, pid: int, api_server: int) -> None:
-        """Prepare.
+        """Prepare. Raises OSError.
 
         Args:
             pid: The node's first process.
             api_server: The API server's port on loopback.
         """
-        self._inside = ThreadPoolExecutor(1, initializer=join, initargs=(pid, ("net",)))
         self._node = os.pidfd_open(pid)
+        self._inside = ThreadPoolExecutor(1)
+        self._inside.submit(join, pid, ("net",)).result()
         self._api_server = ("127.0.0.1", api_server)
 
     async def serve(self, egress: Path, port: int) -> None:
         """Listen, print the ready line, and serve until the node's first process ends. Raises OSError."""
-        ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._node, ended.set)
+        asyncio.get_running_loop().add_reader(self._node, os._exit, 1)  # no connection outlives the node
         egress.unlink(missing_ok=True)
         await asyncio.start_unix_server(self._proxy, egress)
         await asyncio.start_server(self._proxy, "127.0.0.1", port)
@@ -55,7 +55,7 @@ class Gateway:
             listener.bind((address, 443))
             await asyncio.start_server(self._forward, sock=listener)
         print(json.dumps({"ready": True}), flush=True)
-        await ended.wait()
+        await asyncio.Event().wait()
 
     async def _socket(self, *, inside: bool) -> socket.socket:
         make = partial(socket.socket, socket.AF_INET, socket.SOCK_STREAM)
@@ -140,7 +140,7 @@ def main() -> int:
     die_with_parent()
     try:
         asyncio.run(Gateway(first_process(chosen.folder), chosen.api_server).serve(chosen.egress, chosen.port))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # such as: the node starts again just now
         print(f"gateway: {error}", file=sys.stderr)
     return 1
 

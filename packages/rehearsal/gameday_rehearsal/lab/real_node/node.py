@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from gameday import __version__
-from gameday.errors import ChildError, ProgramMissingError, StartError
+from gameday.errors import ChildError, StartError
 from gameday.processes.children import Child
 from gameday_rehearsal.lab.identities import Secrets
 from gameday_rehearsal.lab.programs import Program
@@ -26,11 +27,12 @@ from gameday_rehearsal.lab.real_node.files import (
 from gameday_rehearsal.lab.real_node.image import write_busybox
 from gameday_rehearsal.lab.real_node.network import NODE, REAL_NODE
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor
-from gameday_rehearsal.programs import CNI_PLUGINS, TOOLS, find_program, install_hint
+from gameday_rehearsal.programs import BESIDE_KUBELET, TOOLS, find_program
 
 REAL_NODE_LABEL = "real-node.gameday.dev/kubelet"
 """The label by which a pod or a plan chooses the real node."""
 
+_OURS = (sys.executable, "-m")
 _MODULE = "gameday_rehearsal.lab.real_node"
 # What kubelet (pkg/kubelet/cm, validateSystemRequirements) and runc need, by their names in cgroup v1.
 _CONTROLLERS = frozenset({"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids"})
@@ -50,17 +52,31 @@ class Entered(Child):
 class RealNode:
     """The node's programs under a lab's supervisor, which ends them."""
 
-    def __init__(self, folder: Path, supervisor: Supervisor) -> None:
-        """Prepare; `folder` is the node's own, below the lab's."""
-        self._folder = folder
-        self._supervisor = supervisor
-        self._cgroup = f"gameday-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
-
-    def start(self, kubelet: Program, secrets: Secrets, egress: Path, port: int, api_server_port: int) -> None:
-        """Start the node; it may not be Ready yet.
+    def __init__(self, folder: Path, kubelet: Program, supervisor: Supervisor) -> None:
+        """Find the programs and look at the machine.
 
         Args:
+            folder: The folder of the control plane, in which the node gets one of its own.
             kubelet: The program.
+            supervisor: The lab's.
+
+        Raises:
+            ProgramMissingError: A program is not here.
+            StartError: No real node can run on this machine.
+            OSError: A file cannot be written.
+        """
+        self._programs = {name: find_program(name) for name in BESIDE_KUBELET}
+        self._kubelet = kubelet
+        self._folder = folder / REAL_NODE
+        self._supervisor = supervisor
+        self._cgroup = f"gameday-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        check_machine(self._folder)
+
+    def start(self, secrets: Secrets, egress: Path, port: int, api_server_port: int) -> Child:
+        """Start the node and return its kubelet; the node may not be Ready yet.
+
+        Args:
             secrets: The lab's.
             egress: The socket on which API servers ask for connections.
             port: The gateway's port on loopback.
@@ -68,39 +84,38 @@ class RealNode:
 
         Raises:
             ChildError: A program does not start.
-            ProgramMissingError: One is not here.
-            StartError: No real node can run on this machine.
+            StartError: The socket's path is too long.
             OSError: A file cannot be written.
         """
-        programs = {name: find_program(name) for name in ("containerd", "ctr", "runc", "busybox")}
-        plugins = _find_plugins()
-        self._folder.mkdir(exist_ok=True)
-        check_machine(self._folder)
         if len(os.fsencode(egress)) > _LONGEST_SOCKET:
             raise StartError(f"the path {egress} is too long for a socket: choose a shorter --folder")
         gateway_url = f"http://127.0.0.1:{port}"
         health, metrics = f"{gateway_url}/{KUBELET_HEALTH}/healthz", f"{gateway_url}/{CONTAINERD_METRICS}/v1/metrics"
+        keeper = [f"--folder={self._folder}", f"--cgroup={self._cgroup}"]
+        gateway = [
+            f"--folder={self._folder}",
+            f"--egress={egress}",
+            f"--port={port}",
+            f"--api-server={api_server_port}",
+        ]
+        for name, module, arguments in ((REAL_NODE, "keeper", keeper), (f"{REAL_NODE}-gateway", "gateway", gateway)):
+            child = Child(name, [*_OURS, f"{_MODULE}.{module}", *arguments], self._folder / f"{name}.log")
+            self._supervisor.spawn(child, Supervision(f"v{__version__}", health, health))
+            child.await_ready_line()
+        self._start_containerd(metrics)
+        return self._start_kubelet(secrets, health)
 
-        keeper = [sys.executable, "-m", f"{_MODULE}.keeper", f"--folder={self._folder}", f"--cgroup={self._cgroup}"]
-        node = self._child(REAL_NODE, keeper, says_ready=True)
-        ours = Supervision(f"v{__version__}", health, health)
-        self._supervisor.spawn(node, ours)
-        node.await_ready_line()
-
-        ports = [f"--egress={egress}", f"--port={port}", f"--api-server={api_server_port}"]
-        argv = [sys.executable, "-m", f"{_MODULE}.gateway", f"--folder={self._folder}", *ports]
-        gateway = self._child(f"{REAL_NODE}-gateway", argv, says_ready=True)
-        self._supervisor.spawn(gateway, ours)
-        gateway.await_ready_line()
-
-        config = write_containerd(self._folder, plugins, programs["runc"])
-        containerd = self._entered("containerd", [str(programs["containerd"]), "--config", str(config)])
-        self._supervisor.spawn(containerd, Supervision(_version(programs["containerd"]), metrics, metrics))
-        containerd.await_url(metrics)
+    def _start_containerd(self, metrics: str) -> None:
+        program = self._programs["containerd"]
+        config = write_containerd(self._folder, self._programs["host-local"].parent, self._programs["runc"])
+        child = self._entered("containerd", program, {"config": config})
+        self._supervisor.spawn(child, Supervision(_version(program), metrics, metrics))
+        child.await_url(metrics)
         archive = self._folder / "busybox.tar"
-        write_busybox(programs["busybox"], archive)
-        self.import_image(programs["ctr"], archive)
+        write_busybox(self._programs["busybox"], archive)
+        self.import_image(archive)
 
+    def _start_kubelet(self, secrets: Secrets, health: str) -> Child:
         serving = secrets.ca.server(REAL_NODE, addresses=(NODE,))
         config, kubeconfig = write_kubelet(self._folder, secrets, serving, self._cgroup)
         flags = {
@@ -110,27 +125,23 @@ class RealNode:
             "node-ip": NODE,
             "node-labels": f"{REAL_NODE_LABEL}=true",
         }
-        argv = [str(kubelet.path), *(f"--{flag}={value}" for flag, value in flags.items())]
-        child = self._entered("kubelet", argv)
-        self._supervisor.spawn(child, Supervision(kubelet.release, health, health))
+        child = self._entered("kubelet", self._kubelet.path, flags)
+        self._supervisor.spawn(child, Supervision(self._kubelet.release, health, health))
         child.await_url(health)
+        return child
 
-    def import_image(self, ctr: Path, archive: Path) -> None:
+    def import_image(self, archive: Path) -> None:
         """Give the node an image from a file. Raises ChildError."""
-        argv = [*self._enter(), str(ctr), "--address", SOCKET, "--namespace", "k8s.io", "images", "import"]
-        done = subprocess.run([*argv, str(archive)], capture_output=True, text=True, check=False)
+        ctr = [str(self._programs["ctr"]), "--address", SOCKET, "--namespace", "k8s.io"]
+        argv = [*_OURS, f"{_MODULE}.enter", str(self._folder), *ctr, "images", "import", str(archive)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ChildError(f"containerd took no image from {archive}: {done.stderr.strip()[-300:]}")
 
-    def _child(self, name: str, argv: list[str], *, says_ready: bool) -> Child:
-        return Child(name, argv, self._folder / f"{name}.log", says_ready=says_ready)
-
-    def _entered(self, name: str, argv: list[str]) -> Child:
-        log = self._folder / f"{name}.log"
-        return Entered(name, [*self._enter(), *argv], log, says_ready=False, dies_by=signal.SIGKILL)
-
-    def _enter(self) -> list[str]:
-        return [sys.executable, "-m", f"{_MODULE}.enter", str(self._folder)]
+    def _entered(self, name: str, program: Path, flags: Mapping[str, object]) -> Child:
+        words = [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
+        argv = [*_OURS, f"{_MODULE}.enter", str(self._folder), *words]
+        return Entered(name, argv, self._folder / f"{name}.log", says_ready=False, dies_by=signal.SIGKILL)
 
 
 def check_machine(folder: Path) -> None:
@@ -180,13 +191,6 @@ def _try_overlay(folder: Path) -> None:
             f"no overlay can be mounted in namespaces of its own in {folder}, as a real node's containers need it"
             f" ({said}): choose a --folder on a file system like ext4 or xfs, with the capability CAP_SYS_ADMIN"
         )
-
-
-def _find_plugins() -> Path:
-    for folder in map(Path, CNI_PLUGINS):
-        if all((folder / name).exists() for name in ("bridge", "host-local", "loopback")):
-            return folder
-    raise ProgramMissingError(f"no CNI plugins are in {', '.join(CNI_PLUGINS)}: {install_hint('cni')}")
 
 
 def _version(containerd: Path) -> str:
