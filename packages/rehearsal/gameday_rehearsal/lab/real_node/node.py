@@ -113,7 +113,7 @@ class RealNode:
         child.await_url(metrics)
         archive = self._folder / "busybox.tar"
         write_busybox(self._programs["busybox"], archive)
-        self.import_image(archive)
+        import_image(self._folder, archive)
 
     def _start_kubelet(self, secrets: Secrets, health: str) -> Child:
         serving = secrets.ca.server(REAL_NODE, addresses=(NODE,))
@@ -130,18 +130,29 @@ class RealNode:
         child.await_url(health)
         return child
 
-    def import_image(self, archive: Path) -> None:
-        """Give the node an image from a file. Raises ChildError."""
-        ctr = [str(self._programs["ctr"]), "--address", SOCKET, "--namespace", "k8s.io"]
-        argv = [*_OURS, f"{_MODULE}.enter", str(self._folder), *ctr, "images", "import", str(archive)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ChildError(f"containerd took no image from {archive}: {done.stderr.strip()[-300:]}")
-
     def _entered(self, name: str, program: Path, flags: Mapping[str, object]) -> Child:
         words = [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
-        argv = [*_OURS, f"{_MODULE}.enter", str(self._folder), *words]
-        return Entered(name, argv, self._folder / f"{name}.log", says_ready=False, dies_by=signal.SIGKILL)
+        log = self._folder / f"{name}.log"
+        return Entered(name, [*entering(self._folder), *words], log, says_ready=False, dies_by=signal.SIGKILL)
+
+
+def entering(folder: Path) -> list[str]:
+    """Return the words before a command that is to run in the node of a folder."""
+    return [*_OURS, f"{_MODULE}.enter", str(folder)]
+
+
+def import_image(folder: Path, archive: Path) -> None:
+    """Give the running node of a folder the images of an OCI or Docker archive.
+
+    Raises:
+        ChildError: The node does not run, or containerd does not take the file.
+        ProgramMissingError: containerd's client is not here.
+    """
+    ctr = [str(find_program("ctr")), "--address", SOCKET, "--namespace", "k8s.io"]
+    argv = [*entering(folder), *ctr, "images", "import", str(archive)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ChildError(f"no image from {archive}: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
 def check_machine(folder: Path) -> None:
