@@ -96,6 +96,7 @@ class Product:
 PRODUCTS = {
     "etcd": Product("go.etcd.io/etcd/server/v3", "etcd"),
     "kubernetes": Product(".", "kube-control-plane", (*MODULES["kubernetes"], *NODE_PROGRAMS)),
+    "coredns": Product(".", MODULES["coredns"][0]),
     "topology": Product(".", MODULES["topology"][0]),
     "helm": Product("helm.sh/helm/v4/cmd/helm", "helm"),
 }

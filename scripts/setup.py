@@ -278,7 +278,7 @@ def fetch_node() -> None:
         _need_apt(BESIDE_KUBELET)
         with step(say, "fetching containerd, runc and what a real node needs beside them into .tools"):
             unpack(download(sorted({PROGRAMS[name].debian for name in BESIDE_KUBELET}), resolve=True), root)
-        for program in ("usr/bin/containerd", "usr/bin/ctr", "usr/sbin/runc"):
+        for program in ("usr/bin/containerd", "usr/bin/ctr", "usr/sbin/runc", "usr/sbin/nft"):
             _wrap(root / program, root, "--version")
         _link(root / "bin/busybox")  # not a script: it goes into an image
     except SetupError as error:

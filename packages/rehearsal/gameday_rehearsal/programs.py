@@ -69,6 +69,7 @@ PROGRAMS: dict[str, Wanted] = {
     "containerd": Wanted(("containerd",), "containerd", _named_everywhere("containerd"), fetched_by="make lab"),
     "ctr": Wanted(("ctr",), "containerd", _named_everywhere("containerd"), fetched_by="make lab"),
     "runc": Wanted(("runc",), "runc", _named_everywhere("runc"), fetched_by="make lab"),
+    "nft": Wanted(("nft",), "nftables", _named_everywhere("nftables"), fetched_by="make lab"),
     "host-local": Wanted(
         ("host-local",),
         "containernetworking-plugins",
@@ -84,7 +85,7 @@ PROGRAMS: dict[str, Wanted] = {
 }
 _CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni", str(TOOLS / "node" / "usr" / "lib" / "cni"))
 """Folders of CNI plugins, which are on nobody's PATH."""
-BESIDE_KUBELET = ("containerd", "ctr", "runc", "busybox", "host-local")
+BESIDE_KUBELET = ("containerd", "ctr", "runc", "nft", "busybox", "host-local")
 """The programs that a real node needs beside kubelet; `host-local` is one of the CNI plugins."""
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import httpx
 
@@ -39,12 +39,12 @@ from gameday_rehearsal.lab.programs import (
     Program,
     find_api_server,
     find_balancer,
-    find_kubelet,
+    find_node_programs,
     find_programs,
     find_topology_scheduler,
 )
 from gameday_rehearsal.lab.real_node.files import EGRESS_SOCKET, write_egress
-from gameday_rehearsal.lab.real_node.network import REAL_NODE
+from gameday_rehearsal.lab.real_node.network import REAL_NODE, api_server_endpoints
 from gameday_rehearsal.lab.real_node.node import RealNode
 from gameday_rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor, log
@@ -92,7 +92,8 @@ class ControlPlane:
             apiserver = programs[LabComponent.API_SERVER]
             programs[LabComponent.TOPOLOGY_SCHEDULER] = find_topology_scheduler(apiserver)
         if self._settings.real_node:
-            self._real_node = RealNode(self.folder, find_kubelet(programs[LabComponent.API_SERVER]), self.supervisor)
+            node_programs = find_node_programs(programs[LabComponent.API_SERVER])
+            self._real_node = RealNode(self.folder, node_programs, self.supervisor)
         self._programs = programs
         self._secrets = make_secrets(self.folder)
 
@@ -141,6 +142,7 @@ class ControlPlane:
             TopologyObjects(admin, self.url).grant()
             self._switch_topology(ports, secrets, settings)
         if self._real_node:
+            _create(self.url, admin.tls, [api_server_endpoints()])
             kubelet = self._real_node.start(secrets, self.folder / EGRESS_SOCKET, ports.gateway, ports.apiserver)
             # Until it is Ready, no pod would be placed on it.
             kubelet.await_url(f"{self.url}/api/v1/nodes/{REAL_NODE}", admin.tls)
@@ -268,8 +270,13 @@ def bind_first_rights(url: str, secrets: Secrets) -> None:
         tls.load_cert_chain(f"/proc/self/fd/{master}")
     finally:
         os.close(master)
-    with httpx.Client(base_url=url, verify=tls, trust_env=False, timeout=30.0) as http:
-        for path, body in first_bindings():
+    _create(url, tls, first_bindings())
+
+
+def _create(url: str, tls: ssl.SSLContext | None, objects: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Create objects in their collections; those that are there stay as they are. Raises ChildError."""
+    with httpx.Client(base_url=url, verify=tls or True, trust_env=False, timeout=30.0) as http:
+        for path, body in objects:
             try:
                 answer = http.post(path, json=body)
             except httpx.HTTPError as error:

@@ -30,6 +30,10 @@ service accounts of kube-system applies to it.
 """
 
 
+DNS_USER = "gameday:dns"
+"""The user of a real node's CoreDNS."""
+
+
 @dataclass(frozen=True)
 class Identity:
     user: str
@@ -123,6 +127,8 @@ def first_bindings() -> Sequence[tuple[str, dict[str, Any]]]:
         ),
         (roles, {"metadata": {"name": NODES_USER}, "rules": _NODES_RULES}),
         (bindings, binding(NODES_USER, NODES_USER, "User", NODES_USER)),
+        (roles, {"metadata": {"name": DNS_USER}, "rules": _DNS_RULES}),
+        (bindings, binding(DNS_USER, DNS_USER, "User", DNS_USER)),
     )
 
 
@@ -130,6 +136,10 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[st
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
+_DNS_RULES = [
+    _rule("", ["services", "namespaces", "pods"], ["list", "watch"]),
+    _rule("discovery.k8s.io", ["endpointslices"], ["list", "watch"]),
+]
 # What a kubelet does, but no Secret: of its pods' volumes only the service accounts' tokens are mounted.
 _NODES_RULES = [
     _rule("", ["nodes"], ["create", "list", "watch", "patch"]),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gameday_rehearsal.lab.identities import Secrets
+from gameday_rehearsal.lab.identities import DNS_USER, Identity, Secrets
 from gameday_rehearsal.lab.real_node.image import BUSYBOX
-from gameday_rehearsal.lab.real_node.network import API_SERVER, PODS, REAL_NODE
+from gameday_rehearsal.lab.real_node.network import API_SERVER, DNS, PODS, REAL_NODE
 from kubesim.certificates import KeyPair
 from kubesim.kubeconfig import write_kubeconfig
 
@@ -17,6 +17,10 @@ EGRESS_SOCKET = "egress.sock"
 SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD_METRICS = "127.0.0.1:1338"
 KUBELET_HEALTH = "127.0.0.1:10248"
+PROXY_HEALTH = "127.0.0.1:10256"
+PROXY_METRICS = "127.0.0.1:10249"
+DNS_HEALTH = "127.0.0.1:8080"
+DNS_METRICS = "127.0.0.1:9153"
 
 # `opt` would make /opt/containerd on this machine. The floor for scores of the OOM killer is containerd's own score:
 # without CAP_SYS_RESOURCE a lower one cannot be set, and runc ends with "can't get final child's PID".
@@ -46,6 +50,20 @@ runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 BinaryName = {runc}
 """
+
+
+_COREFILE = """\
+.:53 {{
+    bind {address}
+    health {health}
+    prometheus {metrics}
+    errors
+    kubernetes {domain} in-addr.arpa {{
+        kubeconfig {kubeconfig}
+    }}
+}}
+"""
+_DOMAIN = "cluster.local"
 
 
 def write_egress(folder: Path) -> None:
@@ -109,6 +127,8 @@ def write_kubelet(folder: Path, secrets: Secrets, serving: KeyPair, cgroup: str)
         "failCgroupV1": False,
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
+        "clusterDNS": [DNS],
+        "clusterDomain": _DOMAIN,
         "resolvConf": "",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         # An image that is gone cannot be fetched again, and a workstation's disk may be fuller than a node's.
@@ -117,13 +137,49 @@ def write_kubelet(folder: Path, secrets: Secrets, serving: KeyPair, cgroup: str)
     }
     file = folder / "kubelet.json"
     file.write_text(json.dumps(config, indent=1), encoding="utf-8")
-    identity = secrets.ca.client(f"{REAL_NODE}-client", f"system:node:{REAL_NODE}", ("system:nodes",))
-    kubeconfig = folder / "kubelet.kubeconfig"
+    identity = Identity(f"system:node:{REAL_NODE}", ("system:nodes",))
+    return file, write_node_kubeconfig(folder, secrets, "kubelet", identity)
+
+
+def write_proxy(folder: Path, secrets: Secrets) -> Path:
+    """Write kube-proxy's configuration and return it. Raises OSError."""
+    kubeconfig = write_node_kubeconfig(folder, secrets, "kube-proxy", Identity("system:kube-proxy"))
+    config = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "hostnameOverride": REAL_NODE,
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "healthzBindAddress": PROXY_HEALTH,
+        "metricsBindAddress": PROXY_METRICS,
+        "detectLocalMode": "ClusterCIDR",
+        "clusterCIDR": str(PODS),
+        # The machine's, all three.
+        "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+    }
+    file = folder / "kube-proxy.json"
+    file.write_text(json.dumps(config, indent=1), encoding="utf-8")
+    return file
+
+
+def write_dns(folder: Path, secrets: Secrets) -> Path:
+    """Write CoreDNS's configuration and return it. Raises OSError."""
+    kubeconfig = write_node_kubeconfig(folder, secrets, "coredns", Identity(DNS_USER))
+    values = {"address": DNS, "health": DNS_HEALTH, "metrics": DNS_METRICS, "domain": _DOMAIN}
+    file = folder / "Corefile"
+    file.write_text(_COREFILE.format(**values, kubeconfig=kubeconfig), encoding="utf-8")
+    return file
+
+
+def write_node_kubeconfig(folder: Path, secrets: Secrets, name: str, identity: Identity) -> Path:
+    """Write the kubeconfig of a program in the node, and return it. Raises OSError."""
+    pair = secrets.ca.client(f"{REAL_NODE}-{name}-client", identity.user, identity.groups)
+    kubeconfig = folder / f"{name}.kubeconfig"
     write_kubeconfig(
         kubeconfig,
-        REAL_NODE,
+        name,
         cluster={"server": f"https://{API_SERVER}", "certificate-authority": str(secrets.ca.certificate)},
-        user={"client-certificate": str(identity.certificate), "client-key": str(identity.key)},
+        user={"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
         context="gameday",
     )
-    return file, kubeconfig
+    return kubeconfig

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gameday.processes.lifeline import die_with_parent
 from gameday_rehearsal.lab.real_node.namespaces import first_process, join
-from gameday_rehearsal.lab.real_node.network import API_SERVER, INSIDE, SERVICE
+from gameday_rehearsal.lab.real_node.network import API_SERVER, INSIDE
 
 _CHUNK = 65536
 _CONNECTS_WITHIN_S = 10.0
@@ -49,11 +49,10 @@ class Gateway:
         egress.unlink(missing_ok=True)
         await asyncio.start_unix_server(self._proxy, egress)
         await asyncio.start_server(self._proxy, "127.0.0.1", port)
-        for address in (API_SERVER, SERVICE):
-            listener = await self._socket(inside=True)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address, 443))
-            await asyncio.start_server(self._forward, sock=listener)
+        listener = await self._socket(inside=True)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((API_SERVER, 443))
+        await asyncio.start_server(self._forward, sock=listener)
         print(json.dumps({"ready": True}), flush=True)
         await asyncio.Event().wait()
 

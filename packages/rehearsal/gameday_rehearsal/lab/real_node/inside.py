@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from gameday_rehearsal.lab.real_node.namespaces import PID
-from gameday_rehearsal.lab.real_node.network import API_SERVER, NODE, REAL_NODE, SERVICE
+from gameday_rehearsal.lab.real_node.network import API_SERVER, DNS, NODE, REAL_NODE
 
 _TUNABLES = (
     "kernel/keys/root_maxbytes",
@@ -61,10 +61,10 @@ def _mount(folder: Path) -> None:
 
 
 def _connect() -> None:
-    """Give the node its address, on a bridge without ports, and those on which the gateway listens for its pods."""
+    """Give the node its address, on a bridge without ports, and those on which gateway and CoreDNS listen."""
     _run("ip", "link", "add", "eth0", "type", "bridge")
     _run("ip", "address", "add", f"{NODE}/32", "dev", "eth0")
-    for address in (API_SERVER, SERVICE):
+    for address in (API_SERVER, DNS):
         _run("ip", "address", "add", f"{address}/32", "dev", "lo")
     for device in ("lo", "eth0"):
         _run("ip", "link", "set", device, "up")

@@ -19,10 +19,16 @@ from gameday_rehearsal.lab.programs import Program
 from gameday_rehearsal.lab.real_node import cgroups
 from gameday_rehearsal.lab.real_node.files import (
     CONTAINERD_METRICS,
+    DNS_HEALTH,
+    DNS_METRICS,
     KUBELET_HEALTH,
+    PROXY_HEALTH,
+    PROXY_METRICS,
     SOCKET,
     write_containerd,
+    write_dns,
     write_kubelet,
+    write_proxy,
 )
 from gameday_rehearsal.lab.real_node.image import write_busybox
 from gameday_rehearsal.lab.real_node.network import NODE, REAL_NODE
@@ -52,12 +58,12 @@ class Entered(Child):
 class RealNode:
     """The node's programs under a lab's supervisor, which ends them."""
 
-    def __init__(self, folder: Path, kubelet: Program, supervisor: Supervisor) -> None:
+    def __init__(self, folder: Path, programs: Mapping[str, Program], supervisor: Supervisor) -> None:
         """Find the programs and look at the machine.
 
         Args:
             folder: The folder of the control plane, in which the node gets one of its own.
-            kubelet: The program.
+            programs: The lab's, as find_node_programs returns them.
             supervisor: The lab's.
 
         Raises:
@@ -66,7 +72,7 @@ class RealNode:
             OSError: A file cannot be written.
         """
         self._programs = {name: find_program(name) for name in BESIDE_KUBELET}
-        self._kubelet = kubelet
+        self._from_lab = programs
         self._folder = folder / REAL_NODE
         self._supervisor = supervisor
         self._cgroup = f"gameday-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
@@ -103,7 +109,9 @@ class RealNode:
             self._supervisor.spawn(child, Supervision(f"v{__version__}", health, health))
             child.await_ready_line()
         self._start_containerd(metrics)
-        return self._start_kubelet(secrets, health)
+        kubelet = self._start_kubelet(secrets, health)
+        self._start_services(secrets, gateway_url)
+        return kubelet
 
     def _start_containerd(self, metrics: str) -> None:
         program = self._programs["containerd"]
@@ -125,15 +133,29 @@ class RealNode:
             "node-ip": NODE,
             "node-labels": f"{REAL_NODE_LABEL}=true",
         }
-        child = self._entered("kubelet", self._kubelet.path, flags)
-        self._supervisor.spawn(child, Supervision(self._kubelet.release, health, health))
+        return self._start_program("kubelet", flags, health, health)
+
+    def _start_services(self, secrets: Secrets, gateway: str) -> None:
+        """Start what makes Services and their names work in the node."""
+        proxy, dns = write_proxy(self._folder, secrets), write_dns(self._folder, secrets)
+        health, metrics = f"{gateway}/{PROXY_HEALTH}/livez", f"{gateway}/{PROXY_METRICS}/metrics"
+        self._start_program("kube-proxy", {"config": proxy}, health, metrics)
+        health, metrics = f"{gateway}/{DNS_HEALTH}/health", f"{gateway}/{DNS_METRICS}/metrics"
+        self._start_program("coredns", {"conf": dns}, health, metrics)
+
+    def _start_program(self, name: str, flags: Mapping[str, object], health: str, metrics: str) -> Child:
+        program = self._from_lab[name]
+        child = self._entered(name, program.path, flags)
+        self._supervisor.spawn(child, Supervision(program.release, health, metrics))
         child.await_url(health)
         return child
 
     def _entered(self, name: str, program: Path, flags: Mapping[str, object]) -> Child:
         words = [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
         log = self._folder / f"{name}.log"
-        return Entered(name, [*entering(self._folder), *words], log, says_ready=False, dies_by=signal.SIGKILL)
+        path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(self._programs["nft"].parent)))
+        argv = [*entering(self._folder), *words]
+        return Entered(name, argv, log, {"PATH": path}, says_ready=False, dies_by=signal.SIGKILL)
 
 
 def entering(folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 from gameday.cluster.lab_control import SOCKET, Verb, ask_lab
 from gameday.errors import ProgramMissingError, StartError
 from gameday_rehearsal.folder import STATE
-from gameday_rehearsal.lab.programs import find_kubelet, find_programs
+from gameday_rehearsal.lab.programs import find_node_programs, find_programs
 from gameday_rehearsal.lab.real_node import cgroups
 from gameday_rehearsal.lab.real_node.namespaces import first_process
 from gameday_rehearsal.lab.real_node.network import REAL_NODE
@@ -28,7 +28,7 @@ from tests.rehearsal.processes import naming, until
 def need_real_node(folder: Path) -> None:
     """Skip the test, with the reason, where no real node can run."""
     try:
-        RealNode(folder / "tried", find_kubelet(find_programs()["kube-apiserver"]), Supervisor(folder))
+        RealNode(folder / "tried", find_node_programs(find_programs()["kube-apiserver"]), Supervisor(folder))
     except (ProgramMissingError, StartError) as error:
         pytest.skip(str(error))
 
