@@ -17,14 +17,15 @@ from gameday_rehearsal.lab.settings import LabSettings, server_name
 # (https://etcd.io/docs/latest/dev-guide/limit/).
 _ETCD_QUOTA_BYTES = 8 * 1024**3
 _OPEN_PATHS = "/healthz,/readyz,/livez,/metrics"
-# Controllers for clouds, volumes, certificates and metrics servers, which no lab has.
+# Controllers for clouds, certificates and metrics servers, which no lab has, and for volumes.
 _CONTROLLERS_OFF = (
     "horizontal-pod-autoscaler-controller",
     "persistentvolume-attach-detach-controller",
-    "persistentvolume-binder-controller",
     "persistentvolume-expander-controller",
     "certificatesigningrequest-signing-controller",
 )
+_VOLUMES = "persistentvolume-binder-controller"
+"""The controller for the volumes that only a real node has."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def apiserver(folder: Path, ports: Ports, secrets: Secrets, settings: LabSetting
 
 
 def controller_manager(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) -> Component:
+    off = _CONTROLLERS_OFF if settings.real_node else (*_CONTROLLERS_OFF, _VOLUMES)
     flags = {
         **_delegating(folder / "controller-manager.kubeconfig", ports.controller_manager),
         "tls-cert-file": secrets.controller_manager.certificate,
@@ -163,7 +165,7 @@ def controller_manager(folder: Path, ports: Ports, secrets: Secrets, settings: L
         "root-ca-file": secrets.ca.certificate,
         "service-account-private-key-file": secrets.service_accounts.key,
         "use-service-account-credentials": "true",
-        "controllers": ",".join(("*", *(f"-{name}" for name in _CONTROLLERS_OFF))),
+        "controllers": ",".join(("*", *(f"-{name}" for name in off))),
     }
     url = f"https://127.0.0.1:{ports.controller_manager}"
     return _component(LabComponent.CONTROLLER_MANAGER, flags, settings, f"{url}/healthz", f"{url}/metrics")

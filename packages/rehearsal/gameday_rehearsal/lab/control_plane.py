@@ -46,6 +46,7 @@ from gameday_rehearsal.lab.programs import (
 from gameday_rehearsal.lab.real_node.files import EGRESS_SOCKET, write_egress
 from gameday_rehearsal.lab.real_node.network import REAL_NODE, api_server_endpoints
 from gameday_rehearsal.lab.real_node.node import RealNode
+from gameday_rehearsal.lab.real_node.volumes import volume_objects
 from gameday_rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor, log
 from gameday_rehearsal.lab.topology import TopologyObjects, write_configuration
@@ -142,7 +143,7 @@ class ControlPlane:
             TopologyObjects(admin, self.url).grant()
             self._switch_topology(ports, secrets, settings)
         if self._real_node:
-            _create(self.url, admin.tls, [api_server_endpoints()])
+            _create(self.url, admin.tls, [api_server_endpoints(), *volume_objects()])
             kubelet = self._real_node.start(secrets, self.folder / EGRESS_SOCKET, ports.gateway, ports.apiserver)
             # Until it is Ready, no pod would be placed on it.
             kubelet.await_url(f"{self.url}/api/v1/nodes/{REAL_NODE}", admin.tls)

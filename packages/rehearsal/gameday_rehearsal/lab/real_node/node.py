@@ -32,6 +32,7 @@ from gameday_rehearsal.lab.real_node.files import (
 )
 from gameday_rehearsal.lab.real_node.image import write_busybox
 from gameday_rehearsal.lab.real_node.network import NODE, REAL_NODE
+from gameday_rehearsal.lab.real_node.volumes import make_volumes
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor
 from gameday_rehearsal.programs import BESIDE_KUBELET, TOOLS, find_program
 
@@ -97,6 +98,7 @@ class RealNode:
             raise StartError(f"the path {egress} is too long for a socket: choose a shorter --folder")
         gateway_url = f"http://127.0.0.1:{port}"
         health, metrics = f"{gateway_url}/{KUBELET_HEALTH}/healthz", f"{gateway_url}/{CONTAINERD_METRICS}/v1/metrics"
+        make_volumes(self._folder / "var-lib")
         keeper = [f"--folder={self._folder}", f"--cgroup={self._cgroup}"]
         gateway = [
             f"--folder={self._folder}",
