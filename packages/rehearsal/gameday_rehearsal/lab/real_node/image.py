@@ -20,7 +20,25 @@ BUSYBOX = "localhost/gameday/busybox:lab"
 _TYPE = "application/vnd.oci.image"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _WAITS = ("/bin/sh", "-c", "trap exit TERM INT; sleep infinity & wait")
-_APPLETS = ("sh", "cat", "sleep", "echo", "ls", "id", "ps", "wget", "nc", "nsenter", "ip", "dd", "stat", "head")
+_APPLETS = [
+    "sh",
+    "cat",
+    "echo",
+    "grep",
+    "head",
+    "hostname",
+    "httpd",
+    "id",
+    "ls",
+    "nc",
+    "nsenter",
+    "nslookup",
+    "ps",
+    "sleep",
+    "stat",
+    "touch",
+    "wget",
+]
 
 
 def write_busybox(busybox: Path, archive: Path) -> None:

@@ -64,6 +64,27 @@ def test_a_pod_is_ready_by_an_exec_probe_and_answers_exec(lab: RealLab) -> None:
     assert _pod(lab, "probed")["status"]["podIP"].startswith(str(PODS.network_address).removesuffix(".0"))
 
 
+def test_a_service_and_its_name_lead_to_a_pod_and_a_claim_gets_a_volume_of_the_pods_group(lab: RealLab) -> None:
+    lab.kubectl("apply", "-f", "-", stdin=_SERVER)
+    _until_phase(lab, "server", "Running")
+    ask = "until wget -qO- http://server.default.svc.cluster.local/owner; do sleep 0.2; done"
+    lab.kubectl("apply", "-f", "-", stdin=pod("asks", "sh", "-c", ask))
+    _until_phase(lab, "asks", "Succeeded")
+    assert lab.kubectl("logs", "asks").endswith("65532 65532\n")
+
+
+def test_what_a_pod_sees_of_its_annotations_follows_them(lab: RealLab) -> None:
+    watched = json.loads(pod("annotated", "sh", "-c", "until grep -q new /it/a; do sleep 0.1; done"))
+    watched["metadata"]["annotations"] = {"a": "old"}
+    field = {"path": "a", "fieldRef": {"fieldPath": "metadata.annotations['a']"}}
+    watched["spec"]["volumes"] = [{"name": "it", "downwardAPI": {"items": [field]}}]
+    watched["spec"]["containers"][0]["volumeMounts"] = [{"name": "it", "mountPath": "/it"}]
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(watched))
+    _until_phase(lab, "annotated", "Running")
+    lab.kubectl("annotate", "--overwrite", "pod", "annotated", "a=new")
+    _until_phase(lab, "annotated", "Succeeded")
+
+
 def test_after_a_power_failure_the_node_starts_its_pods_again(lab: RealLab) -> None:
     kept = json.loads(pod("kept", "sh", "-c", "sleep infinity"))
     kept["spec"]["restartPolicy"] = "Always"
@@ -94,6 +115,32 @@ def test_nothing_is_left_whatever_ends_the_lab(by: signal.Signals, tmp_path: Pat
         assert on_machine(lab) == during - groups
 
 
+_SERVER = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: kept}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {selector: {app: server}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: server, labels: {app: server}}
+spec:
+  securityContext: {runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532}
+  nodeSelector: {real-node.gameday.dev/kubelet: "true"}
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: kept, persistentVolumeClaim: {claimName: kept}}]
+  containers:
+    - name: main
+      image: localhost/gameday/busybox:lab
+      imagePullPolicy: Never
+      command: [sh, -c, "touch /kept/it && stat -c '%u %g' /kept/it >/kept/owner && exec httpd -f -p 8080 -h /kept"]
+      volumeMounts: [{name: kept, mountPath: /kept}]
+"""
 _PRIVILEGED = json.dumps({"securityContext": {"privileged": True}})
 
 
