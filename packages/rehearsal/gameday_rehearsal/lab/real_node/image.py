@@ -20,25 +20,10 @@ BUSYBOX = "localhost/gameday/busybox:lab"
 _TYPE = "application/vnd.oci.image"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _WAITS = ("/bin/sh", "-c", "trap exit TERM INT; sleep infinity & wait")
-_APPLETS = [
-    "sh",
-    "cat",
-    "echo",
-    "grep",
-    "head",
-    "hostname",
-    "httpd",
-    "id",
-    "ls",
-    "nc",
-    "nsenter",
-    "nslookup",
-    "ps",
-    "sleep",
-    "stat",
-    "touch",
-    "wget",
-]
+_APPLETS = (
+    *("sh", "cat", "echo", "grep", "head", "hostname", "httpd", "id", "ls"),
+    *("nc", "nsenter", "nslookup", "ps", "sleep", "stat", "touch", "wget"),
+)
 
 
 def write_busybox(busybox: Path, archive: Path) -> None:
