@@ -27,7 +27,11 @@ def main() -> int:
     if child == 0:
         die_with_parent(signal.SIGKILL)
         os.umask(0o022)  # as a service manager starts it: containers' users must be able to read their files
-        os.execvp(argv[0], argv)  # noqa: S606 - no shell
+        try:
+            os.execvp(argv[0], argv)  # noqa: S606 - no shell
+        except OSError as error:
+            print(f"{argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
+            os._exit(1)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF
 

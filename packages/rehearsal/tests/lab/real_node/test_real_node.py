@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
 import signal
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gameday.errors import ChildError
+from gameday_rehearsal.lab.real_node.image import write_image
 from gameday_rehearsal.lab.real_node.namespaces import first_process
 from gameday_rehearsal.lab.real_node.network import PODS, REAL_NODE
+from gameday_rehearsal.lab.real_node.node import import_image
+from gameday_rehearsal.programs import find_program
 from tests.rehearsal.lab.real_node.lab import (
     RealLab,
     left_in,
@@ -83,6 +89,22 @@ def test_what_a_pod_sees_of_its_annotations_follows_them(lab: RealLab) -> None:
     _until_phase(lab, "annotated", "Running")
     lab.kubectl("annotate", "--overwrite", "pod", "annotated", "a=new")
     _until_phase(lab, "annotated", "Succeeded")
+
+
+def test_an_image_from_a_file_is_run_and_a_torn_one_refused(lab: RealLab, tmp_path: Path) -> None:
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        tar.add(find_program("busybox").resolve(), "busybox")
+    write_image(tmp_path / "image.tar", "localhost/said:1", layer.getvalue(), ["/busybox", "echo", "from a file"])
+    import_image(lab.node, tmp_path / "image.tar")
+    own = json.loads(pod("said"))
+    own["spec"]["containers"][0] |= {"image": "localhost/said:1", "command": None}
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(own))
+    _until_phase(lab, "said", "Succeeded")
+    assert lab.kubectl("logs", "said") == "from a file\n"
+    (tmp_path / "torn.tar").write_bytes((tmp_path / "image.tar").read_bytes()[:5000])
+    with pytest.raises(ChildError, match=r"no image from .*torn\.tar"):
+        import_image(lab.node, tmp_path / "torn.tar")
 
 
 def test_after_a_power_failure_the_node_starts_its_pods_again(lab: RealLab) -> None:
