@@ -116,7 +116,7 @@ helm:
 # A real etcd, kube-apiserver, controller-manager and scheduler, and a load balancer.
 lab:
 	@$(LAB) build
-	@$(SETUP) haproxy
+	@$(SETUP) haproxy node
 
 # An older API server beside it, for the arms of a plan: make lab-release VERSION=1.32
 lab-release:

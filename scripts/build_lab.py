@@ -32,7 +32,14 @@ from setup import SetupError, fetch_go, step  # noqa: E402
 
 from gameday.errors import ProgramMissingError  # noqa: E402
 from gameday.processes.lifeline import die_with_parent  # noqa: E402
-from gameday_rehearsal.lab.programs import BUILD_BY, MODULES, find_module, find_programs, users_folders  # noqa: E402
+from gameday_rehearsal.lab.programs import (  # noqa: E402
+    BUILD_BY,
+    MODULES,
+    NODE_PROGRAMS,
+    find_module,
+    find_programs,
+    users_folders,
+)
 from gameday_rehearsal.programs import TOOLS  # noqa: E402
 
 LAB = ROOT / "lab"
@@ -88,7 +95,8 @@ class Product:
 
 PRODUCTS = {
     "etcd": Product("go.etcd.io/etcd/server/v3", "etcd"),
-    "kubernetes": Product(".", "kube-control-plane", MODULES["kubernetes"]),
+    "kubernetes": Product(".", "kube-control-plane", (*MODULES["kubernetes"], *NODE_PROGRAMS)),
+    "coredns": Product(".", MODULES["coredns"][0]),
     "topology": Product(".", MODULES["topology"][0]),
     "helm": Product("helm.sh/helm/v4/cmd/helm", "helm"),
 }

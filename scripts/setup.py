@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "packages" / "rehearsal")]
 
-from gameday_rehearsal.programs import PROGRAMS, TOOLS, install_hint, search  # noqa: E402
+from gameday_rehearsal.programs import BESIDE_KUBELET, PROGRAMS, TOOLS, install_hint, search  # noqa: E402
 
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
@@ -68,6 +68,7 @@ def main(parts: Sequence[str]) -> int:
         "tools": fetch_tools,
         "browser": fetch_browser,
         "haproxy": fetch_haproxy,
+        "node": fetch_node,
         "compiler": fetch_compiler,
         "postgres": fetch_postgres,
         "prefect-kubernetes": fetch_kubernetes_worker,
@@ -270,6 +271,22 @@ def fetch_haproxy() -> None:
         _wrap(root / "usr/sbin/haproxy", root, "-v")
     except SetupError as error:
         say(f"no haproxy: {error}\n       the lab will have one API server")
+
+
+def fetch_node() -> None:
+    """Fetch what a lab's real node runs beside kubelet; without it a lab has none, and says what to do for one."""
+    root = TOOLS / "node"
+    if all(map(search, BESIDE_KUBELET)):
+        return
+    try:
+        _need_apt(BESIDE_KUBELET)
+        with step(say, "fetching containerd, runc and what a real node needs beside them into .tools"):
+            unpack(download(sorted({PROGRAMS[name].debian for name in BESIDE_KUBELET}), resolve=True), root)
+        for program in ("usr/bin/containerd", "usr/bin/ctr", "usr/sbin/runc", "usr/sbin/nft"):
+            _wrap(root / program, root, "--version")
+        _link(root / "bin/busybox")  # not a script: it goes into an image
+    except SetupError as error:
+        say(f"no node: {error}\n       the lab will have virtual nodes only")
 
 
 def _relocate(program: Path) -> None:

@@ -235,14 +235,17 @@ class Child:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def ask_to_end(self) -> None:
+    def send(self, sent: signal.Signals) -> None:
+        """Send a signal if the process is alive."""
         if self.alive and self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(sent)
+
+    def ask_to_end(self) -> None:
+        self.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill with SIGKILL and do not wait; the caller must still call `end`."""
-        if self.alive and self.process is not None:
-            self.process.kill()
+        self.send(signal.SIGKILL)
 
     def end(self, timeout_s: float = _ENDS_WITHIN_S) -> None:
         """End with SIGTERM, and with SIGKILL after `timeout_s`. Safe to call again."""
@@ -252,7 +255,7 @@ class Child:
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
             self.process.wait()
         if self.process.stdout:
             self.process.stdout.close()

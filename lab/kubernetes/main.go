@@ -1,8 +1,9 @@
-// kube-control-plane is kube-apiserver, kube-controller-manager and kube-scheduler in one program, chosen by the name
-// it is called by: one link instead of three, which is where a build of Kubernetes spends its memory.
+// kube-control-plane is the programs of a control plane and of a node in one, chosen by the name it is called by: one
+// link instead of five, which is where a build of Kubernetes spends its memory.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,9 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
@@ -30,8 +33,12 @@ func component(name string) *cobra.Command {
 		return controllermanager.NewControllerManagerCommand()
 	case "kube-scheduler":
 		return scheduler.NewSchedulerCommand()
+	case "kubelet":
+		return kubelet.NewKubeletCommand(context.Background())
+	case "kube-proxy":
+		return proxy.NewProxyCommand()
 	}
-	fmt.Fprintf(os.Stderr, "%s: call this program kube-apiserver, kube-controller-manager or kube-scheduler\n", name)
+	fmt.Fprintf(os.Stderr, "%s: call this program by the name of a component, such as kube-apiserver or kubelet\n", name)
 	os.Exit(64)
 	return nil
 }

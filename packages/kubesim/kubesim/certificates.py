@@ -42,13 +42,15 @@ class Authority:
         pair = KeyPair(self.certificate, folder / f"{name}.key")
         self._own, self._key = _load_pair(pair) or _create_pair(pair, f"kubesim-{name}")
 
-    def server(self, name: str, dns: Sequence[str] = (), *, among_peers: bool = False) -> KeyPair:
-        """Return a certificate for a server on loopback: localhost, 127.0.0.1 and `dns`.
+    def server(
+        self, name: str, dns: Sequence[str] = (), addresses: Sequence[str] = (), *, among_peers: bool = False
+    ) -> KeyPair:
+        """Return a certificate for a server on loopback: localhost, 127.0.0.1, `dns` and `addresses`.
 
         `among_peers`: the server also uses it as a client certificate towards its peers, as etcd does.
         """
         names: list[x509.GeneralName] = [x509.DNSName(each) for each in ("localhost", *dns)]
-        names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        names += [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if among_peers else [])]
         return self._written(name, *self._signed(_subject(name), usages, x509.SubjectAlternativeName(names)))
 

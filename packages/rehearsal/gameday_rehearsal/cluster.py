@@ -260,7 +260,7 @@ class RehearsalCluster:
     def _seed_nodes(self, seeder: Seeder) -> None:
         """Give the nodes their components, labels and training work. Raises SeedError."""
         blueprint, size = self._blueprint, self.size
-        seeder.await_schedulable(size.all_nodes)
+        seeder.await_schedulable(size.all_nodes + blueprint.lab.real_node)
         if blueprint.this_machine:
             return  # its one process does the work of these components, and it has no work but the game-day's
         seeder.components(size.nodes, size.gpus, blueprint.gpu_operator, blueprint.quarantine_keys)

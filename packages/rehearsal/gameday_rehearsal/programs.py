@@ -30,6 +30,12 @@ class Wanted:
     """The command that fetches the program into a checkout on Debian and Ubuntu, without root."""
 
 
+def _named_everywhere(package: str) -> dict[str, str]:
+    """Return the commands that install a package which has one name on all systems."""
+    installs = {"fedora": "dnf install", "arch": "pacman -S", "alpine": "apk add", "opensuse": "zypper install"}
+    return {system: f"{install} {package}" for system, install in installs.items()}
+
+
 PROMETHEUS = {
     "fedora": "dnf install golang-github-prometheus",
     "arch": "pacman -S prometheus",
@@ -58,34 +64,35 @@ PROGRAMS: dict[str, Wanted] = {
             "opensuse": "zypper install kubernetes-client",
         },
     ),
-    "chromium": Wanted(
-        ("chromium", "chromium-browser", "google-chrome"),
-        "chromium",
-        {
-            "fedora": "dnf install chromium",
-            "arch": "pacman -S chromium",
-            "alpine": "apk add chromium",
-            "opensuse": "zypper install chromium",
-        },
+    "chromium": Wanted(("chromium", "chromium-browser", "google-chrome"), "chromium", _named_everywhere("chromium")),
+    "haproxy": Wanted(("haproxy",), "haproxy", _named_everywhere("haproxy"), fetched_by="make lab"),
+    "containerd": Wanted(("containerd",), "containerd", _named_everywhere("containerd"), fetched_by="make lab"),
+    "ctr": Wanted(("ctr",), "containerd", _named_everywhere("containerd"), fetched_by="make lab"),
+    "runc": Wanted(("runc",), "runc", _named_everywhere("runc"), fetched_by="make lab"),
+    "nft": Wanted(("nft",), "nftables", _named_everywhere("nftables"), fetched_by="make lab"),
+    "host-local": Wanted(
+        ("host-local",),
+        "containernetworking-plugins",
+        {**_named_everywhere("cni-plugins"), "fedora": "dnf install containernetworking-plugins"},
+        fetched_by="make lab",
     ),
-    "haproxy": Wanted(
-        ("haproxy",),
-        "haproxy",
-        {
-            "fedora": "dnf install haproxy",
-            "arch": "pacman -S haproxy",
-            "alpine": "apk add haproxy",
-            "opensuse": "zypper install haproxy",
-        },
+    "busybox": Wanted(
+        ("busybox-static", "busybox.static", "busybox"),
+        "busybox-static",
+        {**_named_everywhere("busybox"), "alpine": "apk add busybox-static"},
         fetched_by="make lab",
     ),
 }
+_CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni", str(TOOLS / "node" / "usr" / "lib" / "cni"))
+"""Folders of CNI plugins, which are on nobody's PATH."""
+BESIDE_KUBELET = ("containerd", "ctr", "runc", "nft", "busybox", "host-local")
+"""The programs that a real node needs beside kubelet; `host-local` is one of the CNI plugins."""
 
 
 def search(name: str) -> Path | None:
     """Return the program's path, from PATH or the tool folder, or None if it is in neither."""
     # Packages put daemons into /usr/sbin, which not everybody has in PATH.
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin"))
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(TOOLS / "bin"), "/usr/sbin", *_CNI_PLUGINS))
     found = (shutil.which(candidate, path=path) for candidate in PROGRAMS[name].names)
     return next((Path(hit) for hit in found if hit), None)
 

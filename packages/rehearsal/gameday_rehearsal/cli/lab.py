@@ -53,6 +53,7 @@ def register(app: typer.Typer) -> None:
     add_command(lab, up, "gameday lab up --nodes 100")
     add_command(lab, down, "gameday lab down")
     add_command(lab, status, "gameday lab status")
+    add_command(lab, image, "gameday lab image gameday.tar")
     for verb, says in _VERBS.items():
         add_command(lab, _asks(verb), f"gameday lab {verb} etcd", name=verb, help=says)
     app.add_typer(lab, name="lab", rich_help_panel=Panel.VIRTUAL)
@@ -116,6 +117,27 @@ def status(folder: Folder = _FOLDER) -> int:
     else:
         typer.echo(json.dumps({**state, "components": [asdict(one) for one in components]}, indent=1))
     return ExitCode.PASSED if components and all(one.ready for one in components) else ExitCode.FAILED
+
+
+def image(
+    archive: Annotated[
+        Path, typer.Argument(help="An OCI or Docker archive: `make image`, docker save.", exists=True, dir_okay=False)
+    ],
+    folder: Folder = _FOLDER,
+) -> int:
+    """Give the real node of a running lab the images of a file, for pods with imagePullPolicy: Never."""
+    from gameday.errors import ChildError, ProgramMissingError
+    from gameday_rehearsal.lab.real_node.network import REAL_NODE
+    from gameday_rehearsal.lab.real_node.node import import_image
+
+    node = folder.absolute() / "control-plane" / REAL_NODE
+    if not node.is_dir():
+        raise CommandError(f"no lab with a real node runs in {folder}: `gameday lab up --real-node`", ExitCode.REFUSED)
+    try:
+        import_image(node, archive.absolute())
+    except (ChildError, ProgramMissingError) as error:
+        raise CommandError(str(error), ExitCode.REFUSED) from None
+    return ExitCode.PASSED
 
 
 def _asks(verb: str) -> Callable[..., int]:

@@ -55,12 +55,16 @@ class LabOptions:
         False
     )
 
+    real_node: Annotated[
+        bool, _option("--real-node", "a node with a real kubelet and containerd beside the virtual ones; needs root.")
+    ] = False
+
     def words(self) -> Iterator[str]:
         """Yield the given options as they were typed."""
         for field in fields(self):
             value = getattr(self, field.name)
             if value is True:
-                yield f"--{field.name}"
+                yield f"--{field.name.replace('_', '-')}"
                 continue
             for one in value if isinstance(value, list | tuple) else [value]:
                 if one not in (None, False):
@@ -90,6 +94,7 @@ class LabOptions:
             "scheduler_qps": self.scheduler_qps,
             "hold": tuple(self.hold or ()) or None,
             "dra": self.dra or None,
+            "real_node": self.real_node or None,
         }
         asked |= {key: value for key, value in given.items() if value is not None}
         for option in self.apiserver_flag or ():

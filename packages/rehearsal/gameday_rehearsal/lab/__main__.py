@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gameday.errors import ChildError, ProgramMissingError
+from gameday.errors import ChildError, ProgramMissingError, StartError
 from gameday.processes.lifeline import die_with_parent
 from gameday_rehearsal.lab.control_plane import ControlPlane
 from gameday_rehearsal.lab.settings import LabSettings
@@ -33,7 +33,7 @@ def main() -> int:
             ready = {"ready": True, "url": plane.url, "kubeconfig": str(folder / "admin.kubeconfig")}
             print(json.dumps(ready), flush=True)
             plane.supervise()
-        except (ChildError, ProgramMissingError, OSError) as error:
+        except (ChildError, ProgramMissingError, StartError, OSError) as error:
             print(f"lab: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:

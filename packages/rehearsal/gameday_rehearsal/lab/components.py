@@ -10,20 +10,22 @@ from typing import Self
 from gameday.plan.rehearsal import LabComponent
 from gameday_rehearsal.lab.audit import audit_flags
 from gameday_rehearsal.lab.identities import Secrets
+from gameday_rehearsal.lab.real_node.files import EGRESS
 from gameday_rehearsal.lab.settings import LabSettings, server_name
 
 # etcd's default of 2 GiB is too small for the scaling experiments; 8 GiB is the most it advises
 # (https://etcd.io/docs/latest/dev-guide/limit/).
 _ETCD_QUOTA_BYTES = 8 * 1024**3
 _OPEN_PATHS = "/healthz,/readyz,/livez,/metrics"
-# Controllers for clouds, volumes, certificates and metrics servers, which no lab has.
+# Controllers for clouds, certificates and metrics servers, which no lab has, and for volumes.
 _CONTROLLERS_OFF = (
     "horizontal-pod-autoscaler-controller",
     "persistentvolume-attach-detach-controller",
-    "persistentvolume-binder-controller",
     "persistentvolume-expander-controller",
     "certificatesigningrequest-signing-controller",
 )
+_VOLUMES = "persistentvolume-binder-controller"
+"""The controller for the volumes that only a real node has."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Ports:
     nodes: int
     """Port of the virtual nodes' plain HTTP."""
     topology_scheduler: int
+    gateway: int
+    """Port of the real node's gateway."""
     balancer_metrics: int | None = field(default=None, kw_only=True)
     """Port of the load balancer's plain HTTP; None without one."""
     servers: tuple[int, ...] = field(default=(), kw_only=True)
@@ -138,19 +142,22 @@ def apiserver(folder: Path, ports: Ports, secrets: Secrets, settings: LabSetting
         "requestheader-extra-headers-prefix": "X-Remote-Extra-",
         "proxy-client-cert-file": secrets.front_proxy_client.certificate,
         "proxy-client-key-file": secrets.front_proxy_client.key,
-        "authorization-mode": "RBAC",
+        "authorization-mode": "Node,RBAC",
+        "enable-admission-plugins": "NodeRestriction",
         "service-account-issuer": "https://kubernetes.default.svc.cluster.local",
         "service-account-key-file": secrets.service_accounts.certificate,
         "service-account-signing-key-file": secrets.service_accounts.key,
         # The agent's pod is privileged.
         "allow-privileged": "true",
         **audit_flags(folder, number),
+        **({"egress-selector-config-file": folder / EGRESS} if settings.real_node else {}),
     }
     name = server_name(number)
     return _component(LabComponent.API_SERVER, flags, settings, f"{url}/readyz", f"{url}/metrics", name)
 
 
 def controller_manager(folder: Path, ports: Ports, secrets: Secrets, settings: LabSettings) -> Component:
+    off = _CONTROLLERS_OFF if settings.real_node else (*_CONTROLLERS_OFF, _VOLUMES)
     flags = {
         **_delegating(folder / "controller-manager.kubeconfig", ports.controller_manager),
         "tls-cert-file": secrets.controller_manager.certificate,
@@ -158,7 +165,7 @@ def controller_manager(folder: Path, ports: Ports, secrets: Secrets, settings: L
         "root-ca-file": secrets.ca.certificate,
         "service-account-private-key-file": secrets.service_accounts.key,
         "use-service-account-credentials": "true",
-        "controllers": ",".join(("*", *(f"-{name}" for name in _CONTROLLERS_OFF))),
+        "controllers": ",".join(("*", *(f"-{name}" for name in off))),
     }
     url = f"https://127.0.0.1:{ports.controller_manager}"
     return _component(LabComponent.CONTROLLER_MANAGER, flags, settings, f"{url}/healthz", f"{url}/metrics")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import httpx
 
@@ -39,9 +39,14 @@ from gameday_rehearsal.lab.programs import (
     Program,
     find_api_server,
     find_balancer,
+    find_node_programs,
     find_programs,
     find_topology_scheduler,
 )
+from gameday_rehearsal.lab.real_node.files import EGRESS_SOCKET, write_egress
+from gameday_rehearsal.lab.real_node.network import REAL_NODE, api_server_endpoints
+from gameday_rehearsal.lab.real_node.node import RealNode
+from gameday_rehearsal.lab.real_node.volumes import volume_objects
 from gameday_rehearsal.lab.settings import STOCK, LabSettings, changed
 from gameday_rehearsal.lab.supervisor import Supervision, Supervisor, log
 from gameday_rehearsal.lab.topology import TopologyObjects, write_configuration
@@ -65,6 +70,7 @@ class ControlPlane:
         self._secrets: Secrets | None = None
         self._held_ports: HeldPorts | None = None
         self._control: Control | None = None
+        self._real_node: RealNode | None = None
         self.supervisor = Supervisor(folder, say)
 
     def __enter__(self) -> Self:
@@ -78,7 +84,7 @@ class ControlPlane:
     def start(self) -> None:
         """Start the control plane. The caller must call `end` afterwards, even after an error.
 
-        Raises ChildError, ProgramMissingError and OSError.
+        Raises ChildError, ProgramMissingError, StartError and OSError.
         """
         programs = find_programs()
         if self._settings.has_balancer:
@@ -86,6 +92,9 @@ class ControlPlane:
         if self._settings.topology:
             apiserver = programs[LabComponent.API_SERVER]
             programs[LabComponent.TOPOLOGY_SCHEDULER] = find_topology_scheduler(apiserver)
+        if self._settings.real_node:
+            node_programs = find_node_programs(programs[LabComponent.API_SERVER])
+            self._real_node = RealNode(self.folder, node_programs, self.supervisor)
         self._programs = programs
         self._secrets = make_secrets(self.folder)
 
@@ -109,6 +118,8 @@ class ControlPlane:
         secrets, settings = self._secrets, self._settings
         self.url = f"https://127.0.0.1:{ports.apiserver}"
         write_kubeconfigs(self.folder, secrets, self.url)
+        if settings.real_node:
+            write_egress(self.folder)
         tls = ssl.create_default_context(cafile=str(secrets.ca.certificate))
         front = balancer(self.folder, ports, settings, secrets.ca.certificate) if settings.has_balancer else None
         # It takes servers for healthy until it has checked them, so it starts before any of them listens.
@@ -131,6 +142,11 @@ class ControlPlane:
         if settings.topology:
             TopologyObjects(admin, self.url).grant()
             self._switch_topology(ports, secrets, settings)
+        if self._real_node:
+            _create(self.url, admin.tls, [api_server_endpoints(), *volume_objects()])
+            kubelet = self._real_node.start(secrets, self.folder / EGRESS_SOCKET, ports.gateway, ports.apiserver)
+            # Until it is Ready, no pod would be placed on it.
+            kubelet.await_url(f"{self.url}/api/v1/nodes/{REAL_NODE}", admin.tls)
 
     def _switch_topology(self, ports: Ports, secrets: Secrets, settings: LabSettings) -> None:
         """Start the topology-aware scheduler and the kind of object that it reads, or end both.
@@ -255,8 +271,13 @@ def bind_first_rights(url: str, secrets: Secrets) -> None:
         tls.load_cert_chain(f"/proc/self/fd/{master}")
     finally:
         os.close(master)
-    with httpx.Client(base_url=url, verify=tls, trust_env=False, timeout=30.0) as http:
-        for path, body in first_bindings():
+    _create(url, tls, first_bindings())
+
+
+def _create(url: str, tls: ssl.SSLContext | None, objects: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Create objects in their collections; those that are there stay as they are. Raises ChildError."""
+    with httpx.Client(base_url=url, verify=tls or True, trust_env=False, timeout=30.0) as http:
+        for path, body in objects:
             try:
                 answer = http.post(path, json=body)
             except httpx.HTTPError as error:

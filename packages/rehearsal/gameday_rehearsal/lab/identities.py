@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gameday_rehearsal.lab.real_node.network import API_SERVER, SERVICE
 from kubesim.certificates import Authority, KeyPair, signing_key
 from kubesim.kubeconfig import write_kubeconfig
 
@@ -27,6 +28,10 @@ TOPOLOGY_USER = "system:serviceaccount:kube-system:topology-scheduler"
 """The topology-aware scheduler's user: a service account, as its pod has in a cluster, so that the flow schema for
 service accounts of kube-system applies to it.
 """
+
+
+DNS_USER = "gameday:dns"
+"""The user of a real node's CoreDNS."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,9 @@ def make_secrets(folder: Path) -> Secrets:
         front_proxy_ca=front,
         etcd=etcd_ca.server("etcd", among_peers=True),
         etcd_client=etcd_ca.client("apiserver-etcd-client", "kube-apiserver-etcd-client"),
-        apiserver=ca.server("kube-apiserver", ("kubernetes", "kubernetes.default", "kubernetes.default.svc")),
+        apiserver=ca.server(
+            "kube-apiserver", ("kubernetes", "kubernetes.default", "kubernetes.default.svc"), (API_SERVER, SERVICE)
+        ),
         controller_manager=ca.server("kube-controller-manager"),
         scheduler=ca.server("kube-scheduler"),
         kubelet=ca.server("kubelet"),
@@ -120,6 +127,8 @@ def first_bindings() -> Sequence[tuple[str, dict[str, Any]]]:
         ),
         (roles, {"metadata": {"name": NODES_USER}, "rules": _NODES_RULES}),
         (bindings, binding(NODES_USER, NODES_USER, "User", NODES_USER)),
+        (roles, {"metadata": {"name": DNS_USER}, "rules": _DNS_RULES}),
+        (bindings, binding(DNS_USER, DNS_USER, "User", DNS_USER)),
     )
 
 
@@ -127,6 +136,10 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[st
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
+_DNS_RULES = [
+    _rule("", ["services", "namespaces", "pods"], ["list", "watch"]),
+    _rule("discovery.k8s.io", ["endpointslices"], ["list", "watch"]),
+]
 # What a kubelet does, but no Secret: of its pods' volumes only the service accounts' tokens are mounted.
 _NODES_RULES = [
     _rule("", ["nodes"], ["create", "list", "watch", "patch"]),

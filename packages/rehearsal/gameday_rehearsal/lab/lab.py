@@ -67,7 +67,7 @@ class Lab:
                 seeder.device_class()
             if self._nodes:
                 self._start_nodes()
-                seeder.await_schedulable(self._nodes + self._client_nodes)
+            seeder.await_schedulable(self._nodes + self._client_nodes + self._settings.real_node)
         self._write_state()
 
     def supervise(self) -> NoReturn:

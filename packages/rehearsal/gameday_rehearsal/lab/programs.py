@@ -21,9 +21,14 @@ from gameday_rehearsal.programs import TOOLS, find_program, install_hint
 MODULES: Mapping[str, tuple[str, ...]] = {
     "etcd": ("etcd",),
     "kubernetes": ("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    "coredns": ("coredns",),
     "topology": ("kube-scheduler-topology",),
 }
-"""The programs that each Go module below `lab/` builds; the lab needs `topology` only for plans that ask for it."""
+"""The programs that each Go module below `lab/` builds; the lab needs `coredns` only for a real node, and
+`topology` for plans that ask for it."""
+
+NODE_PROGRAMS = ("kubelet", "kube-proxy")
+"""The programs of `lab/kubernetes` that only a real node runs."""
 
 BUILD_BY: Mapping[str, str] = {"topology": "make lab-topology"}
 """The command that builds a module's programs, for modules that `make lab` leaves out."""
@@ -32,16 +37,17 @@ BALANCER = "haproxy"
 """The program in front of several API servers; it comes from the system and not from `lab/`."""
 
 # The oldest releases that the lab supports. etcd 3.4 and 3.5 answer Kubernetes' consistent reads differently; only 2.6
-# of HAProxy was tried.
+# of HAProxy was tried; CoreDNS 1.11 is Kubernetes 1.30's.
 _OLDEST = {
     "etcd": (3, 6),
     BALANCER: (2, 6),
-    **dict.fromkeys((*MODULES["kubernetes"], *MODULES["topology"]), (1, 35)),
+    "coredns": (1, 11),
+    **dict.fromkeys((*MODULES["kubernetes"], *MODULES["topology"], *NODE_PROGRAMS), (1, 35)),
 }
 # Kubernetes' version skew policy: not newer than the API server, and at most one minor release older.
 _SKEW = 1
 _VERSION_WITHIN_S = 20.0
-_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |HAProxy version )(\d+)\.(\d+)\.(\S+)")
+_SAID = re.compile(r"(?:Kubernetes v|etcd Version: |HAProxy version |CoreDNS-)(\d+)\.(\d+)\.(\S+)")
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,21 @@ def find_api_server(release: str) -> Program:
     )
 
 
+def find_node_programs(apiserver: Program) -> dict[str, Program]:
+    """Find kubelet, kube-proxy and CoreDNS, of which the former fit an API server.
+
+    Raises ProgramMissingError, which says what was found and what to do.
+    """
+    folders, passed_over = [*users_folders(), TOOLS / "bin"], dict[str, None]()
+    found = find_module("coredns", folders)
+    for name in NODE_PROGRAMS:
+        program = next(_fitting(name, folders, apiserver, passed_over), None)
+        if program is None:
+            raise _missing([name], "make lab", passed_over)
+        found[name] = program
+    return found
+
+
 def find_topology_scheduler(apiserver: Program) -> Program:
     """Find a topology-aware scheduler that fits an API server.
 
@@ -108,7 +129,7 @@ def find_topology_scheduler(apiserver: Program) -> Program:
     (name,) = MODULES["topology"]
     for program in _fitting(name, folders, apiserver, passed_over):
         return program
-    raise _missing("topology", passed_over)
+    raise _missing(MODULES["topology"], BUILD_BY["topology"], passed_over)
 
 
 def users_folders() -> list[Path]:
@@ -131,20 +152,17 @@ def find_module(module: str, folders: Sequence[Path]) -> dict[str, Program]:
                 passed_over[f"no {name} that goes with {leader}"] = None
         if len(found) == len(MODULES[module]):
             return found
-    raise _missing(module, passed_over)
+    raise _missing(MODULES[module], BUILD_BY.get(module, "make lab"), passed_over)
 
 
-def _missing(module: str, passed_over: Mapping[str, None]) -> ProgramMissingError:
+def _missing(names: Sequence[str], command: str, passed_over: Mapping[str, None]) -> ProgramMissingError:
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
-    command = BUILD_BY.get(module, "make lab")
     searched, build = (
         (f"on PATH, in KUBEBUILDER_ASSETS or in {TOOLS / 'bin'}", f"run `{command}`, which builds it")
         if checkout()
         else ("on PATH or in KUBEBUILDER_ASSETS", f"put it there; `{command}` in a checkout of the project builds it")
     )
-    return ProgramMissingError(
-        f"the lab needs {', '.join(MODULES[module])}, and none that fits is {searched}{seen}: {build}"
-    )
+    return ProgramMissingError(f"the lab needs {', '.join(names)}, and none that fits is {searched}{seen}: {build}")
 
 
 def _fitting(

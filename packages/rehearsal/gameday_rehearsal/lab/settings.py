@@ -64,6 +64,8 @@ class LabSettings(DocumentModel):
     topology: bool = False
     """True if the topology-aware scheduler and the virtual nodes' topology updaters run."""
     topology_interval: Bound = timedelta(seconds=60)
+    real_node: bool = False
+    """True if a real kubelet with containerd joins the virtual nodes."""
     hold: tuple[Annotated[str, Field(max_length=63)], ...] = ()
     """Names of the API servers that start only when asked for."""
 

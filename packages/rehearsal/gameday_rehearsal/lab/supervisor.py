@@ -87,10 +87,9 @@ class _Supervised:
         self.paused, self.resume_at = False, None
 
     def send(self, which: signal.Signals) -> None:
-        if self.child.alive and self.child.process:
-            self.child.process.send_signal(which)
-            if which is signal.SIGKILL:
-                self.child.process.wait()
+        self.child.send(which)
+        if which is signal.SIGKILL and self.child.process:
+            self.child.process.wait()
 
 
 class Supervisor:

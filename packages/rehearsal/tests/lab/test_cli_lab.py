@@ -43,6 +43,13 @@ def test_status_and_down_where_nothing_runs(tmp_path: Path, capsys: Capture) -> 
     assert not folder.exists()
 
 
+def test_an_image_needs_a_lab_with_a_real_node(tmp_path: Path, capsys: Capture) -> None:
+    (archive := tmp_path / "image.tar").touch()
+    assert run(["lab", "image", str(archive), "--folder", str(tmp_path / "none")]) == ExitCode.REFUSED
+    assert "no lab with a real node runs" in capsys.readouterr().err
+    assert run(["lab", "image", str(tmp_path / "missing.tar")]) == ExitCode.USAGE
+
+
 def test_without_the_programs_it_says_how_to_build_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

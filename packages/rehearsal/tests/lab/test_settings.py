@@ -30,7 +30,7 @@ _THREE = LabSettings(api_servers=3)
 # What the lab sets, and a game-day may set otherwise.
 _MAY_DIFFER = {
     LabComponent.ETCD: {"quota-backend-bytes", "unsafe-no-fsync", "log-level"},
-    LabComponent.API_SERVER: set[str](),
+    LabComponent.API_SERVER: {"enable-admission-plugins"},
     LabComponent.CONTROLLER_MANAGER: {"controllers"},
     LabComponent.SCHEDULER: set[str](),
     LabComponent.TOPOLOGY_SCHEDULER: set[str](),
