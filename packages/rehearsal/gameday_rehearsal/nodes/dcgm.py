@@ -256,7 +256,7 @@ class DcgmCache:
     def sample(self, cell: Cell, field: int) -> None:
         """Sample now, like a new watcher. The sample is the latest, unless an injected one has a later stamp."""
         injected = self._injected.get(field, {}).get(cell)
-        if field != XID_FIELD and injected and injected.stamp < self.clock() and self.collecting[cell[0]]:
+        if field != XID_FIELD and injected and injected.stamp < self.clock():
             del self._injected[field][cell]
 
     def read(self, field: Field) -> Values:

@@ -82,9 +82,31 @@ async def test_dmon_shows_decimals_where_dcgm_has_them_and_na_where_there_is_no_
     assert await shown(machine, 0, 392) == "N/A"
     await inject(machine, "0", "395", "9223372036854775792")
     assert await shown(machine, 0, 395) == "N/A", "the blank's own number"
+
+
+async def test_dmon_knows_no_lost_gpu(rack: Rack) -> None:
+    machine = rack.machines[0]
     machine.lose_gpu(3)
-    assert await shown(machine, 3, 150) == "N/A"
-    assert await shown(machine, 3, 230) == "79"
+    refused = await dcgmi(machine, "dmon", "-i", "3", "-e", "230", "-c", "1")
+    assert refused.exit_status == 238
+    assert refused.stderr == "Error: Got error -18 GPU is lost while adding GPU 3 to our entity group.\n"
+    others = await dcgmi(machine, "dmon", "-e", "230", "-c", "1")
+    assert [row.split()[1] for row in others.stdout.splitlines()[2:]] == ["0", "1", "2"]
+    assert rack.cache.latest((0, 3), 230) == 79, "readers that knew it before still have its Xid"
+
+
+async def test_dmon_knows_no_gpu_while_collection_is_paused(rack: Rack) -> None:
+    machine = rack.machines[0]
+    await dcgmi(machine, "test", "--pause")
+    refused = await dcgmi(machine, "dmon", "-i", "0", "-e", "150", "-c", "1")
+    assert (refused.exit_status, refused.stdout) == (255, "")
+    said = "Error: Got error -1 Bad parameter passed to function while adding GPU 0 to our entity group.\n"
+    assert refused.stderr == said
+    none = await dcgmi(machine, "dmon", "-e", "150", "-c", "1")
+    assert (none.exit_status, none.stderr) == (221, "No data returned from the hostengine.\n")
+    assert none.stdout.startswith("#Entity")
+    machine.lose_gpu(1)
+    assert (await dcgmi(machine, "dmon", "-i", "1", "-e", "150", "-c", "1")).exit_status == 238
 
 
 async def test_dmon_repeats_and_never_ends_without_a_count(machine: Machine) -> None:
@@ -117,9 +139,9 @@ async def test_the_modules_show_a_pause_and_values_injected_meanwhile_stay(rack:
     assert "| 0         | Core               | Paused" in (await dcgmi(machine, "modules", "-l")).stdout
     await inject(machine, "0", "150", "95")
     rack.clock.pass_by(60)
-    assert await shown(machine, 0, 150) == "95"
+    assert rack.cache.latest((0, 0), 150) == 95
     machine.record_xid(0, 31, "MMU Fault")
-    assert await shown(machine, 0, 230) == "31", "an event comes through a pause"
+    assert rack.cache.latest((0, 0), 230) == 31, "an event comes through a pause"
     resumed = await dcgmi(machine, "test", "--resume")
     assert resumed.stdout == "Successfully resumed metrics monitoring\n"
     assert int(await shown(machine, 0, 150)) < 40

@@ -24,6 +24,8 @@ _BAD_PARAMETER = 255  # DCGM_ST_BADPARAM -1
 _BAD_USAGE = 254  # main()'s status for a command line that cannot be parsed: -2
 _NOT_WATCHED = 240  # DCGM_ST_NOT_WATCHED -16
 _NO_CONNECTION = 235  # DCGM_ST_CONNECTION_NOT_VALID -21
+_GPU_IS_LOST = 238  # DCGM_ST_GPU_IS_LOST -18
+_NO_DATA = 221  # DCGM_ST_NO_DATA -35
 _INTEGER = re.compile(r"\s*([+-]?\d+)")
 _DOUBLE = re.compile(r"\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
 _LAST_FIELD = 1533  # DCGM_FI_MAX_FIELDS of DCGM 4.6, less one
@@ -121,23 +123,41 @@ async def _dmon(args: list[str], machine: Machine) -> Printed:
     options = parser.parse_args(args)
     if not machine.is_active(HOST_ENGINE):
         return _unreachable(options.host)
+    gpus = _active_gpus(machine)
+    if options.entity_id:
+        gpus = [_atoi(gpu) for gpu in options.entity_id.split(",")]
+        for gpu in gpus:
+            _refuse_inactive(machine, gpu)
     fields = [_atoi(field) for field in options.field_id.split(",")]
-    gpus = [_atoi(gpu) for gpu in options.entity_id.split(",")] if options.entity_id else machine.known_gpus()
     for field in fields:
         if not 0 < field <= _LAST_FIELD:
             said = f"Error: Got invalid field ID. '{field}'. See dcgm_fields.h for a list of valid field IDs.\n"
             return Printed(stderr=said, exit_status=_BAD_PARAMETER)
-    for gpu in gpus:
-        if not 0 <= gpu < len(machine.gpus):
-            said = f"Error: Got error -1 Bad parameter passed to function while adding GPU {gpu} to our entity group.\n"
-            return Printed(stderr=said, exit_status=_BAD_PARAMETER)
     head = f"{'#Entity':<{_ENTITY_WIDTH}}\n{'ID':<{_ENTITY_WIDTH}}\n"
+    if not gpus:
+        return Printed(head, "No data returned from the hostengine.\n", _NO_DATA)
     rows: list[str] = []
     while len(rows) < options.count or not options.count:
         if rows:
             await asyncio.sleep(options.delay / 1000)
         rows.append("".join(_row(machine, gpu, fields) for gpu in gpus))
     return Printed(head + "".join(rows))
+
+
+def _active_gpus(machine: Machine) -> list[int]:
+    """Return the GPUs that are neither paused nor lost, which are all that a new watcher is given."""
+    paused = not machine.cache.collecting[machine.index]
+    return [] if paused else [gpu.index for gpu in machine.gpus if machine.gpu_serves(gpu.index)]
+
+
+def _refuse_inactive(machine: Machine, gpu: int) -> None:
+    """Refuse a GPU that is not active; a lost one stays lost while the others are paused."""
+    if gpu in _active_gpus(machine):
+        return
+    lost = 0 <= gpu < len(machine.gpus) and not machine.gpu_serves(gpu)
+    why = "-18 GPU is lost" if lost else "-1 Bad parameter passed to function"
+    said = f"Error: Got error {why} while adding GPU {gpu} to our entity group.\n"
+    raise Refused(Printed(stderr=said, exit_status=_GPU_IS_LOST if lost else _BAD_PARAMETER))
 
 
 def _row(machine: Machine, gpu: int, fields: list[int]) -> str:
