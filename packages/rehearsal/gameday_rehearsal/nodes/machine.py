@@ -194,6 +194,8 @@ class Machine:
         before, self.away = self.away, set(away)
         if Component.HOST_ENGINE in before - self.away:
             self.cache.restart(self.index)
+        if Component.EXPORTER in before - self.away:
+            self.cache.start_exporter(self.index)
         self.cache.exporting[self.index] = self._exporter_answers
 
     def _component_changed(self, component: Component, frozen: bool) -> None:
@@ -228,6 +230,7 @@ class Machine:
             for record in self.log.records() if active else ():
                 self._read_by_dcgm(record)  # from the ring buffer's begin
         elif unit == EXPORTER:
+            self.cache.start_exporter(self.index)
             self.cache.exporting[self.index] = self._exporter_answers
         elif unit == "nvidia-persistenced":
             self.fleet.persistence[self.index] = active
@@ -283,6 +286,7 @@ class Machine:
         self.units = dict.fromkeys(UNITS, True)
         self.network = Network.booted(self.index, len(self.gpus))
         self.cache.exporting[self.index] = self._exporter_answers
+        self.cache.start_exporter(self.index)
         self._greeted: set[int] = set()
         self.log.boot()
         if not self.powered:

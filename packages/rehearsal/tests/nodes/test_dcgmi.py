@@ -66,6 +66,20 @@ async def test_the_offset_decides_how_long_and_is_counted_in_whole_seconds(rack:
     assert rack.cache.latest((0, 0), 150) < 40
 
 
+async def test_the_newest_stamp_counts_and_not_the_last_call(rack: Rack) -> None:
+    machine = rack.machines[0]
+    await inject(machine, "0", "150", "95", "--offset", "30")
+    await inject(machine, "0", "150", "80", "--offset", "3")
+    rack.clock.pass_by(29)
+    assert rack.cache.latest((0, 0), 150) == 95
+    await inject(machine, "0", "150", "80", "--offset", "1")
+    assert rack.cache.latest((0, 0), 150) == 80, "of two with one stamp the last call's"
+    await inject(machine, "0", "230", "48", "--offset", "9")
+    machine.record_xid(0, 31, "MMU Fault")
+    rack.clock.pass_by(60)
+    assert rack.cache.latest((0, 0), 230) == 48, "the driver's own is older for good"
+
+
 async def test_a_value_in_a_field_that_nobody_watches_stays_until_a_dmon_samples_it(rack: Rack) -> None:
     machine = rack.machines[0]
     rack.machines[0].set_unit("nvidia-dcgm-exporter", active=False)
@@ -193,7 +207,9 @@ def bare(machine: Machine, gpu: int, code: int, prefix: str = "") -> str:
 
 async def test_dcgm_takes_a_bare_line_of_three_codes_for_the_drivers(rack: Rack) -> None:
     machine = rack.machines[0]
-    for gpu, record in enumerate((bare(machine, 0, 79), bare(machine, 1, 48), bare(machine, 2, 79, "kernel: "))):
+    long_domain = bare(machine, 3, 79).replace("PCI:", "PCI:0000")
+    records = (bare(machine, 0, 79), bare(machine, 1, 48), bare(machine, 2, 79, "kernel: "), long_domain)
+    for gpu, record in enumerate(records):
         machine.log.write(record)
         assert rack.cache.latest((0, gpu), 230) == (79 if gpu == 0 else 0)
     assert rack.fleet.xid.sum() == 0, "NVML knows of none"
