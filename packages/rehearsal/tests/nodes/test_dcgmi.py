@@ -150,6 +150,9 @@ async def test_the_modules_show_a_pause_and_values_injected_meanwhile_stay(rack:
     paused = await dcgmi(machine, "test", "--pause")
     assert paused.stdout == "Successfully paused metrics monitoring\n"
     assert await core() == "Paused"
+    shown_modules = (await dcgmi(machine, "modules", "-l")).stdout.splitlines()
+    assert {len(line) for line in shown_modules} == {85}
+    assert [line.split()[3] for line in shown_modules if "Not loaded" in line][-2:] == ["SysMon", "MnDiag"]
     assert "| 0         | Core               | Paused" in (await dcgmi(machine, "modules", "-l")).stdout
     await inject(machine, "0", "150", "95")
     rack.clock.pass_by(60)
@@ -169,7 +172,13 @@ async def test_the_modules_show_a_pause_and_values_injected_meanwhile_stay(rack:
         (["test", "--inject", "--gpuid", "0", "-v", "1"], 254, "--field argument is required"),
         (["test", "--inject", "-g", "0", "-f", "230", "-v", "79"], 254, "only be specified for a single GPU"),
         (["test", "--inject", "--gpuid", "0", "-g", "0", "-f", "230", "-v", "79"], 254, "Both group and GPU ID"),
-        (["test", "--inject", "--gpuid", "0", "-f", "230", "-v", "1", "--offset", "-5"], 254, "Negative value"),
+        (["test", "--inject", "--gpuid", "0", "-f", "230", "-v", "1", "--offset", "-5"], 254, "negative value found"),
+        (["test", "--inject", "--gpuid", "abc", "-f", "230", "-v", "1"], 1, "PARSE ERROR"),
+        (["test", "--inject", "--pause"], 1, "PARSE ERROR"),
+        (["test", "--inject", "--gpuid", "0", "-f", "DCGM_FI_DEV_GPU_TEMP", "-v", "95"], 255, "Unable to inject info"),
+        (["dmon", "-e", "DCGM_FI_DEV_GPU_TEMP"], 254, "Error: Invalid value for arg field-id.\nAn error occurred"),
+        (["dmon", "-c", "1"], 1, "PARSE ERROR"),
+        (["modules", "-l", "--nonsense"], 1, "PARSE ERROR"),
         (["test", "--inject", "--gpuid", "7", "-f", "230", "-v", "1"], 255, "Bad parameter passed to function"),
         (["test", "--inject", "--gpuid", "0", "-f", "1534", "-v", "1"], 255, "Bad parameter passed to function"),
         (["dmon", "-e", "9999", "-c", "1"], 255, "Got invalid field ID. '9999'"),
@@ -177,8 +186,8 @@ async def test_the_modules_show_a_pause_and_values_injected_meanwhile_stay(rack:
         (["health"], 255, "Invalid subsystem"),
         (["diag"], 254, "required"),
         (["diag", "-r", "5", "-j"], 254, "invalid choice"),
-        (["test"], 254, "required"),
-        ([], 255, "Invalid subsystem"),
+        (["test"], 1, "PARSE ERROR"),
+        ([], 1, "PARSE ERROR"),
     ],
 )
 async def test_dcgmi_refuses(machine: Machine, argv: list[str], status: int, said: str) -> None:
@@ -196,6 +205,7 @@ async def test_without_its_host_engine_dcgmi_cannot_connect_and_a_restart_forget
         refused = await dcgmi(machine, *argv)
         assert refused.exit_status == 235
         assert "Unable to connect to host engine" in refused.stdout + refused.stderr
+        assert refused.stdout.startswith("Error: unable to establish a connection to the specified host: localhost\n")
     machine.set_unit("nvidia-dcgm", active=True)
     assert rack.cache.latest((0, 0), 230) == 0
     assert rack.cache.collecting[0]
