@@ -49,6 +49,9 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     def claims(self, parameters: DcgmPauseParameters) -> tuple[Claim, ...]:
         return (Claim(SAMPLING), Claim(HOST_ENGINE, shared=True))
 
+    def warnings(self, parameters: DcgmPauseParameters) -> tuple[str, ...]:
+        return ("DCGM calls every GPU of the node healthy meanwhile: a detector that asks it may lift a quarantine",)
+
     def needs(self, parameters: DcgmPauseParameters) -> NodeNeeds:
         return NodeNeeds(dcgm=True)
 
