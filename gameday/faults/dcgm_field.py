@@ -219,16 +219,14 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     counter that comes back looks reset, so a rule on its increase may fire once more. A restart of the host engine
     clears everything that was injected.
 
-    While collection is paused, which `dcgmi diag` does too, DCGM knows no GPU: the fault is refused, and an undo tries
-    again for half a minute, as with an engine that does not answer; then the reaper does. Of a GPU that was lost under
-    the fault nothing can be read: the fault counts as perhaps still in until the node has restarted.
+    While collection is paused, as by `dcgmi diag`, DCGM knows no GPU: the fault is refused, and an undo tries again for
+    half a minute, as if the engine stood still; then the reaper does. Of a lost GPU nothing can be read: the fault is
+    perhaps still in until the node has restarted.
 
     Only the clients of the node's host engine see the value. The fault is refused if dcgm-exporter, NVSentinel's
-    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. The evidence names any other engine, and
-    every process that the injector could not look at.
+    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own; the evidence names any other.
 
-    The injector runs the host's dcgmi; if no host engine answers that, the one of the host engine's pod. GPUs have
-    NVML's numbers.
+    The injector runs the host's dcgmi, or that of the host engine's pod. GPUs have NVML's numbers.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters

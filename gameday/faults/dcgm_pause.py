@@ -25,9 +25,9 @@ class DcgmPauseParameters(FaultParameters):
 class DcgmPauseFault(Fault[DcgmPauseParameters]):
     """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
 
-    DCGM (3.2 to 4.6) skips a paused GPU; its help says N/A. So the cache keeps the last samples, and an exporter
-    repeats them as if they were fresh: the only sign is values that do not change. Xids still come through. A new
-    reader finds no GPU (`dmon` fails), and the health watches call every GPU healthy, also one that was not.
+    DCGM (3.2 to 4.6) skips a paused GPU; its help says N/A. An exporter repeats the last samples as if they were fresh:
+    the only sign is values that do not change. Xids still come through. A new reader finds no GPU (`dmon` fails), and
+    the health watches call every GPU healthy.
 
     Profiling counters and NVSwitches pause, too, and `dcgmi diag` is refused. So is the fault where collection is
     paused already.
