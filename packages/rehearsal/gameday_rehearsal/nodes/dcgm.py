@@ -207,10 +207,11 @@ class DcgmCache:
     def injected(self, cell: Cell) -> dict[int, float]:
         """Return by field the GPU's injected values that no real sample has replaced yet.
 
-        An injected Xid of 0, which means that there was none, is left out.
+        Left out is a blank Xid, which is how a GPU without one looks.
         """
         live = {field: self._live(field).get(cell) for field in list(self._injected)}
-        return {field: kept.value for field, kept in live.items() if kept and (field, kept.value) != (XID_FIELD, 0)}
+        found = {field: kept.value for field, kept in live.items() if kept}
+        return {field: value for field, value in found.items() if field != XID_FIELD or not is_blank(field, value)}
 
     def nvml_xid(self, cell: Cell) -> None:
         """Replace an injected Xid by the GPU's last real one, as NVML's events report it."""
@@ -325,10 +326,12 @@ class DcgmCache:
         return values
 
     def latest(self, cell: Cell, field: int) -> float | None:
-        """Return a cached value, or None if the field is blank (no such thing, a lost GPU)."""
+        """Return a cached value, or None if the field is blank (no such thing, a lost GPU, no Xid yet)."""
         if injected := self._live(field).get(cell):
             return injected.value
         if field not in BY_ID or not self.shown(BY_ID[field])[cell]:
+            return None
+        if field == XID_FIELD and not self.fleet.xid[cell]:
             return None
         self.fleet.advance()
         return float(self.read(BY_ID[field])[cell])

@@ -35,7 +35,7 @@ async def test_injection_has_the_real_ones_traps(rack: Rack) -> None:
     done = await dcgmi(machine, "test", "--inject", "-f", "230", "-v", "79")
     assert done.stdout == "Successfully injected field info.\n"
     assert rack.cache.latest((0, 1), 230) == 79, "--gpuid defaults to 1"
-    assert rack.cache.latest((0, 0), 230) == 0
+    assert rack.cache.latest((0, 0), 230) is None
     await inject(machine, "0", "112", "0xE8")
     assert rack.cache.latest((0, 0), 112) == 0, "atol reads decimal only"
     named = await inject(machine, "0", "DCGM_FI_DEV_GPU_TEMP", "95")
@@ -207,7 +207,7 @@ async def test_without_its_host_engine_dcgmi_cannot_connect_and_a_restart_forget
         assert "Unable to connect to host engine" in refused.stdout + refused.stderr
         assert refused.stdout.startswith("Error: unable to establish a connection to the specified host: localhost\n")
     machine.set_unit("nvidia-dcgm", active=True)
-    assert rack.cache.latest((0, 0), 230) == 0
+    assert rack.cache.latest((0, 0), 230) is None
     assert rack.cache.collecting[0]
 
 
@@ -221,7 +221,7 @@ async def test_dcgm_takes_a_bare_line_of_three_codes_for_the_drivers(rack: Rack)
     records = (bare(machine, 0, 79), bare(machine, 1, 48), bare(machine, 2, 79, "kernel: "), long_domain)
     for gpu, record in enumerate(records):
         machine.log.write(record)
-        assert rack.cache.latest((0, gpu), 230) == (79 if gpu == 0 else 0)
+        assert rack.cache.latest((0, gpu), 230) == (79 if gpu == 0 else None)
     assert rack.fleet.xid.sum() == 0, "NVML knows of none"
     assert rack.cache.latest((0, 0), 150) is not None
 

@@ -124,19 +124,12 @@ def _introspect(machine: Machine, gpu: int, field: int) -> Printed:
 
 async def _dmon(args: list[str], machine: Machine) -> Printed:
     """Run dmon; short names and units are left out of the header, its rows are the real ones."""
-    parser = _parser()
-    parser.add_argument("-i", "--entity-id", default="")
-    parser.add_argument("-e", "--field-id", required=True)
-    parser.add_argument("-c", "--count", type=int, default=0)
-    parser.add_argument("-d", "--delay", type=int, default=1000)
-    options = parser.parse_args(args)
-    if not options.field_id[:1].isdecimal():
-        raise _usage("Invalid value for arg field-id")
+    options = _dmon_options(args)
     if not machine.is_active(HOST_ENGINE):
         return _unreachable(options.host)
     gpus = _active_gpus(machine)
     if options.entity_id:
-        gpus = [_atoi(gpu) for gpu in options.entity_id.split(",")]
+        gpus = [_gpu_id(gpu) for gpu in options.entity_id.split(",")]
         for gpu in gpus:
             _refuse_inactive(machine, gpu)
     fields = [_atoi(field) for field in options.field_id.split(",")]
@@ -153,6 +146,29 @@ async def _dmon(args: list[str], machine: Machine) -> Printed:
             await asyncio.sleep(options.delay / 1000)
         rows.append("".join(_row(machine, gpu, fields) for gpu in gpus))
     return Printed(head + "".join(rows))
+
+
+def _dmon_options(args: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    parser.add_argument("-i", "--entity-id", default="")
+    parser.add_argument("-e", "--field-id", required=True)
+    parser.add_argument("-c", "--count", type=int, default=0)
+    parser.add_argument("-d", "--delay", type=int, default=1000)
+    options = parser.parse_args(args)
+    if options.count < 0:
+        raise _usage("Positive value expected, negative value found for arg count")
+    if options.delay < 1:
+        raise _usage("Invalid value for arg delay")
+    if not options.field_id[:1].isdecimal():
+        raise _usage("Invalid value for arg field-id")
+    return options
+
+
+def _gpu_id(text: str) -> int:
+    if not text.isdecimal():
+        said = f"Error: Expected numerical entityId instead of {text}\n"
+        raise Refused(Printed(stderr=said, exit_status=_BAD_PARAMETER))
+    return int(text)
 
 
 def _active_gpus(machine: Machine) -> list[int]:
