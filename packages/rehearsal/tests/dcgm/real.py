@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-import urllib.request
 from dataclasses import dataclass
+
+import httpx
 
 from tests.rehearsal.dcgm.table import Answer
 
@@ -45,8 +46,7 @@ class RealNode:
     def scrape(self) -> str:
         if not self.exporter:
             raise Unplayable(f"no exporter: {EXPORTER}=http://host:9400/metrics names it")
-        with urllib.request.urlopen(self.exporter, timeout=_TIMEOUT_S) as answer:
-            return answer.read().decode()
+        return httpx.get(self.exporter, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().text
 
 
 def the_users_node() -> RealNode | None:

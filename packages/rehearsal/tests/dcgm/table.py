@@ -19,7 +19,7 @@ from typing import Protocol
 from prometheus_client.parser import text_string_to_metric_families
 
 TABLE = Path(__file__).parent / "exchanges.jsonl"
-_LABELS = ("err_code", "err_msg", "health_watch", "health_error_code", "xid")
+_LABELS = ("err_code", "health_watch", "health_error_code", "xid")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 

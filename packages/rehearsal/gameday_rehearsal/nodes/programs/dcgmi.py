@@ -27,7 +27,7 @@ _PARSE_ERROR = 1  # the parser's own: no such argument, or not a number
 _NOT_WATCHED = 240  # DCGM_ST_NOT_WATCHED -16
 _NO_CONNECTION = 235  # DCGM_ST_CONNECTION_NOT_VALID -21
 _GPU_IS_LOST = 238  # DCGM_ST_GPU_IS_LOST -18
-_NO_DATA = 221  # DCGM_ST_NO_DATA -35
+_EMPTY_GROUP = 221  # DCGM_ST_GROUP_IS_EMPTY -35
 _INTEGER = re.compile(r"\s*([+-]?\d+)")
 _DOUBLE = re.compile(r"\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
 _LAST_FIELD = 1533  # DCGM_FI_MAX_FIELDS of DCGM 4.6, less one
@@ -139,7 +139,8 @@ async def _dmon(args: list[str], machine: Machine) -> Printed:
             return Printed(stderr=said, exit_status=_BAD_PARAMETER)
     head = f"{'#Entity':<{_ENTITY_WIDTH}}\n{'ID':<{_ENTITY_WIDTH}}\n"
     if not gpus:
-        return Printed(head, "No data returned from the hostengine.\n", _NO_DATA)
+        why = "The specified group is empty, and this operation is incompatible with an empty group"
+        return Printed(head, f"Error getting values information. Return -35: {why}\n", _EMPTY_GROUP)
     rows: list[str] = []
     while len(rows) < options.count or not options.count:
         if rows:
