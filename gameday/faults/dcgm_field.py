@@ -220,7 +220,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     clears everything that was injected.
 
     While collection is paused, as by `dcgmi diag`, DCGM knows no GPU: the fault is refused, and an undo tries again for
-    half a minute, as if the engine stood still; then the reaper does. Of a lost GPU nothing can be read: the fault is
+    half a minute, as if the engine stood still; then the reaper does. Of a lost GPU dcgmi reads nothing: the fault is
     perhaps still in until the node has restarted.
 
     Only the clients of the node's host engine see the value. The fault is refused if dcgm-exporter, NVSentinel's

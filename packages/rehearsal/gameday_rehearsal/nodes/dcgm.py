@@ -214,9 +214,9 @@ class DcgmCache:
         return {field: value for field, value in found.items() if field != XID_FIELD or not is_blank(field, value)}
 
     def nvml_xid(self, cell: Cell) -> None:
-        """Replace an injected Xid by the GPU's last real one, as NVML's events report it."""
+        """Replace an injected Xid by the GPU's last real one, as NVML's events report it; not of a GPU that is lost."""
         injected = self._injected.get(XID_FIELD, {})
-        if self.blind[cell[0]]:
+        if self.blind[cell[0]] or self.fleet.lost[cell]:
             return
         if cell in injected and injected[cell].stamp <= self.clock():
             del injected[cell]
@@ -337,15 +337,14 @@ class DcgmCache:
         return float(self.read(BY_ID[field])[cell])
 
     def shown(self, field: Field) -> npt.NDArray[np.bool_]:
-        """Return where there is a value: not for lost GPUs, except their last Xid and injected values."""
+        """Return where there is a value: of a lost GPU only what was injected, until the next sample."""
         up = (self.fleet.powered & self.running)[:, None]
         there = np.broadcast_to(up, self.fleet.shape).copy()
         if field.read is None:
             there[:] = False
-        elif field.id != XID_FIELD:
-            there &= ~self.fleet.lost & ~self.fleet.removed & ~self.blind[:, None]
         else:
-            there &= (self._blind_since + SAMPLE_EVERY_S > self.clock())[:, None]
+            there &= ~self.fleet.lost & ~self.fleet.removed
+            there &= (self._blind_since + (SAMPLE_EVERY_S if field.id == XID_FIELD else 0) > self.clock())[:, None]
         for node, kept in self._frozen.items():
             if field.id in kept:
                 there[node] = kept[field.id].shown & up[node]
@@ -358,12 +357,13 @@ class DcgmCache:
         if not cells:
             return {}
         now = self.clock()
-        for cell in [cell for cell, injected in cells.items() if self._overwritten(cell[0], field, injected, now)]:
+        for cell in [cell for cell, injected in cells.items() if self._overwritten(cell, field, injected, now)]:
             del cells[cell]
         return cells
 
-    def _overwritten(self, node: int, field: int, injected: Injected, now: float) -> bool:
-        """Return True if a real sample came since the injection, or on a blind node a blank in place of one."""
-        if (field == XID_FIELD and not self.blind[node]) or not (self.collecting[node] and self.watches(node, field)):
+    def _overwritten(self, cell: Cell, field: int, injected: Injected, now: float) -> bool:
+        """Return True if a real sample came since the injection; for a GPU that cannot be read a blank, also as Xid."""
+        node, unreadable = cell[0], self.blind[cell[0]] or self.fleet.lost[cell] or self.fleet.removed[cell]
+        if (field == XID_FIELD and not unreadable) or not (self.collecting[node] and self.watches(node, field)):
             return False
         return injected.stamp + SAMPLE_EVERY_S <= now

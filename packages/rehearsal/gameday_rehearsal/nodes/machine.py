@@ -315,9 +315,9 @@ class Machine:
     def lose_gpu(self, gpu: int) -> None:
         """Let the GPU fall off the bus: Xid 79, and only a reboot brings it back."""
         self.fleet.advance()
+        self.fleet.lost[self.index, gpu] = True
         self.record_xid(gpu, 79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
         self.log.driver(f"NVRM: GPU {self.gpus[gpu].sysfs_name}: GPU has fallen off the bus.", 3)
-        self.fleet.lost[self.index, gpu] = True
         self._gpus_changed()
 
     def double_bit_error(self, gpu: int) -> None:

@@ -44,5 +44,8 @@ class ModelNode:
     def engine(self, verb: str) -> None:
         self.machine.set_unit(HOST_ENGINE, active=verb == "start")
 
+    def lose(self, gpu: int) -> None:
+        self.cache.fleet.lost[0, gpu] = True
+
     def scrape(self) -> str:
         return b"".join(self.exporter.render()).decode()

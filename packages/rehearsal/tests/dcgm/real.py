@@ -43,6 +43,9 @@ class RealNode:
     def engine(self, verb: str) -> None:
         raise Unplayable("a user's host engine is left alone")
 
+    def lose(self, gpu: int) -> None:
+        raise Unplayable("a user's GPU is left alone")
+
     def scrape(self) -> str:
         if not self.exporter:
             raise Unplayable(f"no exporter: {EXPORTER}=http://host:9400/metrics names it")

@@ -2,7 +2,8 @@
 
 `exchanges.jsonl` is played in order, each script on a fresh host engine with eight GPUs and an exporter that reads them
 every second. A line says what was done: a call of `dcgmi`, `wait SECONDS`, `kernel-log GPU TEXT` (a driver's line,
-with the GPU's address for {pci}), `engine stop|start`, or `scrape METRIC GPU`.
+with the GPU's address for {pci}), `engine stop|start`, `lose GPU` (NVML loses it), or
+`scrape METRIC GPU`.
 
 Recorded on 28 November 2026: DCGM 4.6.0 (72fa3fe) on eight H100 of NVIDIA's mock NVML (k8s-test-infra 3b2b865), and
 dcgm-exporter d5e5f51 with our counters file.
@@ -54,6 +55,8 @@ class Node(Protocol):
 
     def engine(self, verb: str) -> None: ...
 
+    def lose(self, gpu: int) -> None: ...
+
     def scrape(self) -> str: ...
 
 
@@ -77,6 +80,8 @@ def play(node: Node, do: str) -> Answer:
             node.wait(float(words[0]))
         case "engine":
             node.engine(words[0])
+        case "lose":
+            node.lose(int(words[0]))
         case "kernel-log":
             node.kernel_log(int(words[0]), " ".join(words[1:]))
         case "scrape":
