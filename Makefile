@@ -15,7 +15,7 @@ COMPILE = .tools/uv/bin/uv --quiet pip compile --universal --python-version 3.11
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 LAB = $(SYSTEM_PYTHON) scripts/build_lab.py
 
-.PHONY: rehearse test nightly test-gate test-kubesim test-slow test-lab test-control-plane test-gpu torture lint lint-types lint-house setup browser compiler helm bundle lab lab-release lab-topology lab-version image alerts docs lock clean
+.PHONY: rehearse test nightly test-gate test-kubesim test-slow test-lab test-control-plane test-gpu test-dcgm torture lint lint-types lint-house setup browser compiler helm bundle lab lab-release lab-topology lab-version image alerts docs lock clean
 
 rehearse: setup
 	.venv/bin/gameday rehearse $(ARGS)
@@ -78,6 +78,11 @@ test-control-plane: setup
 test-gpu: setup
 	@$(SETUP) gpu
 	GAMEDAY_TEST_GPU_MAY="$(MAY)" .venv/bin/pytest -m gpu -p no:xdist tests/gpu $(ARGS)
+
+# What a real DCGM recorded, and our faults in and out of one: GAMEDAY_DCGM=host:port names a host engine that nobody relies
+# on, GAMEDAY_DCGM_EXPORTER=http://… its exporter's page if there is one, and dcgmi is on PATH. Without them it skips.
+test-dcgm: setup
+	.venv/bin/pytest -p no:xdist -rs tests/rehearsal/dcgm $(ARGS)
 
 # Game-days that are killed, cancelled, put to sleep and robbed of their servers: is anything left behind?
 # make torture ARGS="--seed 7 --runs 100", or --all; tests/torture says more.

@@ -6,6 +6,7 @@
     ├── NotesError                  people's notes about a run cannot be used
     ├── HostError                   a node's kernel log, program, file or NVML could not be reached
     │   ├── NoCrictlError           pods cannot be found on the node
+    │   ├── HostBusyError           the host cannot answer now, and may later: an undo tries again
     │   └── MachineDownError        the virtual machine is off
     ├── TaskError                   an agent cannot read its task
     ├── AdapterError                a server of the cluster could not be asked
@@ -123,6 +124,10 @@ class HostError(GamedayError):
 
 class NoCrictlError(HostError):
     """Pods cannot be found on this node."""
+
+
+class HostBusyError(HostError):
+    """The host cannot answer now, and may later: an undo tries again until its deadline."""
 
 
 class LinkError(HostError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from gameday.agent.context import Context, task_error
 from gameday.agent.task import AgentResult, InjectedNote, InjectTask, PriorNote, UndoTask
-from gameday.errors import HostError
+from gameday.errors import HostBusyError, HostError
 from gameday.faults.base import Fault
 from gameday.faults.optional import keep_in, prior_state_of
 from gameday.faults.registry import fault_for, parse_parameters
@@ -22,6 +23,10 @@ from gameday.values.results import Cleanliness
 
 _PAUSES_S = (0.2, 1.0)
 """Pauses between the three attempts to undo; short, because the kubelet's grace period is running."""
+_BUSY_PAUSE_S = 2.0
+_BUSY_FOR_S = 30.0
+"""Time within which an undo tries again while its host is busy: one more attempt takes up to 20 s (dcgmi's timeout and
+its end), and the kubelet's grace period is 60 s (gameday/cluster/manifests.py)."""
 
 
 class InjectedState(BaseModel):
@@ -56,21 +61,24 @@ class Injection:
         self.host = host
 
     def take_out(self, undo_state: dict[str, str]) -> AgentResult:
-        """Undo and read back, up to three times. Never raises: an exception of the fault becomes evidence."""
+        """Undo and read back, up to three times, and for half a minute while the host is busy.
+
+        Never raises: an exception of the fault becomes evidence.
+        """
         lines: list[str] = []
-        cleanliness = Cleanliness.UNKNOWN
-        for attempt in range(1, len(_PAUSES_S) + 2):
-            undone = False
+        waits, busy_until = iter(_PAUSES_S), time.monotonic() + _BUSY_FOR_S
+        for attempt in count(1):
             try:
-                lines += self.fault.undo(self.parameters, self.gpu, self.host, undo_state).lines
-                undone = True
-            except Exception as error:  # the fault must come out, even if it has a bug
-                lines.append(f"undo, attempt {attempt}: {_cause(error)}")
-            cleanliness = self._read_back(undo_state, lines)
-            if undone and cleanliness is Cleanliness.CLEAN:
+                undone, cleanliness = self._attempt(attempt, undo_state, lines)
+                wait = next(waits, None)
+            except HostBusyError as error:
+                undone, cleanliness = False, Cleanliness.UNKNOWN
+                wait = _BUSY_PAUSE_S if time.monotonic() < busy_until else None
+                if f"busy: {error}" not in lines[-1:]:
+                    lines.append(f"busy: {error}")
+            if wait is None or (undone and cleanliness is Cleanliness.CLEAN):
                 break
-            if attempt <= len(_PAUSES_S):
-                time.sleep(_PAUSES_S[attempt - 1])
+            time.sleep(wait)
         clean = cleanliness is Cleanliness.CLEAN
         state = "still in" if cleanliness is Cleanliness.DIRTY else "perhaps still in"
         return AgentResult(
@@ -82,9 +90,23 @@ class Injection:
             evidence=tuple(lines),
         )
 
+    def _attempt(self, number: int, undo_state: dict[str, str], lines: list[str]) -> tuple[bool, Cleanliness]:
+        """Undo and read back once; return whether the undo succeeded, and what was read. Raises HostBusyError."""
+        undone = False
+        try:
+            lines += self.fault.undo(self.parameters, self.gpu, self.host, undo_state).lines
+            undone = True
+        except HostBusyError:
+            raise
+        except Exception as error:  # the fault must come out, even if it has a bug
+            lines.append(f"undo, attempt {number}: {_cause(error)}")
+        return undone, self._read_back(undo_state, lines)
+
     def _read_back(self, undo_state: dict[str, str], lines: list[str]) -> Cleanliness:
         try:
             clean = self.fault.verify_undone(self.parameters, self.gpu, self.host, undo_state)
+        except HostBusyError:
+            raise
         except Exception as error:  # the fault must come out, as in take_out
             lines.append(f"could not read back: {_cause(error)}")
             return Cleanliness.UNKNOWN

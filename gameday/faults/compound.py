@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from gameday.documents.fields import conflict, format_duration
-from gameday.errors import HostError
+from gameday.errors import HostBusyError, HostError
 from gameday.faults.base import Evidence, Fault, Layer, Reach
 from gameday.faults.optional import claims_of, keep_in, prior_state_of, reach_of
 from gameday.faults.registry import fault_for
@@ -158,17 +158,19 @@ class CompoundFault(Fault[CompoundParameters]):
         """Return False if a part is still in, even if another could not be read; return True if all are out.
 
         Raises:
-            HostError: A part could not be read, and no other is known to be in.
+            HostError: A part could not be read, and no other is known to be in; HostBusyError if one may be later.
         """
         unread: list[str] = []
+        kind = HostError
         out = True
         for part in _parts(parameters):
             try:
                 out = part.fault.verify_undone(part.parameters, gpu, host, part.own(undo_state)) and out
             except Exception as error:  # the others must still come out, as in undo
                 unread.append(f"part {part.number}, {part.parameters.type}: {error}")
+                kind = HostBusyError if isinstance(error, HostBusyError) else kind
         if out and unread:
-            raise HostError("; ".join(unread))
+            raise kind("; ".join(unread))
         return out
 
 

@@ -12,7 +12,7 @@ import json
 import re
 import threading
 
-from gameday.errors import HostError, NoCrictlError
+from gameday.errors import HostBusyError, HostError, NoCrictlError
 from gameday.faults.component_pods import Component, Container, containers_of, pods_of
 from gameday.host.base import Host, ProgramResult
 
@@ -25,6 +25,10 @@ DECIMALS = 3
 _TIMEOUT_S = 15.0
 """Timeout of one call: a host engine answers immediately or is down, and dmon waits for one real sample."""
 _NOT_FOUND = 127
+_LOST = "GPU is lost"
+"""The words of dcgmi for DCGM_ST_GPU_IS_LOST (exit 238): a GPU that NVML no longer lists."""
+SAMPLING = "DCGM's sampling"
+"""Claimed by a fault that stops it; shared by one that reads values, because a paused engine shows none."""
 _INJECTED = "Successfully injected field info."
 _ROW = re.compile(r"^GPU +(?P<gpu>\d+) +(?P<value>\S+)", re.MULTILINE)
 
@@ -49,8 +53,23 @@ def inject_value(host: Host, gpu: int, field: int, value: str, offset_s: int) ->
 
 
 def read_value(host: Host, gpu: int, field: int) -> str | None:
-    """Return the newest value of a field as `dmon` prints it; None if it has none. Raises HostError."""
+    """Return the newest value of a field as `dmon` prints it; None if it has none.
+
+    Raises:
+        HostBusyError: The host engine does not answer, or its collection is paused, and it knows no GPU meanwhile.
+        HostError: dcgmi refused, or could not be run.
+    """
     done = _dcgmi(host, "dmon", "-i", str(gpu), "-e", str(field), "-c", "1")
+    if _LOST in done.output_line:
+        raise HostError(
+            f"GPU {gpu} is lost to DCGM, so that its values can no longer be read: reboot the node, which also empties "
+            "the host engine's cache"
+        )
+    if done.exit_status and not _is_unreachable(done.output_line) and is_collection_paused(host):
+        raise HostBusyError(
+            "DCGM's collection is paused, and a paused host engine shows no value of any GPU: wait for the end of a "
+            "`dcgmi diag`, or run `dcgmi test --resume`"
+        )
     if done.exit_status:
         raise _refused(done)
     for row in _ROW.finditer(done.stdout):
@@ -132,7 +151,7 @@ def _is_unreachable(output: str) -> bool:
 def _refused(done: ProgramResult) -> HostError:
     output = done.output_line
     if _is_unreachable(output):
-        return HostError(f"dcgmi cannot reach the node's host engine: is nvidia-dcgm running? {output}")
+        return HostBusyError(f"dcgmi cannot reach the node's host engine: is nvidia-dcgm running? {output}")
     return HostError(f"`{_line(done)}`: exit {done.exit_status}: {output or 'no output'}")
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from gameday.documents.fields import conflict
 from gameday.errors import HostError
 from gameday.faults.base import BUS, HOST_ENGINE, Claim, Evidence, Fault, Layer, NodeNeeds
-from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, inject_value, read_value
+from gameday.faults.dcgm import BLANK, BLANK_DOUBLE, DECIMALS, SAMPLING, inject_value, read_value
 from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.faults.gpu import GpuParameters, target_gpu
 from gameday.host.base import Host
@@ -219,12 +219,14 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
     counter that comes back looks reset, so a rule on its increase may fire once more. A restart of the host engine
     clears everything that was injected.
 
-    Only the clients of the node's host engine see the value. The fault is refused if dcgm-exporter, NVSentinel's
-    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own. The evidence names any other engine, and
-    every process that the injector could not look at.
+    While collection is paused, as by `dcgmi diag`, DCGM knows no GPU: the fault is refused, and an undo tries again for
+    half a minute, as if the engine stood still; then the reaper does. Of a lost GPU dcgmi reads nothing: the fault is
+    perhaps still in until the node has restarted.
 
-    The injector runs the host's dcgmi; if no host engine answers that, the one of the host engine's pod. GPUs have
-    NVML's numbers.
+    Only the clients of the node's host engine see the value. The fault is refused if dcgm-exporter, NVSentinel's
+    gpu-health-monitor, EKS' agent or Azure's agent has an engine of its own; the evidence names any other.
+
+    The injector runs the host's dcgmi, or that of the host engine's pod. GPUs have NVML's numbers.
     """
 
     parameters: ClassVar[type[FaultParameters]] = DcgmFieldParameters
@@ -246,7 +248,7 @@ class DcgmFieldFault(Fault[DcgmFieldParameters]):
 
     def claims(self, parameters: DcgmFieldParameters) -> tuple[Claim, ...]:
         of_gpu = (Claim(parameters.field, parameters.gpu), Claim(BUS, parameters.gpu, shared=True))
-        return (*of_gpu, Claim(HOST_ENGINE, shared=True))
+        return (*of_gpu, Claim(HOST_ENGINE, shared=True), Claim(SAMPLING, shared=True))
 
     def warnings(self, parameters: DcgmFieldParameters) -> tuple[str, ...]:
         return (f"{parameters.field}: {parameters.bounds.acts}",) if parameters.bounds.acts else ()

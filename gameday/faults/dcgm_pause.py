@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from gameday.errors import HostError
 from gameday.faults.base import HOST_ENGINE, Claim, Evidence, Fault, Layer, NodeNeeds
-from gameday.faults.dcgm import is_collection_paused, pause_collection, resume_collection
+from gameday.faults.dcgm import SAMPLING, is_collection_paused, pause_collection, resume_collection
 from gameday.faults.dcgm_engines import look_at_engines, refuse_blind_readers
 from gameday.host.base import Host
 from gameday.host.privileges import DAEMONS, PodSecurity
@@ -25,8 +25,9 @@ class DcgmPauseParameters(FaultParameters):
 class DcgmPauseFault(Fault[DcgmPauseParameters]):
     """Pauses all of a node's DCGM metrics with `dcgmi test --pause`, and resumes them.
 
-    DCGM (3.2 to 4.6) skips a paused GPU; its help says N/A. So the cache keeps the last samples, and an exporter
-    repeats them as if they were fresh: the only sign is values that do not change. Xids still come through.
+    DCGM (3.2 to 4.6) skips a paused GPU; its help says N/A. An exporter repeats the last samples as if they were fresh:
+    the only sign is values that do not change. Xids still come through. A new reader finds no GPU (`dmon` fails), and
+    the health watches call every GPU healthy.
 
     Profiling counters and NVSwitches pause, too, and `dcgmi diag` is refused. So is the fault where collection is
     paused already.
@@ -46,7 +47,10 @@ class DcgmPauseFault(Fault[DcgmPauseParameters]):
     )
 
     def claims(self, parameters: DcgmPauseParameters) -> tuple[Claim, ...]:
-        return (Claim("DCGM's sampling"), Claim(HOST_ENGINE, shared=True))
+        return (Claim(SAMPLING), Claim(HOST_ENGINE, shared=True))
+
+    def warnings(self, parameters: DcgmPauseParameters) -> tuple[str, ...]:
+        return ("DCGM calls every GPU of the node healthy meanwhile: a detector that asks it may lift a quarantine",)
 
     def needs(self, parameters: DcgmPauseParameters) -> NodeNeeds:
         return NodeNeeds(dcgm=True)

@@ -50,8 +50,8 @@ class XidFault(Fault[XidParameters]):
     A record cannot be taken back: it stays in the ring buffer until that wraps or the node boots, and in every log
     store that it was shipped to. Its effects (a taint, an alert) are for the detector and the recovery step.
 
-    Side effect: after a bare 119 DCGM 4.6 blanks all fields of that GPU until its host engine restarts, which then
-    reads the whole ring buffer again. So run `dmesg -C` or reboot the node after such a line.
+    Side effect: after a bare 119 DCGM 4.6 blanks all fields of the node's GPUs until its host engine restarts, which
+    then reads the whole ring buffer again. So run `dmesg -C` or reboot the node after such a line.
     """
 
     parameters: ClassVar[type[FaultParameters]] = XidParameters
@@ -67,7 +67,7 @@ class XidFault(Fault[XidParameters]):
         "gpud (/dev/kmsg; not the mig form)",
         "NVSentinel (journald; not the bare, mig or old form)",
         "node-problem-detector with a rule for Xid",
-        "DCGM (bare 79, 119, 120 only)",
+        "DCGM's Xid field, not its health (bare 79, 119, 120 only)",
     )
 
     def claims(self, parameters: XidParameters) -> tuple[Claim, ...]:

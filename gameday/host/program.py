@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from gameday.errors import HostError
+from gameday.errors import HostBusyError, HostError
 from gameday.host.base import ProgramResult
 
 MAX_OUTPUT_BYTES = 1024 * 1024
@@ -42,7 +42,8 @@ def run_program(
         ended: Ends the program as `timeout_s` does, as soon as it is set.
 
     Raises:
-        HostError: The program cannot be started, does not end in time, or was ended.
+        HostBusyError: The program does not end in time.
+        HostError: It cannot be started, or was ended.
     """
     shown = tuple(shown or argv)
     try:
@@ -66,7 +67,7 @@ def run_program(
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             _end(process)
-            raise HostError(f"{' '.join(shown)!r} did not end within {timeout_s:g} s and was killed") from None
+            raise HostBusyError(f"{' '.join(shown)!r} did not end within {timeout_s:g} s and was killed") from None
         finally:
             # Also after a good end: nothing may outlive the program.
             _signal_group(process.pid, signal.SIGKILL)

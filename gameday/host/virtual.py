@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from gameday.errors import HostError, LinkError
+from gameday.errors import HostBusyError, HostError, LinkError
 from gameday.host.base import (
     ApiServer,
     DcgmEngines,
@@ -40,6 +40,8 @@ _ANSWER_TIMEOUT_S = 10.0
 """A model of a host answers immediately; if it takes longer, its rehearsal is dead."""
 LINK_STATUS = 504
 """The HTTP status of a connection that the model of the network does not let through."""
+BUSY_STATUS = 408
+"""The HTTP status of a program that did not end in time."""
 _LOOPBACK = "127.0.0.1"
 _MAX_BODY_BYTES = 32 * 1024 * 1024
 """A ring buffer of 16 MiB, the kernel's largest default, and the same again for JSON's quoting."""
@@ -206,10 +208,11 @@ class VirtualHost:
 
 
 def _refusal(method: str, status: int, raw: bytes) -> HostError:
-    """Return the error of an answer; a connection that the model's network stops has its own."""
+    """Return the error of an answer."""
     if status == LINK_STATUS:
         return LinkError(_reason(raw))
-    return HostError(f"virtual host {method}: HTTP {status}: {_reason(raw)}")
+    kind = HostBusyError if status == BUSY_STATUS else HostError
+    return kind(f"virtual host {method}: HTTP {status}: {_reason(raw)}")
 
 
 def _lines(connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:

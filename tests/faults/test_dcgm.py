@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,14 @@ from typing import Any
 import pytest
 
 from gameday.agent.context import Context, Ending
-from gameday.agent.inject import inject, undo
+from gameday.agent.inject import Injection, inject, undo
 from gameday.agent.task import AgentResult, InjectTask, UndoTask
-from gameday.errors import HostError
+from gameday.errors import HostBusyError, HostError
 from gameday.faults.base import Fault
 from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault, DcgmFieldName
 from gameday.faults.dcgm_pause import DcgmPauseFault, DcgmPauseParameters
 from gameday.faults.registry import parse_parameters
+from gameday.host.base import ProgramResult
 from gameday_rehearsal.nodes.components import Sandbox, SandboxContainer
 from tests.faults.dcgm_model import REMAP, TEMPERATURE, XID, answering, cached, of
 from tests.faults.gpu_model import ModelHost
@@ -28,6 +31,8 @@ FIELD, PAUSE = DcgmFieldFault(), DcgmPauseFault()
 def sandbox(app: str, *containers: SandboxContainer) -> Sandbox:
     return Sandbox("1a-2b", "gpu-operator", f"{app}-x", {"app": app}, burstable=False, containers=containers)
 
+
+CAP = {"type": "power_cap", "watts": 300}
 
 PROXY = SandboxContainer("rbac-proxy", ("kube-rbac-proxy",))
 
@@ -125,3 +130,52 @@ def test_a_second_agent_takes_out_what_a_killed_one_left(host: ModelHost, tmp_pa
     outcome = undo(task, Context(host, Ending(), tmp_path, tmp_path / "log"))
     assert (outcome.ok, outcome.cleanliness) == (True, "clean")
     assert cached(host, XID) != 79
+
+
+class Interrupted(ModelHost):
+    """A node on which somebody runs `dcgmi diag`, which pauses the collection, or its host engine stands still.
+
+    `reads` is how many more reads of a value fail for it.
+    """
+
+    reads = 0
+    frozen = False
+
+    def run(self, argv: Sequence[str], timeout_s: float, ended: threading.Event | None = None) -> ProgramResult:
+        self.reads -= "dmon" in argv
+        busy = self.reads >= 0
+        if busy and self.frozen:
+            raise HostBusyError(f"{' '.join(argv)!r} did not end within {timeout_s:g} s and was killed")
+        (self.machine.cache.pause if busy else self.machine.cache.resume)(0)
+        return super().run(argv, timeout_s, ended)
+
+
+@pytest.mark.parametrize(("frozen", "said"), [(False, "collection is paused"), (True, "did not end within 15 s")])
+def test_an_undo_tries_again_until_a_paused_or_frozen_engine_answers(
+    monkeypatch: pytest.MonkeyPatch, frozen: bool, said: str
+) -> None:
+    monkeypatch.setattr("gameday.agent.inject._BUSY_PAUSE_S", 0.0)
+    host = Interrupted()
+    injection = Injection({"type": "dcgm_field", "field": REMAP}, 1, host)
+    state = injection.fault.inject(injection.parameters, 1, host).undo_state
+    host.reads, host.frozen = 5, frozen
+    outcome = injection.take_out(state)
+    assert (outcome.ok, outcome.cleanliness, outcome.attempts) == (True, "clean", 6)
+    assert len([line for line in outcome.evidence if line.startswith("busy: ") and said in line]) == 1
+    assert cached(host, REMAP, 1) == 0
+
+
+def test_an_undo_gives_up_at_its_deadline_and_says_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gameday.agent.inject._BUSY_FOR_S", 0.0)
+    host = Interrupted()
+    injection = Injection(
+        {"type": "compound", "parts": [{"type": "dcgm_field", "field": XID, "value": 48}, CAP]}, 1, host
+    )
+    state = injection.fault.inject(injection.parameters, 1, host).undo_state
+    host.reads = 99
+    outcome = injection.take_out(state)
+    assert (outcome.ok, outcome.cleanliness) == (False, "unknown")
+    assert "perhaps still in: busy: part 1, dcgm_field: DCGM's collection is paused" in outcome.error
+    assert host.gpus()[1].power_limit_w == 700, "the other part is out"
+    host.reads = 0
+    assert injection.take_out(state).cleanliness == "clean", "as the second agent does"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from gameday.errors import HostError
+from gameday.errors import HostBusyError, HostError
 from gameday.faults.dcgm_field import FIELDS, DcgmFieldFault
 from gameday.faults.dcgm_pause import DcgmPauseFault
 from gameday.faults.registry import parse_parameters
@@ -170,3 +170,37 @@ def test_the_warnings_name_who_acts_on_the_value() -> None:
         "DCGM_FI_DEV_THERMAL_VIOLATION: NVSentinel cordons the node, with no remediation of its own",
     )
     assert FIELD.warnings(of("DCGM_FI_DEV_FB_FREE", 1)) == ()
+
+
+def test_a_pause_beside_the_fault_is_refused() -> None:
+    parts = [{"type": "dcgm_pause"}, {"type": "dcgm_field", "field": TEMPERATURE, "value": 95}]
+    with pytest.raises(ValidationError, match="dcgm_field and dcgm_pause both take DCGM's sampling"):
+        parse_parameters({"type": "compound", "parts": parts})
+    beside = parse_parameters({"type": "compound", "parts": [parts[1], {**parts[1], "field": REMAP, "value": 1}]})
+    assert len(beside.made_of()) == 2, "two fields only need it to go on"
+
+
+def test_a_paused_engine_is_refused_because_it_knows_no_gpu(host: ModelHost) -> None:
+    host.machine.cache.pause(0)
+    with pytest.raises(HostError, match=r"collection is paused.*dcgmi test --resume"):
+        FIELD.inject(of(TEMPERATURE), 0, host)
+    assert not host.machine.cache.injected((0, 0))
+
+
+def test_a_gpu_that_is_lost_under_the_fault_cannot_be_read_until_the_node_has_restarted(host: ModelHost) -> None:
+    parameters = of(XID, 48)
+    state = FIELD.inject(parameters, 2, host).undo_state
+    host.fleet.lost[0, 2] = True
+    for act in (FIELD.undo, FIELD.verify_undone):
+        with pytest.raises(HostError, match=r"GPU 2 is lost to DCGM, .*: reboot the node") as refused:
+            act(parameters, 2, host, state)
+        assert not isinstance(refused.value, HostBusyError), "to try again does not help"
+    host.fleet.lost[0, 2] = False
+    host.machine.cache.restart(0)
+    assert FIELD.verify_undone(parameters, 2, host, state)
+
+
+def test_a_gpu_that_only_dcgm_has_lost_is_refused(host: ModelHost) -> None:
+    lost = result(["dcgmi"], 238, stderr="Error: Got error -18 GPU is lost while adding GPU 0 to our entity group.\n")
+    with pytest.raises(HostError, match="GPU 0 is lost to DCGM"):
+        FIELD.prior_state(of(REMAP), 0, answering({"dmon": lost}))

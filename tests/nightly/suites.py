@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -45,6 +46,10 @@ def _without_gpu() -> str:
     return "" if Path("/dev/nvidiactl").exists() else "there is no NVIDIA GPU: no /dev/nvidiactl"
 
 
+def _without_dcgm() -> str:
+    return "" if os.environ.get("GAMEDAY_DCGM") else "no DCGM is named: GAMEDAY_DCGM=host:port"
+
+
 def _without_buildah() -> str:
     missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
     return f"not on PATH: {', '.join(missing)}" if missing else ""
@@ -64,6 +69,7 @@ SUITES = (
     Suite("lab", "test-lab", why_not=_without_lab),
     Suite("control-plane", "test-control-plane", why_not=_without_lab),
     Suite("gpu", "test-gpu", why_not=_without_gpu),
+    Suite("dcgm", "test-dcgm", why_not=_without_dcgm),
     # Another choice of its combinations in each round.
     Suite("torture", "torture", ("--seed", "{round}"), is_pytest=False),
     Suite("image", "image", is_pytest=False, why_not=_without_buildah),

@@ -1,14 +1,16 @@
 """DCGM as its clients see it: a cache of field values, sampled from the GPUs and writable by `dcgmi test --inject`.
 
 An injected value lives only in this cache. NVML and the kernel log never see it, and the next real sample of the field
-replaces it (docs/sources.md, DCGM injection). A sample is due one interval after the injected one's own time stamp,
-and only for a field that somebody watches. The Xid field is the exception, because DCGM fills it from NVML's events
-and not by sampling: it keeps its value. DCGM 4.6 also reads Xids 79, 119 and 120 in the kernel log, in the bare form;
-after a 119 it makes no more driver calls and every sampled field is blank, until a restart that reads the log again.
+replaces it (docs/sources.md, DCGM injection). The newest time stamp counts, not the last call. A sample is due one
+interval after the injected one's own stamp, and only for a field that somebody watches. The Xid field is the exception,
+because DCGM fills it from NVML's events and not by sampling: it keeps its value. DCGM 4.6 also reads Xids 79, 119 and
+120 in the kernel log, in the bare form, and its health module is not told of them. After a 119 it makes no more driver
+calls, takes no more events, and within a second every field is blank, the Xid too, until a restart that reads the log
+again.
 
-While collection is paused no sample is taken and the cache keeps the last ones. DCGM's help text says N/A, but its
-code does not: the update loop skips a paused GPU and writes no blank (DCGM 3.2 to 4.6, DcgmCacheManager.cpp,
-ActuallyUpdateAllFields), so that an exporter repeats the old values.
+While collection is paused no GPU is active: no sample is taken and the cache keeps the last ones. DCGM's help text says
+N/A, but its code does not: the update loop skips a paused GPU and writes no blank (DCGM 3.2 to 4.6,
+DcgmCacheManager.cpp, ActuallyUpdateAllFields), so that an exporter repeats the old values.
 
 Ids are those of dcgm_fields.h, names those of dcgm-exporter's counters files.
 """
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gameday_rehearsal.nodes.exporter_process import ExporterProcesses
 from gameday_rehearsal.nodes.gpus import (
     FB_RESERVED_MIB,
     FB_TOTAL_MIB,
@@ -135,6 +138,9 @@ FIELDS: tuple[Field, ...] = (
     Field(1009, "DCGM_FI_PROF_PCIE_TX_BYTES", _whole(lambda f: 4e5 + 2.1e9 * _busy(f))),
     Field(1010, "DCGM_FI_PROF_PCIE_RX_BYTES", _whole(lambda f: 3e5 + 3.4e9 * (f.power - IDLE_W).clip(0) / 610)),
     Field(1212, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", None),  # from Blackwell on
+    # Bit error rates, packed: a mantissa of 4 bits, and 8 bits of a negative power of ten.
+    Field(1215, "DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER", None),
+    Field(1217, "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER", None),
     Field(1507, "DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG", None),  # not looked at on an H100
     Field(1523, "DCGM_FI_DEV_GPU_RECOVERY_ACTION", _constant(0)),
 )
@@ -162,7 +168,10 @@ class Frozen:
 
 
 class DcgmCache:
-    """The host engines of all nodes. `running`, `exporting`, `collecting`, `blind` and `restarts` are per node."""
+    """The host engines of all nodes. `running`, `exporting`, `collecting`, `blind` and `restarts` are per node.
+
+    `exporting` says where an exporter would answer a scrape if its process has not ended with its host engine.
+    """
 
     def __init__(
         self, fleet: GpuFleet, clock: Callable[[], float] = time.monotonic, watched: Iterable[int] | None = None
@@ -174,44 +183,81 @@ class DcgmCache:
         self._injected: dict[int, dict[Cell, Injected]] = {}
         self._frozen: dict[int, dict[int, Frozen]] = {}  # node -> field
         self._xids: dict[Cell, list[tuple[float, int]]] = {}  # when and which, oldest first
-        self._xids_ever: dict[int, set[Cell]] = {}
+        self._health_xids: dict[int, set[Cell]] = {}
         self.restarts = np.zeros(fleet.shape[0], np.int64)
+        self._started_at = np.full(fleet.shape[0], -np.inf)
+        self._exporters = ExporterProcesses(fleet.shape[0])
         self.running = np.ones(fleet.shape[0], bool)
         self.exporting = np.ones(fleet.shape[0], bool)
         self.collecting = np.ones(fleet.shape[0], bool)
-        self.blind = np.zeros(fleet.shape[0], bool)
+        self._blind_since = np.full(fleet.shape[0], np.inf)
 
     def inject(self, cell: Cell, field: int, value: float, offset_s: int = 1) -> None:
         """Inject a value. Its time stamp has whole seconds: the beginning of the running second plus `offset_s`."""
-        self._injected.setdefault(field, {})[cell] = Injected(value, math.floor(self.clock()) + offset_s)
+        self._put(cell, field, Injected(value, math.floor(self.clock()) + offset_s))
         if field == XID_FIELD and not is_blank(field, value):
             self._count_xid(cell, int(value))
+            self._tell_health(cell, int(value))
+
+    def _put(self, cell: Cell, field: int, injected: Injected) -> None:
+        cells = self._injected.setdefault(field, {})
+        if cell not in cells or cells[cell].stamp <= injected.stamp:
+            cells[cell] = injected
 
     def injected(self, cell: Cell) -> dict[int, float]:
         """Return by field the GPU's injected values that no real sample has replaced yet.
 
-        An injected Xid of 0, which means that there was none, is left out.
+        Left out is a blank Xid, which is how a GPU without one looks.
         """
         live = {field: self._live(field).get(cell) for field in list(self._injected)}
-        return {field: kept.value for field, kept in live.items() if kept and (field, kept.value) != (XID_FIELD, 0)}
+        found = {field: kept.value for field, kept in live.items() if kept}
+        return {field: value for field, value in found.items() if field != XID_FIELD or not is_blank(field, value)}
 
     def nvml_xid(self, cell: Cell) -> None:
-        """Replace an injected Xid by the GPU's last real one, as NVML's events report it."""
-        self._injected.get(XID_FIELD, {}).pop(cell, None)
+        """Replace an injected Xid by the GPU's last real one, as NVML's events report it; not of a GPU that is lost."""
+        injected = self._injected.get(XID_FIELD, {})
+        if self.blind[cell[0]] or self.fleet.lost[cell]:
+            return
+        if cell in injected and injected[cell].stamp <= self.clock():
+            del injected[cell]
         if self.running[cell[0]]:
             self._count_xid(cell, int(self.fleet.xid[cell]))
+            self._tell_health(cell, int(self.fleet.xid[cell]))
 
     def _count_xid(self, cell: Cell, code: int) -> None:
         self._xids.setdefault(cell, []).append((self.clock(), code))
-        self._xids_ever.setdefault(code, set()).add(cell)
 
-    def xids_ever(self) -> dict[int, set[Cell]]:
-        """Return by code the GPUs that had this Xid since their host engine started."""
-        return self._xids_ever
+    def _tell_health(self, cell: Cell, code: int) -> None:
+        if self._has_exporter(cell[0]):  # nobody else watches health, and it knows nothing from before
+            self._health_xids.setdefault(code, set()).add(cell)
+
+    @property
+    def health_xids(self) -> dict[int, set[Cell]]:
+        """The GPUs that had an Xid since their host engine started and while health was watched, by code."""
+        return self._health_xids
+
+    @property
+    def blind(self) -> npt.NDArray[np.bool_]:
+        """The nodes where DCGM makes no more driver calls."""
+        blind: npt.NDArray[np.bool_] = np.isfinite(self._blind_since)
+        return blind
 
     def watches(self, node: int, field: int) -> bool:
         """Return True if somebody has this field of this node sampled; only the exporter ever does."""
-        return field in self._watched and bool(self.exporting[node])
+        return field in self._watched and self._has_exporter(node)
+
+    def _has_exporter(self, node: int) -> bool:
+        return bool(self.exporting[node] and not self._exporters.dead[node])
+
+    def start_exporter(self, node: int) -> None:
+        """Start the node's exporter with the node or its unit."""
+        self._exporters.start(node, int(self.restarts[node]))
+
+    def scrape(self) -> npt.NDArray[np.bool_]:
+        """Return the nodes that answer a scrape; it ends the exporters that are without their host engine."""
+        self._exporters.scrape(self.restarts, self._started_at, self.running & self.fleet.powered, self.clock())
+        answering: npt.NDArray[np.bool_] = self.exporting & ~self._exporters.dead
+        return answering
 
     def xid_counts(self, cell: Cell) -> Counter[int]:
         """Return how often each code came to this GPU within the exporter's window; 0 counts if it was injected."""
@@ -221,18 +267,21 @@ class DcgmCache:
 
     def xid_event(self, cell: Cell, code: int) -> None:
         """Take an Xid from the kernel log. A 119 ends DCGM's calls to the driver, for all GPUs of the node."""
-        self.inject(cell, XID_FIELD, code, offset_s=0)
-        if code == _BLINDING_XID:
-            self.blind[cell[0]] = True
+        self._put(cell, XID_FIELD, Injected(code, self.clock()))
+        self._count_xid(cell, code)
+        if code == _BLINDING_XID and not self.blind[cell[0]]:
+            self._blind_since[cell[0]] = self.clock()
 
     def restart(self, node: int) -> None:
         """Restart the host engine, which then knows nothing that was injected or paused."""
         self.running[node] = self.collecting[node] = True
-        self.blind[node] = False
+        self._blind_since[node] = np.inf
+        self._started_at[node] = self.clock()
         self._frozen.pop(node, None)
         self.restarts[node] += 1
         self._xids = {cell: kept for cell, kept in self._xids.items() if cell[0] != node}
-        self._xids_ever = {code: {cell for cell in cells if cell[0] != node} for code, cells in self._xids_ever.items()}
+        for told in self._health_xids.values():
+            told.difference_update([cell for cell in told if cell[0] == node])
         for cells in self._injected.values():
             for cell in [cell for cell in cells if cell[0] == node]:
                 del cells[cell]
@@ -256,7 +305,7 @@ class DcgmCache:
     def sample(self, cell: Cell, field: int) -> None:
         """Sample now, like a new watcher. The sample is the latest, unless an injected one has a later stamp."""
         injected = self._injected.get(field, {}).get(cell)
-        if field != XID_FIELD and injected and injected.stamp < self.clock() and self.collecting[cell[0]]:
+        if field != XID_FIELD and injected and injected.stamp < self.clock():
             del self._injected[field][cell]
 
     def read(self, field: Field) -> Values:
@@ -277,22 +326,25 @@ class DcgmCache:
         return values
 
     def latest(self, cell: Cell, field: int) -> float | None:
-        """Return a cached value, or None if the field is blank (no such thing, a lost GPU)."""
+        """Return a cached value, or None if the field is blank (no such thing, a lost GPU, no Xid yet)."""
         if injected := self._live(field).get(cell):
             return injected.value
         if field not in BY_ID or not self.shown(BY_ID[field])[cell]:
+            return None
+        if field == XID_FIELD and not self.fleet.xid[cell]:
             return None
         self.fleet.advance()
         return float(self.read(BY_ID[field])[cell])
 
     def shown(self, field: Field) -> npt.NDArray[np.bool_]:
-        """Return where there is a value: not for lost GPUs, except their last Xid and injected values."""
+        """Return where there is a value: of a lost GPU only what was injected, until the next sample."""
         up = (self.fleet.powered & self.running)[:, None]
         there = np.broadcast_to(up, self.fleet.shape).copy()
         if field.read is None:
             there[:] = False
-        elif field.id != XID_FIELD:
-            there &= ~self.fleet.lost & ~self.fleet.removed & ~self.blind[:, None]
+        else:
+            there &= ~self.fleet.lost & ~self.fleet.removed
+            there &= (self._blind_since + (SAMPLE_EVERY_S if field.id == XID_FIELD else 0) > self.clock())[:, None]
         for node, kept in self._frozen.items():
             if field.id in kept:
                 there[node] = kept[field.id].shown & up[node]
@@ -305,12 +357,13 @@ class DcgmCache:
         if not cells:
             return {}
         now = self.clock()
-        for cell in [cell for cell, injected in cells.items() if self._overwritten(cell[0], field, injected, now)]:
+        for cell in [cell for cell, injected in cells.items() if self._overwritten(cell, field, injected, now)]:
             del cells[cell]
         return cells
 
-    def _overwritten(self, node: int, field: int, injected: Injected, now: float) -> bool:
-        """Return True if a real sample came since the injection."""
-        if field == XID_FIELD or not (self.collecting[node] and self.watches(node, field)):
+    def _overwritten(self, cell: Cell, field: int, injected: Injected, now: float) -> bool:
+        """Return True if a real sample came since the injection; for a GPU that cannot be read a blank, also as Xid."""
+        node, unreadable = cell[0], self.blind[cell[0]] or self.fleet.lost[cell] or self.fleet.removed[cell]
+        if (field == XID_FIELD and not unreadable) or not (self.collecting[node] and self.watches(node, field)):
             return False
         return injected.stamp + SAMPLE_EVERY_S <= now

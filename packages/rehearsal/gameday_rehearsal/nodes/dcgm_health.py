@@ -2,8 +2,8 @@
 
 The rules and limits are those of DCGM 4.6 for a GPU before Blackwell (modules/health/DcgmHealthWatch.cpp). An Xid stays
 an incident until the host engine restarts. Rules that count errors look at one minute, and take a falling counter for
-a rising one. Of several incidents of one watch the exporter shows the last, so they are in DCGM's order. Not
-modelled: the week that DCGM looks back for retired pages, a power draw that cannot be read, IMEX.
+a rising one. Of several incidents of one watch the exporter shows the last, so they are in DCGM's order. Only active
+GPUs are looked at: a paused or a lost one passes. Not modelled: the week that DCGM looks back for retired pages, IMEX.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _CRC_ERRORS_PER_S = 100.0  # DCGM_LIMIT_MAX_NVLINK_CRC_ERROR
 _REPLAYS_PER_LANE = np.array([0.15, 0.3, 0.48, 0.96, 1.92, 3.84])  # a minute, by generation: GetExpectedPcieReplayRate
 _CRC_FLIT, _CRC_DATA, _REPLAY, _RECOVERY = 409, 419, 429, 439
 _DATA_LINK = (497, 498, 499)
-_LATEST = (84, 170, 174, 237, 238, 311, 390, 391, 392, 393, 395, 1507, 1523)
+_SYMBOL_BER, _EFFECTIVE_BER = 1215, 1217
+_ZERO_BER = 0xFFF
+_LATEST = (84, 155, 170, 174, 237, 238, 311, 390, 391, 392, 393, 395, _SYMBOL_BER, _EFFECTIVE_BER, 1507, 1523)
 _COUNTED = (202, 240, 241, _CRC_FLIT, _CRC_DATA, _REPLAY, _RECOVERY)
 READ = frozenset((*_LATEST, *_COUNTED, *_DATA_LINK))
 """Ids of the fields that the watches sample. The Xid comes as an event."""
@@ -62,6 +64,7 @@ class _Readings:
     before: dict[int, Floats]
     xids: dict[int, set[Cell]]
     links: npt.NDArray[np.int64]
+    active: npt.NDArray[np.bool_]
 
     def moved(self, field: int) -> Floats:
         moved: Floats = np.abs(self.now[field] - self.before[field])
@@ -76,6 +79,23 @@ class _Readings:
         pairs = [((mask >> shift) & 0x3) == 1 for shift in (0, 2, 4, 6)]
         ill: npt.NDArray[np.bool_] = np.logical_or.reduce([*pairs, ((mask >> 8) & 0xF) > 1])
         return ill
+
+    def has_symbol_errors(self) -> npt.NDArray[np.bool_]:
+        """Return True for each GPU with a symbol error rate, however small: they are those that stay uncorrected."""
+        mantissa, exponent = self._error_rate(_SYMBOL_BER)
+        some: npt.NDArray[np.bool_] = (mantissa > 0) & (exponent < 255)
+        return some
+
+    def has_effective_errors(self) -> npt.NDArray[np.bool_]:
+        """Return True for each GPU with an effective bit error rate above 1e-12; a packed 0 is 0e-0 and counts, too."""
+        mantissa, exponent = self._error_rate(_EFFECTIVE_BER)
+        at_the_limit = ((exponent == 12) & (mantissa > 1)) | ((exponent == 13) & (mantissa > 10))
+        above: npt.NDArray[np.bool_] = (exponent < 12) | at_the_limit
+        return above
+
+    def _error_rate(self, field: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        packed = np.nan_to_num(self.now[field], nan=_ZERO_BER).astype(np.int64)
+        return (packed >> 8) & 0xF, packed & 0xFF
 
     def has_data_link_errors(self) -> npt.NDArray[np.bool_]:
         some: npt.NDArray[np.bool_] = np.logical_or.reduce([self.now[field] > 0 for field in _DATA_LINK])
@@ -113,6 +133,8 @@ _RULES_BEFORE_XIDS = (
     *_crc(_CRC_DATA),
     _Rule("NVLINK", FAILURE, _NVLINK_CRITICAL, lambda r: r.moved(_REPLAY) >= 1),
     _Rule("NVLINK", FAILURE, _NVLINK_CRITICAL, lambda r: r.moved(_RECOVERY) >= 1),
+    _Rule("NVLINK", FAILURE, "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", _Readings.has_effective_errors),
+    _Rule("NVLINK", FAILURE, "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", _Readings.has_symbol_errors),
 )
 _RULES = (
     _Rule("PCIE", WARNING, "DCGM_FR_PCI_REPLAY_RATE", lambda r: r.moved(202) > r.replays_allowed()),
@@ -129,6 +151,7 @@ _RULES = (
     _Rule("MEM", FAILURE, "DCGM_FR_FAULTY_MEMORY", lambda r: r.now[1507] > 0),
     _Rule("INFOROM", WARNING, "DCGM_FR_CORRUPT_INFOROM", lambda r: r.now[84] == 0),
     _Rule("THERMAL", WARNING, "DCGM_FR_CLOCK_THROTTLE_THERMAL", lambda r: r.moved(241) > 0),
+    _Rule("POWER", WARNING, "DCGM_FR_POWER_UNREADABLE", lambda r: np.isnan(r.now[155])),
     _Rule("POWER", WARNING, "DCGM_FR_CLOCK_THROTTLE_POWER", lambda r: r.moved(240) > 0),
     _Rule("DRIVER", FAILURE, "DCGM_FR_GPU_RECOVERY_RESET", lambda r: r.now[1523] == 1),
     _Rule("DRIVER", FAILURE, "DCGM_FR_GPU_RECOVERY_REBOOT", lambda r: r.now[1523] == 2),
@@ -170,13 +193,14 @@ class HealthWatch:
         self._samples: deque[_Sample] = deque()
 
     def check(self) -> dict[str, dict[Cell, Incident]]:
-        """Return the incidents by watch and GPU. A GPU that is gone passes. Call after the fleet's `advance`."""
+        """Return the incidents by watch and GPU. Call after the fleet's `advance`."""
         readings = self._readings()
         found: dict[str, dict[Cell, Incident]] = {watch: {} for watch in (*WATCHES, WHOLE_GPU)}
         _overlay(found, _RULES_BEFORE_XIDS, readings)
         for watch, incidents in _XIDS.items():
             for code in sorted(incidents.keys() & readings.xids.keys()):
-                found[watch] |= dict.fromkeys(readings.xids[code], incidents[code])
+                cells = (cell for cell in readings.xids[code] if readings.active[cell])
+                found[watch] |= dict.fromkeys(cells, incidents[code])
         _overlay(found, _RULES, readings)
         return found
 
@@ -191,7 +215,13 @@ class HealthWatch:
         oldest = self._samples[0]
         known = (oldest.restarts == cache.restarts)[:, None]
         before = {field: np.where(known, values, np.nan) for field, values in oldest.values.items()}
-        return _Readings(values, before, cache.xids_ever(), cache.fleet.nvlinks)
+        return _Readings(values, before, cache.health_xids, cache.fleet.nvlinks, self._active())
+
+    def _active(self) -> npt.NDArray[np.bool_]:
+        fleet, cache = self._cache.fleet, self._cache
+        answering = (cache.running & cache.collecting & fleet.powered)[:, None]
+        active: npt.NDArray[np.bool_] = answering & ~fleet.lost & ~fleet.removed
+        return active
 
     def _read(self, field: int) -> Floats:
         of = BY_ID[field]
@@ -200,5 +230,5 @@ class HealthWatch:
 
 def _overlay(found: dict[str, dict[Cell, Incident]], rules: Iterable[_Rule], readings: _Readings) -> None:
     for rule in rules:
-        cells = [(int(node), int(gpu)) for node, gpu in np.argwhere(rule.where(readings))]
+        cells = [(int(node), int(gpu)) for node, gpu in np.argwhere(rule.where(readings) & readings.active)]
         found[rule.watch] |= dict.fromkeys(cells, Incident(rule.result, rule.code))

@@ -26,8 +26,11 @@ _NO_NAME_IN_4_4_2 = frozenset(
         "DCGM_FR_GPU_RECOVERY_RESET",
     )
 )
-_NO_NAME_YET = {"DCGM_FR_CONTAINED_ERROR": 131, "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT": 132}
-"""Errors of DCGM 4.6 that no exporter has a name for, with their numbers in dcgm_errors.h."""
+_NO_NAME_YET = {
+    "DCGM_FR_CONTAINED_ERROR": "DCGM_FR_ERROR_SENTINEL",
+    "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT": "DCGM_FR_UNKNOWN(132)",
+}
+"""Errors of DCGM 4.6 that no exporter has a name for; the first has the number that ended the list of DCGM 4.5.3."""
 
 
 class ExporterRelease(StrEnum):
@@ -40,7 +43,7 @@ class ExporterRelease(StrEnum):
     FROM_FIRST_XID = "4.5.3"
     """The same as 4.4.2, but a GPU without an Xid has no such series."""
     LOWER_CASE = "newer"
-    """The same as 4.4.2, except that the node is in the label `hostname`."""
+    """The same as 4.5.3, except that the node is in the label `hostname`."""
 
     @property
     def codes_xids(self) -> bool:
@@ -50,7 +53,7 @@ class ExporterRelease(StrEnum):
     @property
     def shows_no_xid(self) -> bool:
         """Return True if a GPU that has had no Xid has a series, with the value 0."""
-        return self is not ExporterRelease.FROM_FIRST_XID
+        return self in (ExporterRelease.UNCODED, ExporterRelease.CODED)
 
     @property
     def node_label(self) -> str:
@@ -79,4 +82,4 @@ class ExporterRelease(StrEnum):
         """Return the label `health_error_code` for an error of DCGM; older releases leave it empty if it is unknown."""
         if not self.shows_whole_gpus_health:
             return "" if code in _NO_NAME_IN_4_4_2 or code in _NO_NAME_YET else code
-        return f"DCGM_FR_UNKNOWN({_NO_NAME_YET[code]})" if code in _NO_NAME_YET else code
+        return _NO_NAME_YET.get(code, code)

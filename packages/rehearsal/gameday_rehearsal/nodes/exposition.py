@@ -27,6 +27,7 @@ XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
 """The exporter's own metric: how often each Xid came within its window; 0 without the label `xid` if none did."""
 GPU_HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
 """The exporter's own metric: DCGM's health watches, each as a series of every GPU; 0 for a pass."""
+_DRIVER = f',DCGM_FI_DRIVER_VERSION="{DRIVER_VERSION}"'
 _PASSED = Incident(0, "DCGM_FR_OK")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -58,16 +59,29 @@ class Exposition:
             for gpu in of_node
         ]
         self._labels = [f"{{{own}}} " for own in self._own]
+        self._shown = self._labels
 
     def hold(self, cell: Cell, holder: GpuHolder | None) -> None:
         """Put the pod that holds a GPU into the GPU's labels from now on."""
         flat = cell[0] * self._gpus_per_node + cell[1]
         self._labels[flat] = f"{{{self._own[flat]}{pod_labels(holder)}}} "
 
+    def _shown_labels(self) -> list[str]:
+        """Return all labels; those of a blind node are without its driver's version, which is blank, too."""
+        blind = np.flatnonzero(self._cache.blind).tolist()
+        if not blind:
+            return self._labels
+        shown = self._labels.copy()
+        for node in blind:
+            for cell in range(node * self._gpus_per_node, (node + 1) * self._gpus_per_node):
+                shown[cell] = shown[cell].replace(_DRIVER, "")
+        return shown
+
     def render(self, nodes: list[str] | None = None, names: list[str] | None = None) -> Iterator[bytes]:
         """Yield a piece per metric; only these nodes and metrics if given. Unknown ones are left out."""
         self._cache.fleet.advance()
-        wanted = self._cache.exporting.copy()
+        wanted = self._cache.scrape()
+        self._shown = self._shown_labels()
         if nodes is not None:
             wanted &= np.isin(np.arange(len(wanted)), [self._index[name] for name in nodes if name in self._index])
         for counter in self._counters:
@@ -94,7 +108,7 @@ class Exposition:
     def _field_lines(self, field: Field, wanted: npt.NDArray[np.bool_]) -> list[str]:
         cells = np.flatnonzero((self._cache.shown(field) & wanted[:, None]).ravel()).tolist()
         values = self._cache.read(field).ravel()[cells].tolist() if cells else []
-        labels, name = self._labels, field.name
+        labels, name = self._shown, field.name
         if field.id == XID_FIELD and self._release.codes_xids:
             xids_of_cells = zip(cells, values, strict=True)
             shown = [one for one in xids_of_cells if one[1] or self._release.shows_no_xid]
@@ -102,7 +116,7 @@ class Exposition:
         return [f"{name}{labels[cell]}{value}" for cell, value in zip(cells, values, strict=True)]
 
     def _health_lines(self, answering: list[int]) -> Iterator[list[str]]:
-        """Yield the series of one watch after the other; a lost GPU has them, too."""
+        """Yield the series of one watch after the other; a lost GPU has them, too, and passes."""
         found = self._health.check()
         for watch in (*WATCHES, WHOLE_GPU) if self._release.shows_whole_gpus_health else WATCHES:
             lines = []
@@ -126,7 +140,7 @@ class Exposition:
             yield f"{XID_COUNT}{self._with(cell, labels)}{count}"
 
     def _with(self, cell: int, more: str) -> str:
-        return f"{self._labels[cell].removesuffix('} ')}{more}}} "
+        return f"{self._shown[cell].removesuffix('} ')}{more}}} "
 
 
 def xid_labels(code: int) -> str:

@@ -216,6 +216,8 @@ class Machine:
         before, self.away = self.away, set(away)
         if Component.HOST_ENGINE in before - self.away:
             self.cache.restart(self.index)
+        if Component.EXPORTER in before - self.away:
+            self.cache.start_exporter(self.index)
         self.cache.exporting[self.index] = self._exporter_answers
 
     def _component_changed(self, component: Component, frozen: bool) -> None:
@@ -250,6 +252,7 @@ class Machine:
             for record in self.log.records() if active else ():
                 self._read_by_dcgm(record)  # from the ring buffer's begin
         elif unit == EXPORTER:
+            self.cache.start_exporter(self.index)
             self.cache.exporting[self.index] = self._exporter_answers
         elif unit == "nvidia-persistenced":
             self.fleet.persistence[self.index] = active
@@ -306,6 +309,7 @@ class Machine:
         self.units = dict.fromkeys(UNITS, True)
         self.network = Network.booted(self.index, len(self.gpus))
         self.cache.exporting[self.index] = self._exporter_answers
+        self.cache.start_exporter(self.index)
         self._greeted: set[int] = set()
         self.log.boot()
         if not self.powered:
@@ -339,9 +343,9 @@ class Machine:
     def lose_gpu(self, gpu: int) -> None:
         """Let the GPU fall off the bus: Xid 79, and only a reboot brings it back."""
         self.fleet.advance()
+        self.fleet.lost[self.index, gpu] = True
         self.record_xid(gpu, 79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
         self.log.driver(f"NVRM: GPU {self.gpus[gpu].sysfs_name}: GPU has fallen off the bus.", 3)
-        self.fleet.lost[self.index, gpu] = True
         self._gpus_changed()
 
     def double_bit_error(self, gpu: int) -> None:

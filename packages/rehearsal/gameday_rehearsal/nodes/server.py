@@ -13,9 +13,9 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from gameday.errors import HostError, LinkError, MachineDownError
+from gameday.errors import HostBusyError, HostError, LinkError, MachineDownError
 from gameday.host.base import WorkReport
-from gameday.host.virtual import LINK_STATUS
+from gameday.host.virtual import BUSY_STATUS, LINK_STATUS
 from gameday.text import shown
 from gameday_rehearsal.nodes import host_engines, node_exporter
 from gameday_rehearsal.nodes.exposition import CONTENT_TYPE
@@ -72,6 +72,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": f"{where}: {first['msg']}"}, status=400)
     except LinkError as error:
         return web.json_response({"error": str(error)}, status=LINK_STATUS)
+    except HostBusyError as error:
+        return web.json_response({"error": str(error)}, status=BUSY_STATUS)
     except HostError as error:
         return web.json_response({"error": str(error)}, status=422)
 

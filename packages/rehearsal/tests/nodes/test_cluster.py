@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gameday.errors import HostError
+from gameday.errors import HostBusyError, HostError
 from gameday.host import open_host
 from gameday.host.virtual import VirtualHost
 from tests.rehearsal.nodes.conftest import Cluster, Program, agent, eventually, simulated
@@ -221,6 +221,8 @@ def test_the_virtual_host_speaks_the_agents_protocol(cluster: Cluster) -> None:
     ):
         with pytest.raises(HostError, match=said):
             call()
+    with pytest.raises(HostBusyError, match=r"did not end within 0\.2 s"):
+        host.run(["dcgmi", "dmon", "-e", "150"], 0.2)
     raw = httpx.post(f"{cluster.host('gpu-node-1')}/call/write_kernel_log", json={"record": "<3>" + "x" * 1100})
     assert "Invalid argument" in raw.json()["error"]
 

@@ -9,7 +9,7 @@ from gameday_rehearsal.nodes.dcgm_health import FAILURE, WARNING, WATCHES, Healt
 from gameday_rehearsal.nodes.exporter_release import ExporterRelease
 from gameday_rehearsal.nodes.exposition import GPU_HEALTH
 from tests.rehearsal.nodes.conftest import Rack
-from tests.rehearsal.nodes.scrapes import exposed
+from tests.rehearsal.nodes.scrapes import exposed, samples
 
 CELL = (0, 1)
 CASES = [
@@ -32,12 +32,29 @@ CASES = [
     (409, 1, "NVLINK", WARNING, "NVLINK_ERROR_THRESHOLD"),
     (419, 6000, "NVLINK", FAILURE, "NVLINK_CRC_ERROR_THRESHOLD"),
     (439, 1, "NVLINK", FAILURE, "NVLINK_ERROR_CRITICAL"),
+    (1215, 0x112, "NVLINK", FAILURE, "NVLINK_SYMBOL_BER_THRESHOLD"),
+    (1217, 0, "NVLINK", FAILURE, "NVLINK_EFFECTIVE_BER_THRESHOLD"),
+    (1217, 0x20C, "NVLINK", FAILURE, "NVLINK_EFFECTIVE_BER_THRESHOLD"),
     (497, 1, "NVLINK", FAILURE, "NVLINK_ERROR_CRITICAL"),
     (1507, 1, "MEM", FAILURE, "FAULTY_MEMORY"),
     (1523, 2, "DRIVER", FAILURE, "GPU_RECOVERY_REBOOT"),
     (1523, 3, "DRIVER", WARNING, "GPU_RECOVERY_DRAIN_P2P"),
 ]
-HARMLESS = [(174, 426), (202, 31), (230, 13), (230, 93), (390, 62), (393, 511), (396, 1), (170, 0), (1523, 0)]
+HARMLESS = [
+    (1215, 0),
+    (1215, 0xFFF),
+    (1217, 0xFFF),
+    (1217, 0x10C),
+    (174, 426),
+    (202, 31),
+    (230, 13),
+    (230, 93),
+    (390, 62),
+    (393, 511),
+    (396, 1),
+    (170, 0),
+    (1523, 0),
+]
 
 
 @pytest.fixture
@@ -122,21 +139,56 @@ def series(rack: Rack, release: ExporterRelease, gpu: str = "1") -> dict[str, tu
     return shown
 
 
-@pytest.mark.parametrize(
-    ("release", "more"),
-    [
-        (ExporterRelease.CODED, {}),
-        (ExporterRelease.FROM_FIRST_XID, {"ALL": (20, "DCGM_FR_FALLEN_OFF_BUS")}),
-        (ExporterRelease.LOWER_CASE, {"ALL": (20, "DCGM_FR_FALLEN_OFF_BUS")}),
-    ],
-)
-def test_each_watch_is_a_series_of_every_gpu_also_of_a_lost_one(
-    rack: Rack, release: ExporterRelease, more: dict[str, tuple[float, str]]
-) -> None:
-    rack.machines[0].lose_gpu(1)
+@pytest.mark.parametrize("release", list(ExporterRelease)[1:])
+def test_each_watch_is_a_series_of_every_gpu(rack: Rack, release: ExporterRelease) -> None:
+    rack.machines[0].record_xid(1, 79, "text")
     passed = dict.fromkeys(WATCHES, (0, "DCGM_FR_OK"))
-    assert series(rack, release) == {**passed, **more}
-    assert series(rack, release, "0") == {**passed, **dict.fromkeys(more, (0, "DCGM_FR_OK"))}
+    whole = {"ALL"} if release.shows_whole_gpus_health else set()
+    assert series(rack, release) == {**passed, **dict.fromkeys(whole, (20, "DCGM_FR_FALLEN_OFF_BUS"))}
+    assert series(rack, release, "0") == {**passed, **dict.fromkeys(whole, (0, "DCGM_FR_OK"))}
+    rack.machines[0].lose_gpu(1)
+    assert set(series(rack, release).values()) == {(0, "DCGM_FR_OK")}, "DCGM asks about active GPUs only"
+
+
+def test_a_pause_heals_every_gpu_until_it_ends(rack: Rack, health: HealthWatch) -> None:
+    rack.machines[0].record_xid(1, 64, "text")
+    rack.fleet.remap_failure[CELL] = True
+    rack.cache.pause(0)
+    assert wrong(health) == {}
+    rack.cache.resume(0)
+    assert wrong(health) == {"MEM": Incident(FAILURE, "DCGM_FR_ROW_REMAP_FAILURE")}
+
+
+def test_an_xid_that_only_the_kernel_log_has_never_reaches_health(rack: Rack, health: HealthWatch) -> None:
+    machine = rack.machines[0]
+    machine.log.write(f"<3>NVRM: Xid (PCI:{machine.gpus[1].pci}): 79, pid=1, name=a, GPU has fallen off the bus.\n")
+    assert rack.cache.latest(CELL, 230) == 79
+    assert rack.cache.xid_counts(CELL) == {79: 1}
+    assert wrong(health) == {}
+
+
+def test_a_119_blanks_the_xid_within_a_second_and_only_the_power_warns(rack: Rack, health: HealthWatch) -> None:
+    exposition = exposed(rack, ExporterRelease.LOWER_CASE)
+    rack.machines[0].record_xid(1, 119, "Timeout after 6s of waiting for RPC response from GPU1 GSP!")
+    gauge = samples(exposition, "DCGM_FI_DEV_XID_ERRORS")
+    assert list(gauge.values()) == [119]
+    assert "DRIVER_VERSION" not in next(iter(gauge))
+    rack.clock.pass_by(1.1)
+    assert samples(exposition, "DCGM_FI_DEV_XID_ERRORS") == {}
+    rack.machines[0].record_xid(1, 95, "no event comes any more")
+    found = health.check()
+    assert found["POWER"] == {(0, gpu): Incident(WARNING, "DCGM_FR_POWER_UNREADABLE") for gpu in range(4)}
+    assert not any(found[watch] for watch in found if watch != "POWER")
+
+
+def test_an_xid_before_somebody_watched_health_never_counts(rack: Rack, health: HealthWatch) -> None:
+    machine = rack.machines[0]
+    machine.set_unit("nvidia-dcgm-exporter", active=False)
+    machine.record_xid(1, 95, "text")
+    machine.set_unit("nvidia-dcgm-exporter", active=True)
+    assert wrong(health) == {}
+    machine.record_xid(1, 95, "text")
+    assert wrong(health) == {"ALL": Incident(FAILURE, "DCGM_FR_UNCONTAINED_ERROR")}
 
 
 def test_an_error_that_the_exporter_has_no_name_for(rack: Rack) -> None:
@@ -145,6 +197,8 @@ def test_an_error_that_the_exporter_has_no_name_for(rack: Rack) -> None:
     old, new = series(rack, ExporterRelease.CODED), series(rack, ExporterRelease.LOWER_CASE)
     assert (old["MEM"], old["DRIVER"]) == ((10, ""), (20, ""))
     assert (new["MEM"], new["DRIVER"]) == ((10, "DCGM_FR_UNKNOWN(132)"), (20, "DCGM_FR_GPU_RECOVERY_RESET"))
+    rack.cache.inject(CELL, 230, 94)
+    assert series(rack, ExporterRelease.LOWER_CASE)["ALL"] == (10, "DCGM_FR_ERROR_SENTINEL"), "it has the number 131"
 
 
 def test_a_node_whose_host_engine_is_stopped_has_none(rack: Rack) -> None:

@@ -22,11 +22,11 @@ USUAL_OF_COUNT = f"count(increase({XID_COUNT}[5m]) > 0)"
 
 
 def fall_off(rack: Rack, release: ExporterRelease, *metrics: str) -> list[dict[str, str]]:
-    """Ten minutes of scrapes, GPU 3 of node a falls off the bus, and two minutes more: as promtool's input."""
+    """Ten minutes of scrapes, an Xid 79 of GPU 3 of node a, and two minutes more: as promtool's input."""
 
     def happens(scrape: int) -> None:
         if scrape == BEFORE:
-            rack.machines[0].lose_gpu(3)
+            rack.machines[0].record_xid(3, 79, "GPU has fallen off the bus.")
 
     return scraped(rack, release, metrics, BEFORE + AFTER, happens)
 

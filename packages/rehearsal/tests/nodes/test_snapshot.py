@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gameday.faults.dcgm import BLANK
 from gameday_rehearsal.nodes.dcgm import XID_FIELD
 from gameday_rehearsal.nodes.files import write_file
 from gameday_rehearsal.nodes.machine import Machine
@@ -58,8 +59,8 @@ def test_time_alone_changes_nothing(rack: Rack) -> None:
     assert snapshot(machine) == before
 
 
-def test_an_injected_xid_of_none_is_as_if_there_had_been_no_injection(machine: Machine) -> None:
+def test_an_injected_blank_xid_is_as_if_there_had_been_no_injection(machine: Machine) -> None:
     before = snapshot(machine)
     machine.cache.inject((machine.index, 1), XID_FIELD, 95)
-    machine.cache.inject((machine.index, 1), XID_FIELD, 0)
+    machine.cache.inject((machine.index, 1), XID_FIELD, int(BLANK))
     assert snapshot(machine) == before

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
 
-from gameday.errors import HostError, MachineDownError
+from gameday.errors import HostBusyError, MachineDownError
 from gameday.host.base import ProgramResult
 from gameday.host.lab_program import LAB_PROGRAM
 from gameday_rehearsal.nodes.machine import Machine
@@ -43,7 +43,7 @@ _NOT_FOUND = 127
 
 
 async def run_program(machine: Machine, argv: list[str], timeout_s: float) -> ProgramResult:
-    """Run the program. Raises HostError if there is no answer: it took too long, or the machine went down meanwhile."""
+    """Run the program. Raises HostBusyError if it takes too long, MachineDownError if the machine goes down."""
     command = _without_nsenter(argv)
     name = PurePosixPath(command[0]).name if command else ""
     boot_id = machine.boot_id
@@ -53,7 +53,7 @@ async def run_program(machine: Machine, argv: list[str], timeout_s: float) -> Pr
     except Refused as refused:
         printed = refused.printed
     except TimeoutError:
-        raise HostError(f"{' '.join(argv)[:200]!r} did not end within {timeout_s:g} s and was killed") from None
+        raise HostBusyError(f"{' '.join(argv)[:200]!r} did not end within {timeout_s:g} s and was killed") from None
     if not machine.powered or machine.boot_id != boot_id:
         raise MachineDownError(f"{machine.name} went down while {name} ran")
     return ProgramResult(
