@@ -315,7 +315,11 @@ def test_the_shipper_is_what_log_based_detectors_look_for_and_runs_on_faulty_nod
     pod = shipper["spec"]["template"]["spec"]
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert pod["automountServiceAccountToken"] is False
-    assert _container(shipper)["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert _container(shipper)["securityContext"] == {
+        "privileged": True,
+        "runAsUser": 0,
+        "readOnlyRootFilesystem": True,
+    }
 
 
 _PYTHON = [sys.executable, "-m"]
