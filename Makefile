@@ -62,7 +62,7 @@ test-slow: setup browser helm
 
 # Whatever needs the real control plane; `make lab` builds it.
 test-lab: setup helm
-	@$(SETUP) haproxy prefect-kubernetes
+	@$(SETUP) haproxy node prefect-kubernetes
 	@if why=$$($(LAB) find 2>&1 >/dev/null); then exec .venv/bin/pytest -m lab -n 3 $(SHARED) $(ARGS); \
 	else echo "skipping the lab suite; $$why"; fi
 

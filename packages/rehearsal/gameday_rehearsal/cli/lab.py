@@ -16,6 +16,7 @@ from gameday.cli.console import console
 from gameday.cli.help_page import HelpGroup, Panel, add_command
 from gameday.errors import CommandError
 from gameday.exit_codes import ExitCode
+from gameday.text import shown
 from gameday.values.nodes import MAX_NODES
 from gameday_rehearsal.cli.lab_options import LabOptions, takes_lab_options
 from gameday_rehearsal.cli.long_running import end_holder, running_state
@@ -121,7 +122,7 @@ def status(folder: Folder = _FOLDER) -> int:
 
 def image(
     archive: Annotated[
-        Path, typer.Argument(help="An OCI or Docker archive: `make image`, docker save.", exists=True, dir_okay=False)
+        Path, typer.Argument(help="An OCI or Docker archive, such as docker save writes.", dir_okay=False)
     ],
     folder: Folder = _FOLDER,
 ) -> int:
@@ -130,6 +131,8 @@ def image(
     from gameday_rehearsal.lab.real_node.network import REAL_NODE
     from gameday_rehearsal.lab.real_node.node import import_image
 
+    if not archive.is_file():
+        raise CommandError(f"no file {shown(str(archive))}: docs/lab.md, A real node, has the command that makes one")
     node = folder.absolute() / "control-plane" / REAL_NODE
     if not node.is_dir():
         raise CommandError(f"no lab with a real node runs in {folder}: `gameday lab up --real-node`", ExitCode.REFUSED)
