@@ -6,7 +6,9 @@ GAMEDAY_DCGM names its host engine as `host:port`, GAMEDAY_DCGM_EXPORTER its exp
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -15,8 +17,9 @@ from gameday.agent.inject import Injection
 from gameday.faults.optional import keep_in
 from gameday.host.base import ProgramResult
 from tests.host.fake import FakeHost
+from tests.rehearsal.dcgm.model import ModelNode
 from tests.rehearsal.dcgm.real import ENGINE, RealNode, Unplayable, the_users_node
-from tests.rehearsal.dcgm.table import comparable, play, read_table
+from tests.rehearsal.dcgm.table import Answer, Exchange, comparable, play, read_table
 
 SCRIPTS = read_table()
 FAULTS = [
@@ -86,3 +89,33 @@ def test_an_undo_waits_for_the_end_of_somebody_elses_pause(node: RealNode) -> No
     resume.join()
     assert outcome.cleanliness == "clean"
     assert any("collection is paused" in line for line in outcome.evidence)
+
+
+def acts(seed: int) -> list[str]:
+    """Injections with values that no GPU shows, reads, pauses and waits."""
+    chosen, gpu = random.Random(seed), f"{seed % 8}"
+    values = {"150": (901, 999), "155": (9001, 9999), "203": (901, 999)}
+    found = []
+    for _ in range(9):
+        field = chosen.choice(list(values))
+        value, offset = chosen.randint(*values[field]), chosen.randint(1, 5)
+        inject = f"dcgmi test --inject --gpuid {gpu} -f {field} -v {value} --offset {offset}"
+        read = f"dcgmi dmon -i {gpu} -e {','.join(values)} -c 1"
+        others = ("wait 1", "wait 2", "dcgmi test --pause", "dcgmi test --resume", "dcgmi modules -l -j")
+        found.append(chosen.choice((*[inject, read] * 3, *others)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_sequence_reads_the_same_as_on_the_model(node: RealNode, seed: int) -> None:
+    """Stamps are whole seconds, so each act begins early in one, on both clocks."""
+    model, script = ModelNode(), list[Exchange]()
+    model.cache.exporting[:] = bool(node.exporter)
+    time.sleep(7)  # until what the last one injected is out
+    began = int(time.time()) - int(model.clock.now)
+    for number, act in enumerate(acts(seed)):
+        time.sleep((1.15 - time.time()) % 1)
+        model.clock.now = int(time.time()) - began + 0.15
+        script.append(Exchange("", act, Answer()))
+        real, ours = (comparable(script, number, play(one, act)) for one in (node, model))
+        assert real == ours, [exchange.do for exchange in script]
