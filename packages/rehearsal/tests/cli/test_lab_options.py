@@ -133,6 +133,8 @@ def test_a_plans_lab_is_started_without_an_option_and_says_how_to_build_it(
 
     monkeypatch.setattr("gameday_rehearsal.command_lines.find_programs", find)
     monkeypatch.setattr("gameday_rehearsal.cluster.RehearsalCluster._start_prefect", lambda *_: None)
+    # Prefect, which is loaded beside the start, would replace the log's handlers during a later test.
+    monkeypatch.setattr("gameday_rehearsal.cli.embedded_cluster._load", lambda *_: None)
     assert run(["rehearse", str(plan), "--reports", str(tmp_path / "reports")]) == ExitCode.REFUSED
     assert seen == ["looked for"]
     capsys.readouterr()
