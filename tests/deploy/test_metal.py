@@ -1,4 +1,4 @@
-"""scripts/metal.py, which plays in the bundle: whatever becomes of a part, the folder to send back has the rest."""
+"""scripts/metal.py, which plays in the bundle: if a part fails, the folder to send back has the rest."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from gameday.cluster.nodes import GPU_RESOURCE
 from gameday.detectors.load import known_detectors, read_detector
 from gameday.detectors.models import DetectorProfile
 from gameday.errors import AdapterError, KubernetesError, RefusedError
+from gameday.ledger.lease import CLUSTER_LEASE
 from gameday.values.nodes import VIRTUAL_PROVIDER
 from gameday_prove.images import image_with_shell
 from gameday_prove.monitoring import find_alertmanager, find_prometheus
@@ -24,7 +25,6 @@ _MOST_CONFIG_MAPS = 6
 _FORBIDDEN = (401, 403)
 _ORDINARY = (GPU_RESOURCE, "sku")
 """Keys of taints that keep other work off healthy GPU nodes; `sku` is AKS'."""
-_GAME_DAY_LEASE = "gameday-cluster"
 
 
 def profiles() -> list[DetectorProfile]:
@@ -155,13 +155,13 @@ class Look:
 
     def _game_day(self) -> None:
         """Refuse to play beside a game-day. Raises RefusedError."""
-        field, path = f"metadata.name={_GAME_DAY_LEASE}", "/apis/coordination.k8s.io/v1/leases"
+        field, path = f"metadata.name={CLUSTER_LEASE}", "/apis/coordination.k8s.io/v1/leases"
         leases = self._list("leases of game-days", path, "leases", "coordination.k8s.io", fieldSelector=field) or ()
         for lease in leases:
             if holder := (lease.get("spec") or {}).get("holderIdentity"):
                 where = lease["metadata"]["namespace"]
                 raise RefusedError(
-                    f"{holder} holds the lease {where}/{_GAME_DAY_LEASE}: a game-day or another proof runs here",
+                    f"{holder} holds the lease {where}/{CLUSTER_LEASE}: a game-day or another proof runs here",
                     "wait for its end; if it is dead: `gameday prove --clean`, or `gameday reap` for a game-day",
                 )
 

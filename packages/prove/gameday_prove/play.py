@@ -10,6 +10,7 @@ from typing import Any
 
 from kubernetes.client.exceptions import ApiException
 
+from gameday.cluster.json_api import CONFLICT, NOT_FOUND
 from gameday.cluster.kubernetes import Kubernetes
 from gameday.cluster.manifests import RUN_LABEL
 from gameday.cluster.pods import PodFollower, PodSeen
@@ -48,7 +49,6 @@ _RULE_LAG_S = 75.0
 """A scrape and an evaluation, each every 30 s as kube-prometheus-stack has it, and half of one in reserve."""
 _MOST_FOR_A_RULE_S = 300.0
 _GONE_WITHIN_S = 60.0
-_CONFLICT, _GONE = 409, 404
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Player:
         self._alerts_asked = 0.0
 
     def play(self) -> None:
-        """Play every line; whatever happens, undo it and say in the history how clean the cluster is.
+        """Play every line, undo it in every case, and say in the history how clean the cluster is.
 
         Raises:
             RefusedError: Nothing was written, or only our namespace, which is gone again.
@@ -248,11 +248,14 @@ class Player:
         quiet = max((one.quiet_for.total_seconds() for one in self._profiles), default=_SETTLE_S)
         self._say(f"line {line.number}: watching for up to {slowest:.0f} s, longer for an alert")
         settled: float | None = None
-        while (spent := self._clock.monotonic() - began) < self._longest_watch(line):
+        while True:
             self._look_at_alerts()
+            spent, verdicts = self._clock.monotonic() - began, self._verdicts(line)
+            if spent >= self._longest_watch(line, verdicts):
+                break
             if not self._ready(nodes):
                 raise AbortedError("guard", f"node {self._order.around.node} is no longer Ready")
-            if self._all_came(line):
+            if _all_came(verdicts):
                 settled = settled or spent
                 if spent >= settled + _SETTLE_S and (self._out_of_service(nodes) or spent >= quiet):
                     break
@@ -260,10 +263,10 @@ class Player:
         self._look_at_alerts(now=True)
         self._journal.append(ProveLineWatched(line=line.number, seconds=self._clock.monotonic() - began))
 
-    def _longest_watch(self, line: Line) -> float:
+    def _longest_watch(self, line: Line, verdicts: Sequence[ProofVerdict]) -> float:
         """Return the seconds for the slowest detector, and for a rule once there is something that it reads."""
         slowest, prometheus = watch_for(self._profiles, line).total_seconds(), self._order.around.prometheus
-        if prometheus is None or not any(one.who == ALERTS and one.word is Word.MISSED for one in self._verdicts(line)):
+        if prometheus is None or not any(one.who == ALERTS and one.word is Word.MISSED for one in verdicts):
             return slowest
         rules = readers(prometheus.rules, self._profiles, line.xid)
         soonest = min(rule.hold_s + _RULE_LAG_S for rule in rules if not rule.never)
@@ -271,13 +274,6 @@ class Player:
 
     def _verdicts(self, line: Line) -> list[ProofVerdict]:
         return judge(self._journal.history(), {one.name: one for one in self._profiles}).of_line(line.number)
-
-    def _all_came(self, line: Line) -> bool:
-        """Return True if nothing more is awaited of any detector or rule for this line."""
-        of_others = [one for one in self._verdicts(line) if one.who not in (ALERTS, REPAIR)]
-        alerts = [one for one in self._verdicts(line) if one.who == ALERTS]
-        blind = any(one.word is Word.BLIND and one.is_red for one in of_others)  # a reason that is only suspected
-        return not (blind or any(one.word is Word.MISSED for one in (*of_others, *alerts)))
 
     def _out_of_service(self, nodes: NodeWatch) -> bool:
         now = nodes.now(self._order.around.node)
@@ -348,7 +344,7 @@ def _namespace(kubernetes: Kubernetes, id: str, journal: Journal) -> Iterator[_E
         with kubernetes.explained(f"create namespace {NAMESPACE}"):
             kubernetes.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
     except KubernetesError as error:
-        if error.status == _CONFLICT:
+        if error.status == CONFLICT:
             raise RefusedError(
                 f"namespace {NAMESPACE} is there: another proof runs, or one was killed", "gameday prove --clean"
             ) from None
@@ -380,12 +376,20 @@ def remove_namespace(kubernetes: Kubernetes) -> tuple[Cleanliness, tuple[str, ..
                     core.read_namespace(NAMESPACE)
                     clock.sleep(_LOOK_EVERY_S)
             except ApiException as error:
-                if error.status == _GONE:
+                if error.status == NOT_FOUND:
                     return Cleanliness.CLEAN, (f"namespace {NAMESPACE} is gone, with all that was in it",)
                 raise
     except KubernetesError as error:
         return Cleanliness.UNKNOWN, (str(error), f"kubectl delete namespace {NAMESPACE}")
     return Cleanliness.DIRTY, (f"namespace {NAMESPACE} is still ending: kubectl get namespace {NAMESPACE} -o yaml",)
+
+
+def _all_came(verdicts: Sequence[ProofVerdict]) -> bool:
+    """Return True if nothing more is awaited of any detector or rule, by the verdicts on a line."""
+    awaited = [one for one in verdicts if one.who != REPAIR]
+    # A detector that is blind for a reason which is only suspected may still show something.
+    blind = any(one.word is Word.BLIND and one.is_red and one.who != ALERTS for one in awaited)
+    return not (blind or any(one.word is Word.MISSED for one in awaited))
 
 
 def _state(pod: PodSeen | None) -> str:

@@ -22,7 +22,7 @@ def verify(
 ) -> int:
     """Check a proof's evidence without its cluster: signature, digest, and the verdict computed again from its history.
 
-    Exit code 0 when it holds, whatever its verdict says, and 1 when it does not.
+    Exit code 0 if it holds, also if its verdict is a failure, and 1 if it does not.
     """
     from gameday.cli.console import console
     from gameday_prove.evidence import check

@@ -1,6 +1,6 @@
 """The plans that this machine can take, and how a plan is changed so that it can.
 
-A changed plan is written anew, as the file that the run keeps: its report, too, is about the plan that was played.
+A changed plan is written to a file of its own, which the run keeps: its report, too, is about the plan that was played.
 """
 
 from __future__ import annotations
